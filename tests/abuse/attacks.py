@@ -107,8 +107,10 @@ def unread_exports(server: ServerProcess, stop: threading.Event) -> None:
 def flood_of_one_key(server: ServerProcess, stop: threading.Event) -> None:
     message = b'PUB db.kv.mallory.set 22\r\n{"key":"k1","value":1}\r\n'
     with closing(socket.create_connection(server.nats_address)) as connection:
-        connection.sendall(b'CONNECT {"verbose":false}\r\n' + message * 65_000)
-        stop.wait()
+        connection.sendall(b'CONNECT {"verbose":false}\r\n')
+        while not stop.wait(2):  # the neighbor has started
+            connection.sendall(message * 65_000)
+            stop.wait(60)
 
 
 def asking(plugin: str, operation: str, body: dict[str, Any]) -> Client:

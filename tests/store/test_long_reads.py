@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from keyhouse import Index, Record, Schema, Space, Store, Text
+from keyhouse.engine import Row
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.read_meter import read_meter
-from keyhouse.store import Transaction
+from keyhouse.store import Transaction, rows_while
 from keyhouse.store.long_read import PAGE_BYTES, PAGE_ROWS, LongRead
 
 LARGE = "x" * 100_000
@@ -144,5 +145,51 @@ def test_a_request_learns_what_was_read_for_it() -> None:
             counted = [page async for page in pages]
         assert meter.rows == sum(page.keys for page in counted) == 2_000
         assert 0 < meter.size < sum(page.bytes for page in counted)
+
+    asyncio.run(main())
+
+
+def test_rows_for_a_reply_of_limited_size_are_not_read_in_order_to_be_refused() -> None:
+    async def main() -> None:
+        store = await filled("ann", [LARGE] * 100 + ["small"] * 100)
+        meter = Meter()
+        read_meter.set(meter.add)
+        left = 1_000_000
+
+        def fits(row: Row) -> bool:
+            nonlocal left
+            left -= len(row.value)
+            return left >= 0
+
+        rows, cursor = await rows_while(store, ITEM, fits)
+        assert [row.key for row in rows] == [f"item:{number:05d}" for number in range(9)]
+        assert meter.size < 3_000_000
+        rest: list[str] = []
+        while cursor is not None:
+            rows, cursor = await rows_while(store, ITEM, lambda row: True, limit=7, cursor=cursor)
+            assert len(rows) <= 7
+            rest += [row.key for row in rows]
+        assert rest == [f"item:{number:05d}" for number in range(9, 200)]
+        assert await rows_while(store, ITEM, lambda row: False) == ([], None)
+
+    asyncio.run(main())
+
+
+def test_rows_at_keys_are_read_as_far_as_they_are_wanted() -> None:
+    async def main() -> None:
+        store = await filled("ann", [LARGE] * 100)
+        keys = [f"item:{number:05d}" for number in range(0, 200, 2)]
+        meter = Meter()
+        read_meter.set(meter.add)
+        found: list[Row | None] = []
+        async with aclosing(store.rows_in_pages(keys)) as pages:
+            async for page in pages:
+                found += page
+                if len(found) > 9:
+                    break
+        assert meter.size < 3_000_000
+        async with aclosing(store.rows_in_pages(keys)) as pages:
+            found = [row async for page in pages for row in page]
+        assert [None if row is None else row.key for row in found] == [*keys[:50], *[None] * 50]
 
     asyncio.run(main())

@@ -6,6 +6,7 @@ It names no engine: any implementation of `keyhouse.engine` will do.
 
 from keyhouse.store.backup import BackupResult, back_up, restore
 from keyhouse.store.backup_file import BackupReader, read_backup
+from keyhouse.store.bounded_rows import rows_while
 from keyhouse.store.bulk_delete import BulkDelete, BulkDeleteResult
 from keyhouse.store.digest import digest
 from keyhouse.store.entry import ANY, Entry, Event, RecordPage, RowChange, Unset, UsagePage
@@ -78,6 +79,7 @@ __all__ = [
     "reindex",
     "restore",
     "resume_deletions",
+    "rows_while",
     "run_job",
     "sweep",
     "try_job",

@@ -117,6 +117,36 @@ class Scan:
             if (position := following) is None:
                 return
 
+    async def rows_while(
+        self,
+        fits: Callable[[Row], bool],
+        limit: int,
+        cursor: str | None,
+        *,
+        keys_only: bool = False,
+    ) -> tuple[list[Row], str | None]:
+        """Return up to `limit` rows, in pages of bounded size, until one does not fit; and the
+        cursor of the next."""
+        check_page_limit(limit)
+        position = None if cursor is None else self._decode(cursor)
+        read = LongRead(self._space)
+        rows: list[Row] = []
+        while True:
+            await read.turn()
+            page, following = await self.rows_after(
+                min(read.rows, limit - len(rows)), position, keys_only=keys_only
+            )
+            count = read.keep([len(row.value) for row in page.rows])
+            for row in page.rows[:count]:
+                if not fits(row):
+                    return rows, self._cursor(self._position(rows[-1])) if rows else cursor
+                rows.append(row)
+            if count < len(page.rows):
+                following = self._position(rows[-1])
+            if following is None or len(rows) == limit:
+                return rows, None if following is None else self._cursor(following)
+            position = following
+
     def values(self, key: str) -> Keys:
         """Return the values of a key that this scan returned."""
         if self._legacy is not None:

@@ -4,14 +4,14 @@ body.
 Replies are assembled here as JSON: a stored value is sent as the bytes it is.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET
 
-from keyhouse.engine import Engine
+from keyhouse.engine import Engine, Row
 from keyhouse.errors import (
     CounterError,
     LimitError,
@@ -24,7 +24,7 @@ from keyhouse.schema import Compact, compact
 from keyhouse.service.key_locks import KeyLocks
 from keyhouse.service.tenants import Tenant
 from keyhouse.service.usage import Quota
-from keyhouse.store import Transaction
+from keyhouse.store import Transaction, rows_while
 from keyhouse.systems.rosey import messages
 from keyhouse.systems.rosey.limits import PLUGIN_BATCH_KEYS_MAX, PLUGIN_VALUE_BYTES_MAX
 from keyhouse.systems.rosey.schema import SCHEMAS, VALUE
@@ -34,8 +34,6 @@ T = TypeVar("T")
 _OK: Final = b'{"success":true}'
 _ABSENT: Final = b'{"success":true,"exists":false}'
 _ENVELOPE_BYTES: Final = 512
-_SCAN_ROWS: Final = 100
-_COUNT_ROWS: Final = 1_000
 
 _encode = msgspec.json.Encoder().encode
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
@@ -74,88 +72,38 @@ class Plugin(Tenant):
         _check_count(len(keys))
         await self.locks.wait_for(keys)
         values: dict[str, msgspec.Raw] = {}
-        for row in await self.store.rows(keys):
-            if row is not None:
-                _check_stored(row.key, row.value)
-                values[row.key] = msgspec.Raw(row.value)
-        reply = {
-            "success": True,
-            "values": values,
-            "missing": [key for key in keys if key not in values],
-        }
-        return self._check_size(_encode(reply))
+        size = 0
+        async with aclosing(self.store.rows_in_pages(keys)) as pages:
+            async for page in pages:
+                for row in page:
+                    if row is not None:
+                        _check_stored(row.key, row.value)
+                        values[row.key] = msgspec.Raw(row.value)
+                        size += len(row.key) + len(row.value)
+                self._check_size(size)
+        reply = _encode(
+            {
+                "success": True,
+                "values": values,
+                "missing": [key for key in keys if key not in values],
+            }
+        )
+        self._check_size(len(reply))
+        return reply
 
     async def list(self, body: messages.List) -> bytes:
-        await self.locks.wait_for_all()
-        limit = min(body.limit, PAGE_ROWS_MAX)
-        keys, cursor = await self._keys(body, limit)
-        fitting = self._count_fitting(len(_encode(key)) + 1 for key in keys)
-        if fitting < len(keys):
-            self._check_not_empty(fitting)
-            keys, cursor = await self._keys(body, fitting)
-        reply = {
-            "success": True,
-            "keys": keys,
-            "count": len(keys),
-            "truncated": cursor is not None,
-        }
-        return _encode(reply if cursor is None else reply | {"cursor": cursor})
+        entries, end = await self._page(body, lambda row: _encode(row.key), keys_only=True)
+        return b'{"success":true,"keys":[%b],%b' % (b",".join(entries), end)
 
     async def scan(self, body: messages.ScanRequest) -> bytes:
-        await self.locks.wait_for_all()
-        rows_left, bytes_left = min(body.limit, PAGE_ROWS_MAX), self._reply_bytes_max
-        cursor = body.cursor
-        parts: list[bytes] = []
-        while rows_left:
-            page = await self.store.page(
-                VALUE,
-                limit=min(rows_left, _SCAN_ROWS),
-                cursor=cursor,
-                prefix=body.prefix or None,
-                unreadable="skip",
-            )
-            entries = [
-                _encode({"key": e.key, "value": e.record, "revision": e.revision})
-                for e in page.entries
-            ]
-            fitting = self._count_fitting((len(each) + 1 for each in entries), bytes_left)
-            parts += entries[:fitting]
-            if fitting < len(entries):
-                self._check_not_empty(len(parts))
-                if fitting:
-                    last = page.entries[fitting - 1].key
-                    passed = sum(each.row.key < last for each in page.unreadable)
-                    page = await self.store.page(
-                        VALUE,
-                        limit=fitting + passed,
-                        cursor=cursor,
-                        prefix=body.prefix or None,
-                        unreadable="skip",
-                    )
-                    cursor = page.cursor
-                break
-            bytes_left -= sum(len(each) + 1 for each in entries)
-            rows_left -= len(entries)
-            cursor = page.cursor
-            if cursor is None:
-                break
-            await asyncio.sleep(0)
-        more = b"" if cursor is None else b',"cursor":%b' % _encode(cursor)
-        truncated = b"false" if cursor is None else b"true"
-        head = b'{"success":true,"entries":[%b],"count":%d,"truncated":%b%b}'
-        return head % (b",".join(parts), len(parts), truncated, more)
+        entries, end = await self._page(body, _scanned)
+        return b'{"success":true,"entries":[%b],%b' % (b",".join(entries), end)
 
     async def count(self, body: messages.CountRequest) -> bytes:
         await self.locks.wait_for_all()
-        total, cursor = 0, None
-        while True:
-            keys, cursor = await self.store.keys(
-                VALUE, limit=_COUNT_ROWS, cursor=cursor, prefix=body.prefix or None
-            )
-            total += len(keys)
-            if cursor is None:
-                return b'{"success":true,"count":%d}' % total
-            await asyncio.sleep(0)
+        return b'{"success":true,"count":%d}' % await self.store.count(
+            VALUE, prefix=body.prefix or None
+        )
 
     # Writing
 
@@ -205,7 +153,9 @@ class Plugin(Tenant):
 
         results, revision = await self._commit(keys, work)
         reply = {"success": True, "results": results}
-        return self._check_size(_encode(reply | {"revision": revision} if revision else reply))
+        encoded = _encode(reply | {"revision": revision} if revision else reply)
+        self._check_size(len(encoded))
+        return encoded
 
     async def _write(self, key: str, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Return the result of `work` on one key. It may share its commit with other writes of the
@@ -228,37 +178,51 @@ class Plugin(Tenant):
 
     # Replies of limited size
 
-    async def _keys(self, body: messages.List, limit: int) -> tuple[Sequence[str], str | None]:
-        return await self.store.keys(
-            VALUE, limit=limit, cursor=body.cursor, prefix=body.prefix or None
+    async def _page(
+        self, body: messages.List, encode: Callable[[Row], bytes | None], *, keys_only: bool = False
+    ) -> tuple[Sequence[bytes], bytes]:
+        """Return the encoded items that fit into a reply, and the rest of the reply behind them.
+
+        `encode` returns None for a row that is skipped.
+        """
+        await self.locks.wait_for_all()
+        items: list[bytes] = []
+        left = self._reply_bytes_max
+
+        def fits(row: Row) -> bool:
+            nonlocal left
+            if (item := encode(row)) is None:
+                return True
+            left -= len(item) + 1
+            if left >= 0:
+                items.append(item)
+            return left >= 0
+
+        _, cursor = await rows_while(
+            self.store,
+            VALUE,
+            fits,
+            limit=min(body.limit, PAGE_ROWS_MAX),
+            cursor=body.cursor,
+            prefix=body.prefix or None,
+            keys_only=keys_only,
         )
-
-    def _count_fitting(self, sizes: Iterable[int], bytes_max: int | None = None) -> int:
-        left = self._reply_bytes_max if bytes_max is None else bytes_max
-        count = 0
-        for size in sizes:
-            left -= size
-            if left < 0:
-                return count
-            count += 1
-        return count
-
-    def _check_not_empty(self, count: int) -> None:
-        """An empty page with a cursor would make a client request it forever."""
-        if not count:
+        if left < 0 and not items:  # an empty page would make a client request it forever
             raise LimitError(
                 "Not even the first item fits into a reply: see reply_bytes_max.",
                 limit=self._reply_bytes_max,
             )
+        if cursor is None:
+            return items, b'"count":%d,"truncated":false}' % len(items)
+        return items, b'"count":%d,"truncated":true,"cursor":%b}' % (len(items), _encode(cursor))
 
-    def _check_size(self, reply: bytes) -> bytes:
-        if len(reply) > self._reply_bytes_max:
+    def _check_size(self, size: int) -> None:
+        if size > self._reply_bytes_max:
             raise LimitError(
                 "The reply would be too large: request fewer keys.",
-                bytes=len(reply),
+                bytes=size,
                 limit=self._reply_bytes_max,
             )
-        return reply
 
 
 def _required(value: Any) -> Any:
@@ -284,6 +248,15 @@ def _compact(value: Any) -> Compact:
             limit=PLUGIN_VALUE_BYTES_MAX,
         )
     return document
+
+
+def _scanned(row: Row) -> bytes | None:
+    """Encode an entry of a scan; None for a row of another program that is not JSON."""
+    try:
+        _check_stored(row.key, row.value)
+    except UnreadableError:
+        return None
+    return b'{"key":%b,"value":%b,"revision":%d}' % (_encode(row.key), row.value, row.revision)
 
 
 def _check_stored(key: str, value: bytes) -> None:
