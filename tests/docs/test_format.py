@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 def test_a_field_is_formatted_and_parsed_as_documented(row: list[str]) -> None:
     _, text, value_text, key = row
     template = Template(code(text))
-    value = eval(code(value_text), {"date": date})
+    value = eval(code(value_text), {"date": date, "datetime": datetime, "UTC": UTC})
     assert template.build({"x": value}) == code(key)
     read = template.parse(code(key))
     assert read is not None

@@ -229,7 +229,7 @@ class Player:
                 )
             case "add":
                 await agree(
-                    lambda: _now(lambda: tx.add(HITS, step["by"], name=step["name"])),
+                    lambda: tx.add(HITS, step["by"], name=step["name"]),
                     lambda: trial.add("hits", **step),
                     "add in a transaction",
                     again=True,
@@ -484,10 +484,6 @@ class Player:
             self._newest = max(self._newest, entry.revision)
         else:
             same(entry.revision, stored.revision, f"{name} {keys}, revision")
-
-
-async def _now(call: Callable[[], None]) -> None:
-    call()
 
 
 async def _set(tx: Transaction, name: str, value: int | None) -> None:

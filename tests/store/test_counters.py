@@ -41,7 +41,7 @@ async def test_a_counter_that_would_pass_its_bounds_is_left_as_it_is(harness: Ha
     async with store.transaction() as tx:
         await tx.put(HITS, COUNTER_MAX, page="a")
         with pytest.raises(CounterError):
-            tx.add(HITS, 1, page="a")
+            await tx.add(HITS, 1, page="a")
     assert await harness.rows() == before
 
 
@@ -69,6 +69,6 @@ async def test_an_add_to_a_row_that_is_not_a_counter_is_rejected(harness: Harnes
             await store.add(HITS, 1, page="a")
         with pytest.raises((CounterError, UnreadableError)):
             async with store.transaction() as tx:
-                tx.add(HITS, 1, page="a")
+                await tx.add(HITS, 1, page="a")
                 await tx.get(HITS, page="a")
         assert (await harness.rows())["hits:a"][0] == row

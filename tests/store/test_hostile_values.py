@@ -130,7 +130,7 @@ def test_a_bad_part_of_a_transaction_leaves_nothing_of_the_rest(
 
             async def work(tx: Transaction, bad: Bad = bad) -> None:
                 await tx.put(NOTE, Note(id="n", title="Two", slug="two"))
-                tx.add(HITS, 1, id="a")
+                await tx.add(HITS, 1, id="a")
                 await tx.delete(DOC, id="b")
                 await bad.call(tx)
 

@@ -28,8 +28,8 @@ JOB = LIBRARY.meta.job
 
 async def count(tx: Transaction, entry: Entry[Book]) -> None:
     """Count each book, and each time a book is processed."""
-    tx.add(HITS, 1, page="all")
-    tx.add(HITS, 1, page=entry.record.id)
+    await tx.add(HITS, 1, page="all")
+    await tx.add(HITS, 1, page=entry.record.id)
 
 
 async def filled(harness: Harness, books: int = 250) -> Store:
@@ -248,7 +248,7 @@ async def test_a_step_larger_than_a_commit_is_rejected(harness: Harness) -> None
 
     async def much(tx: Transaction, entry: Entry[Book]) -> None:
         for number in range(30):
-            tx.add(HITS, 1, page=str(number))
+            await tx.add(HITS, 1, page=str(number))
 
     with pytest.raises(LimitError):
         await run_job(

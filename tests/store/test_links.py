@@ -88,7 +88,7 @@ async def test_owner_and_owned_may_be_put_in_one_transaction_in_any_order(harnes
     store = harness.store(SCHEMA)
     async with store.transaction() as tx:
         await tx.put(ENTRY, "x", list="l", position=1)
-        tx.add(VIEWS, 1, list="l")
+        await tx.add(VIEWS, 1, list="l")
         await tx.put(LIST, Listing(id="l", title="t"))
     async with store.transaction() as tx:
         await tx.put(MARK, Mark(id="m", list="l"))

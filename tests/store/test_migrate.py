@@ -61,12 +61,12 @@ async def split(tx: Transaction, entry: Entry[Old]) -> None:
     first, _, last = entry.record.name.partition(" ")
     await tx.delete(OLD, id=entry.record.id)
     await tx.put(PERSON, Person(entry.record.id, first, last))
-    tx.add(STEPS, 1, id=entry.record.id)
+    await tx.add(STEPS, 1, id=entry.record.id)
 
 
 async def assign(tx: Transaction, entry: Entry[Person]) -> None:
     await tx.put(PERSON, msgspec.structs.replace(entry.record, team=entry.record.last[:2]))
-    tx.add(STEPS, 1, id=entry.record.id)
+    await tx.add(STEPS, 1, id=entry.record.id)
 
 
 SPLIT, ASSIGN = (

@@ -41,8 +41,8 @@ async def test_what_a_transaction_writes_it_reads_and_others_do_not(harness: Har
     store = harness.store()
     async with store.transaction() as tx:
         await tx.put(BOOK, book(isbn="9", year=5))
-        tx.add(HITS, 3, page="a")
-        tx.add(HITS, 4, page="a")
+        await tx.add(HITS, 3, page="a")
+        await tx.add(HITS, 4, page="a")
         assert (await tx.get(BOOK, id="1")) is not None and await tx.get(HITS, page="a") == 7
         found = await tx.lookup(BOOK, ONE_ISBN, isbn="9")
         assert found is not None and found.revision == 0
@@ -101,7 +101,7 @@ async def test_a_rejected_put_leaves_nothing_in_the_transaction(
         async with store.transaction() as tx:
             if committed:
                 await tx.put(BOOK, book("3", isbn="7", year=3))
-                tx.add(HITS, 1, page="a")
+                await tx.add(HITS, 1, page="a")
             with pytest.raises(UniqueError):
                 await tx.put(BOOK, book("2", isbn="9", tags=["b"], year=2))
             with pytest.raises(RecordError):
@@ -243,13 +243,13 @@ async def test_concurrent_writes_in_one_transaction_are_rejected(harness: Harnes
 async def test_adds_of_others_are_no_conflict_unless_the_counter_was_read(harness: Harness) -> None:
     store = harness.store()
     async with store.transaction() as tx:
-        tx.add(HITS, 1, page="a")
+        await tx.add(HITS, 1, page="a")
         await store.add(HITS, 10, page="a")
     assert await store.get(HITS, page="a") == 11
     with pytest.raises(ContentionError):
         async with store.transaction() as tx:
             await tx.get(HITS, page="a")
-            tx.add(HITS, 1, page="a")
+            await tx.add(HITS, 1, page="a")
             await store.add(HITS, 10, page="a")
 
 
@@ -257,8 +257,8 @@ async def test_adds_of_others_are_no_conflict_unless_the_counter_was_read(harnes
 async def test_adds_that_come_to_nothing_write_nothing(harness: Harness) -> None:
     store = harness.store()
     async with store.transaction() as tx:
-        tx.add(HITS, 2, page="a")
-        tx.add(HITS, -2, page="a")
+        await tx.add(HITS, 2, page="a")
+        await tx.add(HITS, -2, page="a")
     assert await harness.rows() == {}
 
 
@@ -267,11 +267,11 @@ async def test_a_counter_that_is_put_and_then_added_to_is_the_sum(harness: Harne
     store = harness.store()
     async with store.transaction() as tx:
         await tx.put(HITS, 40, page="a")
-        tx.add(HITS, 2, page="a")
+        await tx.add(HITS, 2, page="a")
         assert await tx.get(HITS, page="a") == 42
         await tx.delete(HITS, page="a")
-        tx.add(HITS, 7, page="a")
-        tx.add(HITS, 1, page="b")
+        await tx.add(HITS, 7, page="a")
+        await tx.add(HITS, 1, page="b")
         await tx.put(HITS, 5, page="b")
     assert await store.get(HITS, page="a") == 7 and await store.get(HITS, page="b") == 5
 
@@ -331,7 +331,7 @@ async def test_an_unknown_outcome_is_raised_and_a_repeat_with_its_id_applies_onc
     store = harness.store()
 
     async def hit(tx: Transaction) -> None:
-        tx.add(HITS, 1, page="a")
+        await tx.add(HITS, 1, page="a")
 
     for after in (False, True):
         before = await store.get(HITS, page="a") or 0
@@ -344,7 +344,7 @@ async def test_an_unknown_outcome_is_raised_and_a_repeat_with_its_id_applies_onc
         await lossy.transact(hit, batch_id=f"once {after}")
         assert await store.get(HITS, page="a") == before + 1
     async with store.transaction(batch_id="once True") as tx:
-        tx.add(HITS, 1, page="a")
+        await tx.add(HITS, 1, page="a")
     assert await store.get(HITS, page="a") == 2
 
 
@@ -384,7 +384,7 @@ async def test_too_many_rows_for_one_commit_raise_and_suggest_a_job(
     with pytest.raises(LimitError, match="resumable job"):
         async with store.transaction() as tx:
             for number in range(COMMIT_ROWS_MAX + 1):
-                tx.add(HITS, 1, page=str(number))
+                await tx.add(HITS, 1, page=str(number))
     assert await harness.rows() == {}
 
 
@@ -394,7 +394,7 @@ async def test_a_batch_id_has_a_limit_too(harness: Harness) -> None:
     for bad in ("", "x" * 129, "\ud800"):
         with pytest.raises(LimitError):
             async with store.transaction(batch_id=bad) as tx:
-                tx.add(HITS, 1, page="a")
+                await tx.add(HITS, 1, page="a")
     assert await harness.rows() == {}
 
 
@@ -459,7 +459,7 @@ async def test_changes_lists_every_row_of_the_commit_with_both_values(harness: H
         await tx.put(MAP, {"n": 9}, id="a")
         await tx.put(MAP, {"n": 5}, id="c")
         await tx.delete(MAP, id="b")
-        tx.add(HITS, 4, page="p")
+        await tx.add(HITS, 4, page="p")
         changes = {key: (before, after) for key, before, after in await tx.changes()}
     assert changes["b:map:a"] == (b'{"n":1}', b'{"n":9}')
     assert changes["b:map:b"] == (b'{"n":2}', None)

@@ -4,11 +4,12 @@ Pure: no I/O, no clock, no async.
 """
 
 from keyhouse.schema.compiled_rows import Keys
+from keyhouse.schema.counter import Counter
 from keyhouse.schema.derived import Count, Derived, First, Index, Summary, Unique
 from keyhouse.schema.document import Compact, compact
 from keyhouse.schema.expiry import Expiry, at_field, fixed, per_write, sliding
 from keyhouse.schema.links import BoundLink, Owner, Reference
-from keyhouse.schema.log import Counter, FoldResult, Log, LogState
+from keyhouse.schema.log import FoldResult, Log, LogState
 from keyhouse.schema.meta import (
     JobState,
     Meta,

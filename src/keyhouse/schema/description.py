@@ -10,10 +10,11 @@ import msgspec
 
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import Source
+from keyhouse.schema.counter import Counter
 from keyhouse.schema.derived import Count, Derived, First, Index, Summary, Unique
 from keyhouse.schema.expiry import Expiry
 from keyhouse.schema.links import Link, Owner, Reference
-from keyhouse.schema.log import Counter, Log
+from keyhouse.schema.log import Log
 from keyhouse.schema.record import Record
 from keyhouse.schema.schema import Schema, Space
 from keyhouse.schema.shape import shape

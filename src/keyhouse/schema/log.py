@@ -1,5 +1,4 @@
-"""Counters, and logs: append-only events in time order, each folded once into snapshots and
-counters."""
+"""Logs: append-only events in time order, each folded once into snapshots and counters."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -7,37 +6,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from keyhouse.arguments import checked
-from keyhouse.errors import DeclarationError, RecordError
+from keyhouse.errors import DeclarationError
 from keyhouse.keys.template import Template
-from keyhouse.limits import COUNTER_MAX
-from keyhouse.schema.links import Owner
+from keyhouse.schema.counter import Counter
 from keyhouse.schema.record import Record
 
 T = TypeVar("T")
-
-
-class Counter(Record[int]):
-    """A row that holds a whole number and is changed by adding. An absent one is 0."""
-
-    @checked(DeclarationError)
-    def __init__(
-        self,
-        at: str | Template,
-        *,
-        name: str,
-        doc: str = "",
-        belongs_to: Owner | tuple[Owner, ...] = (),
-    ) -> None:
-        super().__init__(int, at, name=name, doc=doc, belongs_to=belongs_to)
-
-    def written(self, value: int) -> tuple[bytes, int]:
-        """Return JSON and value of a number. Raises RecordError if it could not be added to."""
-        written = super().written(value)
-        if abs(value) > COUNTER_MAX:
-            raise RecordError(
-                "A counter is a whole number of 64 bits.", counter=self.name, limit=COUNTER_MAX
-            )
-        return written
 
 
 class FoldResult(msgspec.Struct):

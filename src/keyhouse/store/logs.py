@@ -59,7 +59,7 @@ async def _append(
     position: Any = fields.get(log.order)
     if log.sequence is not None:
         position = await tx.get(log.sequence, **stream)
-        tx.add(log.sequence, 1, **stream)
+        await tx.add(log.sequence, 1, **stream)
     elif position is None:
         position = await _new_position(
             tx, ids, log, stream, None if state is None else state.through or None
@@ -136,7 +136,7 @@ async def _fold(
     for record, value, fields in folded.puts:
         await tx.put(record, value, **fields)
     for counter, by, fields in folded.adds:
-        tx.add(counter, by, **fields)
+        await tx.add(counter, by, **fields)
     after = msgspec.structs.replace(folded.state, through=entry.values[-1])
     await tx.put(log.state, after, **state_key_fields(log, stream))
     return after

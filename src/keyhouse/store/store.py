@@ -204,6 +204,14 @@ class Store(RawRows):
         [row] = await self.engine.read(self.space, (bound.template.build(fields),))
         return 0 if row is None else number_of(row.key, row.value)
 
+    async def sum_of_days(self, counter: Counter, days: int, /, **fields: Any) -> int:
+        """Return the sum of a counter by day over the last days (UTC), with today."""
+        bound = self.binding.record(counter)
+        if not isinstance(bound, Counter):
+            raise UsageError("Only a Counter has a sum of days.", given=repr(counter))
+        numbers = await self.get_many(counter, bound.days(days, self._now(), fields))
+        return sum(number or 0 for number in numbers)
+
     async def page(
         self,
         record: Record[T],
@@ -439,7 +447,7 @@ class Store(RawRows):
         """Add to a counter. No concurrent add is lost."""
 
         async def work(tx: Transaction) -> None:
-            tx.add(counter, by, **fields)
+            await tx.add(counter, by, **fields)
 
         await self.transact(work)
 

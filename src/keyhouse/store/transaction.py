@@ -45,6 +45,10 @@ Merge = tuple[Record[Any], Any, str, Keys, Any, Any, int | None]
 
 _SUCCESSOR_PAGE_ROWS = 8
 
+_EXPIRY_MARGIN_MS = 60_000
+"""Time before the expiry of a counter in which it is not added to without a check. No commit is in
+flight for so long."""
+
 
 class Transaction(LinkedRows):
     """Reads and buffered writes of one space, committed together. See the head of this module."""
@@ -317,19 +321,42 @@ class Transaction(LinkedRows):
             await self.merge(*merge)
         return self._replaced(bound, stored) is not None
 
-    def add(self, counter: Counter, by: int, /, **fields: Any) -> None:
-        """Add to a counter without reading it: concurrent adds do not conflict."""
+    async def add(self, counter: Counter, by: int, /, **fields: Any) -> None:
+        """Add to a counter: concurrent adds do not conflict."""
         if type(by) is not int or abs(by) > COUNTER_MAX:
             raise RecordError("A counter is changed by a whole number of 64 bits.", by=by)
         if not isinstance(counter, Counter):
             raise UsageError("Only a Counter can be added to.", record=repr(counter))
         bound = self.binding.record(counter)
+        fields = counter.address_of(fields, self._now)
         key = bound.template.build(fields)
-        self._add(key, by)
+        if bound.expiry is not None and key not in self._writes and key not in self._adds:
+            await self._add_expiring(bound, key, by)
+        else:
+            self._add(key, by)
         if self._adds.get(key) == 0:
             del self._adds[key]
         elif self.binding.has_links:
             self._note_add(bound, key, _values(bound, key, fields))
+
+    async def _add_expiring(self, bound: Record[Any], key: str, by: int) -> None:
+        """Add to a counter that expires.
+
+        Its first add puts the row, with its expiry; later ones add without a check, so that they do
+        not conflict. But an add to a row that expires before the commit would create one that
+        stays: in the last minute, adds are puts too.
+        """
+        if key in self._rows:
+            row = self._rows[key]
+        else:
+            [row] = await self._engine.read(self._space, (key,))
+        expires = None if row is None else row.expires
+        if expires is not None and expires - self._now > _EXPIRY_MARGIN_MS:
+            self._add(key, by)
+            return
+        self._rows.setdefault(key, row)
+        value = sum_of(key, None if row is None else row.value, by)
+        self._writes[key] = Put(key, value, bound.expires(by, expires, None, self._now))
 
     async def rewrite(self, record: Record[T], entry: Entry[T], /) -> None:
         """Write a record's derived rows again, whether or not it had them: for migrations that

@@ -121,7 +121,7 @@ class Load:
         async def work(tx: Transaction) -> None:
             self._committing.discard(writer)
             await tx.put(TAKE, _take(writer, number))
-            tx.add(WRITES, 1)
+            await tx.add(WRITES, 1)
             self._committing.add(writer)
 
         while True:

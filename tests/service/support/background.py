@@ -78,7 +78,7 @@ async def count(task: OperationTask) -> None:
     """Count to the input, one chunk each, from the checkpoint on."""
 
     async def add(tx: Transaction) -> None:
-        tx.add(COUNT, 1, id=task.id)
+        await tx.add(COUNT, 1, id=task.id)
 
     for number in range(task.checkpoint or 0, task.input):
         task.log(f"counted {number}")

@@ -136,7 +136,7 @@ async def perform(store: Store, op: Operation) -> None:
             pass
 
     async def work(tx: Transaction) -> None:
-        _count(tx, op)
+        await _count(tx, op)
         for item in items(op):
             await tx.put(ITEM, item)
         if op.kind == "delete":
@@ -147,7 +147,7 @@ async def perform(store: Store, op: Operation) -> None:
             await append_in(tx, store.ids, VIEW, Sale(step=op.step, amount=op.amount), task=op.task)
 
     async def refused(tx: Transaction) -> None:
-        _count(tx, op)
+        await _count(tx, op)
 
     try:
         await store.transact(work)
@@ -155,9 +155,9 @@ async def perform(store: Store, op: Operation) -> None:
         await store.transact(refused)
 
 
-def _count(tx: Transaction, op: Operation) -> None:
-    tx.add(OPERATIONS, 1, task=op.task)
-    tx.add(TOTAL, op.amount)
+async def _count(tx: Transaction, op: Operation) -> None:
+    await tx.add(OPERATIONS, 1, task=op.task)
+    await tx.add(TOTAL, op.amount)
 
 
 class Model:

@@ -381,8 +381,8 @@ async def join_work(tx: Transaction, book: Book, work_id: str) -> None:
     for of_book, of_work in ((BOOK_PLAYS, WORK_PLAYS), (BOOK_LISTEN_SECONDS, WORK_LISTEN_SECONDS)):
         counted = await tx.get(of_book, book_id=book.id) or 0
         if book.work_id is not None:
-            tx.add(of_work, -counted, work_id=book.work_id)
-        tx.add(of_work, counted, work_id=work_id)
+            await tx.add(of_work, -counted, work_id=book.work_id)
+        await tx.add(of_work, counted, work_id=work_id)
     await tx.put(BOOK, replace(book, work_id=work_id))
 
 
