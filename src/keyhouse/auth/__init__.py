@@ -6,15 +6,33 @@ It knows no route and no record.
 from keyhouse.auth.caller import Authenticator, Caller, HeaderPairs
 from keyhouse.auth.jwt_auth import JwtAuth, jwt_auth
 from keyhouse.auth.secret import mint
+from keyhouse.auth.session_auth import (
+    HASHED_KEY,
+    ID_SECRET,
+    AnyAuth,
+    NewToken,
+    SessionAuth,
+    StoredSession,
+    new_token,
+    secret_hash,
+)
 from keyhouse.auth.settings import TENANT_PATTERN, JwtSettings
 
 __all__ = [
+    "HASHED_KEY",
+    "ID_SECRET",
     "TENANT_PATTERN",
+    "AnyAuth",
     "Authenticator",
     "Caller",
     "HeaderPairs",
     "JwtAuth",
     "JwtSettings",
+    "NewToken",
+    "SessionAuth",
+    "StoredSession",
     "jwt_auth",
     "mint",
+    "new_token",
+    "secret_hash",
 ]

@@ -5,6 +5,7 @@ It knows no system and no store: it calls the handlers of routes.
 
 from keyhouse.http.app import App, make_app
 from keyhouse.http.client_address import ClientAddress, canonical_address
+from keyhouse.http.cookies import delete_cookie, set_cookie
 from keyhouse.http.endpoint import Section
 from keyhouse.http.errors import FLAT, NESTED, PROBLEM, ErrorFormat, Problem
 from keyhouse.http.event_stream import EventSource, EventStream
@@ -32,9 +33,11 @@ __all__ = [
     "Section",
     "Stream",
     "canonical_address",
+    "delete_cookie",
     "etag",
     "file_route",
     "json_array",
     "make_app",
     "page_route",
+    "set_cookie",
 ]
