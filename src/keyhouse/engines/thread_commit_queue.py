@@ -108,6 +108,8 @@ class ThreadCommitQueue(CommitQueue):
         self._thread = WorkerThread(f"keyhouse-{name}")
         self._loop: asyncio.AbstractEventLoop
         self._running = False
+        self.settled = 0
+        """Writes settled so far: shows background work whether others write."""
         self._drained: list[asyncio.Future[None]] = []
         self._closing: Future[None] | None = None
 
@@ -230,6 +232,7 @@ class ThreadCommitQueue(CommitQueue):
     def _settle(self, group: TransactionGroup, failure: KeyhouseError | None) -> None:
         self._finish(failure)
         group.settle(failure)
+        self.settled += len(group.writes)
         self._loop.call_soon(self._run_next)
         self._announce()
 

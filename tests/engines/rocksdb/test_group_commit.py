@@ -17,7 +17,7 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Change, Put, Row, Span
 from keyhouse.engines.rocksdb import RocksdbEngine, writer
 from keyhouse.engines.rocksdb.database import Database, WriteStall
-from keyhouse.engines.rocksdb.engine import SWEEP_ROWS
+from keyhouse.engines.rocksdb.engine import SWEEP_ROWS_MAX
 from keyhouse.engines.thread_commit_queue import GROUP_ROWS_MAX
 from keyhouse.errors import (
     ClosedError,
@@ -441,15 +441,15 @@ def test_others_commit_between_the_steps_of_a_sweep(tmp_path: Path) -> None:
         clock = ManualClock()
         async with opened(tmp_path, clock=clock) as engine:
             rows = tuple(
-                Put(f"k{number}", b"1", clock.now() + 1) for number in range(SWEEP_ROWS * 3)
+                Put(f"k{number}", b"1", clock.now() + 1) for number in range(SWEEP_ROWS_MAX * 3)
             )
             await engine.commit("s", Batch(puts=rows))
             clock.advance(milliseconds=1)
-            sweeping = asyncio.ensure_future(engine.sweep(limit=SWEEP_ROWS * 3))
+            sweeping = asyncio.ensure_future(engine.sweep(limit=SWEEP_ROWS_MAX * 3))
             await asyncio.sleep(0)
             revision = await engine.commit("s", Batch(puts=(Put("between", b"1"),)))
             assert not sweeping.done()
-            assert await sweeping == SWEEP_ROWS * 3
+            assert await sweeping == SWEEP_ROWS_MAX * 3
             assert revision is not None
             assert revision < (await engine.scan("s", ALL, limit=1)).revision
 

@@ -6,6 +6,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,9 +15,10 @@ import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Put, Row, Span
+from keyhouse.engines import pace
 from keyhouse.engines.sqlite import SqliteEngine, connections
 from keyhouse.engines.sqlite import engine as engine_module
-from keyhouse.engines.sqlite.engine import PRUNE_ROWS, SWEEP_ROWS, SWEEP_ROWS_MAX
+from keyhouse.engines.sqlite.engine import PRUNE_ROWS, SWEEP_ROWS_BUSY, SWEEP_ROWS_MAX
 from keyhouse.engines.thread_commit_queue import GROUP_ROWS_MAX
 from keyhouse.errors import FullError, UnavailableError, UnknownOutcomeError
 from tests.engines.support.embedded_engines import Witness, count, one
@@ -164,32 +166,60 @@ def test_a_sweep_shares_the_transactions_of_concurrent_commits(
     async def scenario() -> None:
         clock = ManualClock()
         async with opened(tmp_path, clock=clock) as engine:
-            await with_expired(engine, clock, SWEEP_ROWS * 20)
+            await with_expired(engine, clock, SWEEP_ROWS_BUSY * 20)
             witness = Witness(engine, monkeypatch)
             sweeping = asyncio.ensure_future(engine.sweep(limit=10_000))
             writes = 0
             while not sweeping.done():
                 await engine.commit("s", Batch(puts=(Put("between", b"1"),)))
                 writes += 1
-            assert await sweeping == SWEEP_ROWS * 20
+            assert await sweeping == SWEEP_ROWS_BUSY * 20
             taken = await steps(engine)
-            assert max(taken) == SWEEP_ROWS
+            assert max(taken) <= 4 * SWEEP_ROWS_BUSY
             assert len(witness.syncs) < writes + len(taken), "some of them together"
 
     asyncio.run(scenario())
 
 
+def test_a_sweep_pauses_between_its_steps_while_others_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "IDLE_SECONDS", 60.0)
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with opened(tmp_path, clock=clock) as engine:
+            await with_expired(engine, clock, SWEEP_ROWS_BUSY * 20)
+            pauses: list[float] = []
+            monkeypatch.setattr(engine_module, "_pause", partial(_record, pauses))
+            sweeping = asyncio.ensure_future(engine.sweep(limit=10_000))
+            while not sweeping.done():
+                await engine.commit("s", Batch(puts=(Put("between", b"1"),)))
+            await sweeping
+            assert min(pauses) > 0
+            pauses.clear()
+            await with_expired(engine, clock, SWEEP_ROWS_BUSY * 20)
+            await engine.sweep(limit=10_000)
+            assert set(pauses) == {0}, "nobody else writes"
+
+    asyncio.run(scenario())
+
+
+async def _record(pauses: list[float], seconds: float) -> None:
+    pauses.append(seconds)
+
+
 def test_a_sweep_without_other_writers_takes_larger_steps_up_to_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_module, "SWEEP_SECONDS", 60.0)
+    monkeypatch.setattr(pace, "IDLE_SECONDS", 60.0)
 
     async def scenario() -> None:
         clock = ManualClock()
         async with opened(tmp_path, clock=clock) as engine:
             await with_expired(engine, clock, 6_000)
             assert await engine.sweep(limit=10_000) == 6_000
-            assert await steps(engine) == [64, 64, 256, 1_024, SWEEP_ROWS_MAX, SWEEP_ROWS_MAX, 592]
+            assert await steps(engine) == [32, 32, 128, 512, SWEEP_ROWS_MAX, SWEEP_ROWS_MAX, 1_296]
 
     asyncio.run(scenario())
 
@@ -197,14 +227,14 @@ def test_a_sweep_without_other_writers_takes_larger_steps_up_to_a_limit(
 def test_a_sweep_with_slow_steps_takes_smaller_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_module, "SWEEP_SECONDS", 0.0)
+    monkeypatch.setattr(pace, "IDLE_SECONDS", 0.0)
 
     async def scenario() -> None:
         clock = ManualClock()
         async with opened(tmp_path, clock=clock) as engine:
             await with_expired(engine, clock, 90)
             assert await engine.sweep(limit=1_000) == 90
-            assert (await steps(engine))[:5] == [64, 16, 4, 1, 1]
+            assert (await steps(engine))[:5] == [32, 32, 16, 10]
 
     asyncio.run(scenario())
 

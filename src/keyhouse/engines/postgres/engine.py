@@ -1,12 +1,15 @@
 """The engine on a PostgreSQL server: commits through the writer, reads through the reader, watches
 through the feed."""
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from time import perf_counter
 from typing import Any, Final
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
+from keyhouse.engines.pace import Pace
 from keyhouse.engines.postgres.feed import Feed
 from keyhouse.engines.postgres.pool import Pool
 from keyhouse.engines.postgres.reader import Reader
@@ -27,11 +30,14 @@ from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
 READERS: Final = 4
 """Connections for reads, scans and watches."""
 
-SWEEP_ROWS: Final = 5_000
-"""Rows that a sweep deletes per transaction: commits run in between."""
+SWEEP_ROWS_MAX: Final = 5_000
+"""Rows that a sweep deletes per transaction, while no commit of this process is in flight."""
 
-SWEEP_ROWS_BUSY: Final = 500
-"""Rows per transaction while commits of this process are in flight: they wait for it."""
+SWEEP_ROWS_BUSY: Final = 100
+"""Rows of the first transaction, and while commits are in flight: they wait for the space's lock."""
+
+SWEEP_BUSY_SECONDS: Final = 0.003
+"""Time of a transaction while commits are in flight."""
 
 PRUNE_ROWS: Final = 2_000
 """Changes, and batch ids, that a sweep prunes per transaction."""
@@ -112,22 +118,29 @@ class PostgresEngine:
         return self._feed.changes(space, span, since)
 
     async def sweep(self, *, limit: int) -> int:
+        pace = Pace(
+            rows_max=SWEEP_ROWS_MAX, rows_busy=SWEEP_ROWS_BUSY, busy_seconds=SWEEP_BUSY_SECONDS
+        )
         swept = 0
         while swept < limit:
-            rows = min(SWEEP_ROWS_BUSY if self._writer.busy else SWEEP_ROWS, limit - swept)
+            rows, started = min(pace.rows, limit - swept), perf_counter()
             seen, gone, spaces = await self._fetchrow(self._sql.sweep, self._clock.now(), rows)
             if gone:
                 self._feed.committed(spaces)
             swept += gone
             if not gone or (seen < rows and gone == seen):
                 break
+            elapsed = perf_counter() - started
+            await asyncio.sleep(pace.next(elapsed, elapsed, int(self._writer.busy)))
         await self._prune(self._sql.prune, self._changes_kept)
         await self._prune(self._sql.forget, self._clock.now() - BATCH_ID_KEPT_SECONDS * 1_000)
         return swept
 
     async def _prune(self, sql: str, bound: int) -> None:
+        started = perf_counter()
         while (await self._fetchrow(sql, bound, PRUNE_ROWS))[0] == PRUNE_ROWS:
-            pass
+            await asyncio.sleep(perf_counter() - started if self._writer.busy else 0)
+            started = perf_counter()
 
     async def _fetchrow(self, sql: str, *arguments: object) -> Any:
         return await self._writes.run(lambda connection: connection.fetchrow(sql, *arguments))

@@ -2,13 +2,16 @@
 through the feed.
 """
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from time import perf_counter
 from typing import Final
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
+from keyhouse.engines.pace import Pace
 from keyhouse.engines.rocksdb.database import Database
 from keyhouse.engines.rocksdb.feed import Feed
 from keyhouse.engines.rocksdb.snapshot import Snapshot
@@ -17,8 +20,14 @@ from keyhouse.engines.rocksdb.writer import RocksdbWriter
 from keyhouse.engines.thread_commit_queue import TransactionWrite
 from keyhouse.limits import CHANGES_KEPT
 
-SWEEP_ROWS: Final = 500
+SWEEP_ROWS_MAX: Final = 500
 """Rows that a sweep removes or examines in one group; others commit between two groups."""
+
+SWEEP_ROWS_BUSY: Final = 64
+"""Rows in one group while others write: they wait for it."""
+
+SWEEP_BUSY_SECONDS: Final = 0.001
+"""Time of a group of a sweep while others write."""
 
 PRUNE_ROWS: Final = 2_000
 """Batch ids that a sweep deletes in one group."""
@@ -88,17 +97,24 @@ class RocksdbEngine:
         return self._feed.changes(space, span, since)
 
     async def sweep(self, *, limit: int) -> int:
-        swept, more = 0, True
+        pace = Pace(
+            rows_max=SWEEP_ROWS_MAX, rows_busy=SWEEP_ROWS_BUSY, busy_seconds=SWEEP_BUSY_SECONDS
+        )
+        swept, more, settled = 0, True, self._writer.settled
         while swept < limit and more:
-            step = await self._sweep(min(SWEEP_ROWS, limit - swept))
+            started = perf_counter()
+            step = await self._sweep(min(pace.rows, limit - swept))
             swept, more = swept + step.rows, step.more
+            others, settled = self._writer.settled - settled - 1, self._writer.settled
+            elapsed = perf_counter() - started
+            await asyncio.sleep(pace.next(elapsed, elapsed, others))
         while await self._prune():
             pass
         return swept
 
     async def _sweep(self, rows: int) -> SweepResult:
         return await self._writer.submit(
-            TransactionWrite(lambda transaction: transaction.sweep(rows, SWEEP_ROWS), alone=True)
+            TransactionWrite(lambda transaction: transaction.sweep(rows, rows), alone=True)
         )
 
     async def _prune(self) -> bool:

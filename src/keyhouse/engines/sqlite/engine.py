@@ -2,6 +2,7 @@
 through the feed.
 """
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ import apsw
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
+from keyhouse.engines.pace import Pace
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sqlite.connections import open_reader, open_writer
 from keyhouse.engines.sqlite.feed import Feed
@@ -23,17 +25,17 @@ from keyhouse.engines.sqlite.transaction import SqliteTransaction
 from keyhouse.engines.sqlite.writer import SqliteWrite, SqliteWriter
 from keyhouse.limits import CHANGES_KEPT
 
-SWEEP_ROWS: Final = 64
+SWEEP_ROWS_BUSY: Final = 32
 """Rows that a sweep removes in one transaction while others write: it shares theirs."""
 
 SWEEP_ROWS_MAX: Final = 2_000
-"""The limit while nobody else writes: the next writer waits for one such step."""
+"""The limit while nobody else writes."""
 
-SWEEP_SECONDS: Final = 0.010
-"""After a longer step the next is smaller: values may be large, and pages not cached."""
+SWEEP_BUSY_SECONDS: Final = 0.000_25
+"""Time of a step's statements while others write; the pages it adds to their commit cost as much."""
 
-PRUNE_ROWS: Final = 2_000
-"""Changes, and batch ids, that a sweep prunes in one transaction."""
+PRUNE_ROWS: Final = 500
+"""Changes, and batch ids, that a sweep prunes in one transaction; then it pauses as long."""
 
 CAPABILITIES: Final = Capabilities(name="sqlite", durable=True, shared=True, snapshots=True)
 
@@ -126,30 +128,31 @@ class SqliteEngine:
         return self._feed.changes(space, span, since)
 
     async def sweep(self, *, limit: int) -> int:
-        """Sweep in steps that grow while nobody else writes, which the revisions show."""
-        swept, rows, most, last = 0, SWEEP_ROWS, SWEEP_ROWS_MAX, None
+        pace = Pace(
+            rows_max=SWEEP_ROWS_MAX, rows_busy=SWEEP_ROWS_BUSY, busy_seconds=SWEEP_BUSY_SECONDS
+        )
+        swept, last = 0, None
         while swept < limit:
-            asked = min(rows, limit - swept)
+            asked, started = min(pace.rows, limit - swept), perf_counter()
             step = await self._writer.submit(SqliteWrite(_sweep_step(asked), rows=asked))
             swept += step.removed
             if step.removed < asked:
                 break
-            if last not in (None, step.before):
-                most = SWEEP_ROWS  # another writer committed between two steps
-            if step.seconds > SWEEP_SECONDS:
-                rows = max(1, asked // 4)
-            elif last is not None:
-                rows = min(4 * rows, most)
+            if last is not None:  # revisions count the commits of others between two steps
+                elapsed = perf_counter() - started
+                await _pause(pace.next(step.seconds, elapsed, step.before - last))
             last = step.after
-        while await self._prune() >= PRUNE_ROWS:
-            pass
+        await self._prune()
         return swept
 
-    async def _prune(self) -> int:
+    async def _prune(self) -> None:
         kept = self._changes_kept
-        return await self._writer.submit(
-            SqliteWrite(lambda transaction: transaction.prune(kept, PRUNE_ROWS), alone=True)
-        )
+        while True:
+            started = perf_counter()
+            write = SqliteWrite(lambda transaction: transaction.prune(kept, PRUNE_ROWS), alone=True)
+            if await self._writer.submit(write) < PRUNE_ROWS:
+                return
+            await _pause(perf_counter() - started)
 
     async def spaces(self) -> AsyncIterator[str]:
         for space in self._reader.spaces():
@@ -177,3 +180,8 @@ def _sweep_step(rows: int) -> Callable[[SqliteTransaction], _Step]:
         return _Step(removed, perf_counter() - started, before, transaction.revision)
 
     return step
+
+
+async def _pause(seconds: float) -> None:
+    if seconds:
+        await asyncio.sleep(seconds)
