@@ -250,6 +250,21 @@ class Template:
         template._reset_compiled()
         return template
 
+    def under(self, prefix: "Template") -> "Template":
+        """Return the template with the fields and text of another one in front."""
+        template = copy.copy(self)
+        template.text = prefix.text + self.text
+        template.fields = prefix.fields + self.fields
+        template.literals = (
+            *prefix.literals[:-1],
+            prefix.literals[-1] + self.literals[0],
+            *self.literals[1:],
+        )
+        template.segments = prefix.segments + self.segments
+        template._check_text({})
+        template._reset_compiled()
+        return template
+
     def _lead(self, values: Mapping[str, object]) -> str:
         """Return the text of a key up to the first field that is not given."""
         count = len(values)

@@ -105,11 +105,11 @@ class Derived:
         self._owner_at = tuple(origin for origin in self._owner if isinstance(origin, int))
         return self
 
-    def bind(self, values: Mapping[str, object], key: Template) -> Self:
-        """Return a copy with some fields of its keys fixed."""
-        bound = copy.copy(self)
-        bound.template = self.template.bind(values)
-        return bound.attach(self.record_name, key, self._attributes, self._renamed)
+    def moved(self, template: Template, key: Template) -> Self:
+        """Return a copy at another template, of a record at another key."""
+        moved = copy.copy(self)
+        moved.template = template
+        return moved.attach(self.record_name, key, self._attributes, self._renamed)
 
     def rows(self, record: Any, keys: Keys) -> dict[str, Any]:
         """Return the keys of the rows that the record has, each with its contribution."""

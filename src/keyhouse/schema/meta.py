@@ -1,5 +1,6 @@
 """Rows that a store keeps about itself in each space: its version, its migrations, its jobs."""
 
+import copy
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 from typing import Any
@@ -78,6 +79,14 @@ class Meta:
         )
         self.done = Record(MigrationDone, template(done), name="migration")
         self.job = Record(JobState, template(job), name="job")
+
+    def replaced(
+        self, version: Record[int], done: Record[MigrationDone], job: Record[JobState]
+    ) -> "Meta":
+        """Return a copy with other records."""
+        meta = copy.copy(self)
+        meta.version, meta.done, meta.job = version, done, job
+        return meta
 
     @property
     def records(self) -> tuple[Record[Any], ...]:

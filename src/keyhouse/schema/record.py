@@ -164,18 +164,32 @@ class Record(RecordJson[T]):
         """Return a copy with some key fields fixed, as a store fixes those of its space."""
         if not any(name in values for template in self.templates for name in template.fields):
             return self
-        bound = copy.copy(self)
-        bound.template = self.template.bind(values)
-        bound._prepare_keys()
-        copies = {id(each): each.bind(values, bound.template) for each in self.derived}
+        return self._moved(lambda template: template.bind(values))
+
+    def under(self, prefix: Template) -> Self:
+        """Return a copy with the text and fields of a template in front of all its keys."""
+        return self._moved(lambda template: template.under(prefix))
+
+    def declarations(self) -> "list[Declared]":
+        """Return the record, its derived rows, and itself at its legacy and current key alone."""
+        one_key = [] if self.legacy is None else [self.legacy, self.current]
+        return [self, *self.derived, *one_key]
+
+    def _moved(self, move: Callable[[Template], Template]) -> Self:
+        moved = copy.copy(self)
+        moved.template = move(self.template)
+        moved._prepare_keys()
+        copies = {
+            id(each): each.moved(move(each.template), moved.template) for each in self.derived
+        }
         for each in copies.values():
             if isinstance(each, First):
-                each.among = copies[id(each.among)]  # type: ignore[assignment]  # an Index binds to an Index
-        bound.derived = tuple(copies.values())
+                each.among = copies[id(each.among)]  # type: ignore[assignment]  # a copy of an Index is one
+        moved.derived = tuple(copies.values())
         if self.legacy is not None:
-            bound.legacy, bound._current = self.legacy.bind(values), self.current.bind(values)
-        bound._prepare_rows()
-        return bound
+            moved.legacy, moved._current = self.legacy._moved(move), self.current._moved(move)
+        moved._prepare_rows()
+        return moved
 
     def keys(self, value: T, given: Mapping[str, object]) -> Keys:
         """Return the values of the record's key: from the value, else as given. Raises if both

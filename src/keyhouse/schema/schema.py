@@ -6,6 +6,7 @@ witness key. An intended overlap (`b:duration_map:…` among the books at `b:…
 scans then skip rows that do not match their template.
 """
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -141,6 +142,7 @@ class Schema:
         self.writes_legacy_keys = writes_legacy_keys
         self.doc = doc
         self.space = space
+        self.prefix = ""
         self.fixed = dict(fixed or {})
         self.has_links = any(record.links for record in records)
         self.meta = meta = meta or (Meta() if migrations or self.has_links else None)
@@ -152,6 +154,8 @@ class Schema:
         self._owners |= {id(declared): record for record, declared in self.declared()}
         self._owners |= {id(record.current): record for record in self.records}
         self._finder = Finder(self.records)
+        self._sources: dict[int, Record[Any]] = {}
+        self._prefixed: dict[str, Schema] = {}
         self._check_names()
         self._check_migrations()
         self._bound = frozenset(self.fixed) | frozenset(filter(None, [self.space.field]))
@@ -187,9 +191,46 @@ class Schema:
             "The schema has no such record.", record=name, known=[r.name for r in self.records]
         )
 
+    def under(self, prefix: str) -> "Schema":
+        """Return the schema with the same text in front of all its keys, its meta rows included.
+
+        The text may hold the name of the space, as in `tenant:{tenant}:`. The records of this
+        schema are handles of the returned one too. It proves nothing again: keys that differ still
+        differ with a common text in front.
+        """
+        if prefix not in self._prefixed:
+            self._prefixed[prefix] = _with_prefix(self, prefix)
+        return self._prefixed[prefix]
+
+    def aliases(self, record: Record[Any]) -> list[Record[Any]]:
+        """Return the records that a record of this schema is known by; itself comes last."""
+        source = self._sources.get(id(record))
+        return [record] if source is None else [source, record]
+
     def owner(self, declared: Declared) -> Record[Any] | None:
         """Return the record of a declaration, or None if it is not of this schema."""
         return self._owners.get(id(declared))
+
+    def _move_records(self, prefix: Template) -> None:
+        """Replace all records by copies with a prefix; the records themselves stay handles."""
+        sources = list(self.records)
+        sources += [each for each in self._owners.values() if not any(each is s for s in sources)]
+        copies = {id(source): source.under(prefix) for source in dict.fromkeys(sources)}
+        self.records = tuple(copies[id(record)] for record in self.records)
+        self._sources = {id(copies[id(source)]): source for source in sources}
+        moved: dict[int, Declared] = {}
+        self._owners = {}
+        for source in sources:
+            to = copies[id(source)]
+            for one, other in zip(source.declarations(), to.declarations(), strict=True):
+                moved[id(one)] = other
+                self._owners |= {id(one): to, id(other): to}
+        self.overlaps = tuple((moved[id(one)], moved[id(other)]) for one, other in self.overlaps)
+        self.filtered = frozenset(id(scanned) for scanned, _ in self.overlaps)
+        if self.meta is not None:
+            self.meta = self.meta.replaced(*(copies[id(each)] for each in self.meta.records))
+        self._bound |= frozenset(prefix.fields)
+        self._finder = Finder(self.records)
 
     def _check_names(self) -> None:
         names = [record.name for record in self.records]
@@ -233,3 +274,30 @@ class Schema:
                     legacy=legacy.template.text,
                 )
         prove([declared for _, declared in self.declared()], bound, self.overlaps)
+
+
+def _with_prefix(schema: Schema, text: str) -> Schema:
+    space = schema.space
+    if schema.prefix or space.field is not None:
+        raise DeclarationError(
+            "All keys of the schema begin with the name of its space or with a prefix already.",
+            schema=schema.name,
+            prefix=schema.prefix or f"{{{space.field}}}",
+        )
+    segments = {} if space.segment is None else dict.fromkeys(_field_names(text), space.segment)
+    prefix = Template(text, escape=schema.records[0].template.escape, **segments)
+    if len(prefix.fields) > 1 or not prefix.literals[-1]:
+        raise DeclarationError(
+            "A prefix has one field at most, the name of the space, and ends with other text.",
+            prefix=text,
+        )
+    under = copy.copy(schema)
+    under.prefix, under._prefixed = text, {}
+    under.space = copy.copy(space)
+    under.space.field = prefix.fields[0] if prefix.fields else None
+    under._move_records(prefix)
+    return under
+
+
+def _field_names(text: str) -> tuple[str, ...]:
+    return Template(text).fields

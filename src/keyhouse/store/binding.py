@@ -69,10 +69,10 @@ class Binding:
         if owner is None:
             raise self._foreign(declared)
         copy = owner.bind(self.values)
-        originals, copies = _all(owner), _all(copy)
-        for original, bound in zip(originals, copies, strict=True):
-            self._bound[id(original)] = bound
-            self._originals[id(bound)] = original
+        for record in self.schema.aliases(owner):
+            for original, bound in zip(record.declarations(), copy.declarations(), strict=True):
+                self._bound[id(original)] = bound
+                self._originals[id(bound)] = original
         return self._bound[id(declared)]
 
     def original(self, bound: Record[T]) -> Record[T]:
@@ -123,8 +123,3 @@ class Binding:
             given=repr(declared),
             schema=self.schema.name,
         )
-
-
-def _all(record: Record[object]) -> list[Declared]:
-    one_key = [] if record.legacy is None else [record.legacy, record.current]
-    return [record, *record.derived, *one_key]
