@@ -73,7 +73,13 @@ SERVICE: Final = "KEYHOUSE_SERVICE"
 
 
 def load_system(name: str) -> System:
-    """Load a system, or make one of the caller's schema. Exits with 2 if the name is unknown."""
+    """Load a system, or make one of the caller's schema. Exits with 2 if the name is unknown.
+
+    With `@PREFIX` after its name, its schemas have this text in front of all keys.
+    """
+    name, at, prefix = name.partition("@")
+    if at:
+        return load_system(name).under(prefix)
     if ":" in name:
         schema = load_object(name)
         if not isinstance(schema, Schema):
@@ -87,7 +93,7 @@ def load_system(name: str) -> System:
 
 def check_system(name: str) -> None:
     """Exit with code 2 unless this is the name of a system or has the form module:NAME."""
-    if name not in NAMES and ":" not in name:
+    if name.partition("@")[0] not in NAMES and ":" not in name.partition("@")[0]:
         raise typer.BadParameter(
             f"{name!r} is not a system. Use {', '.join(NAMES)}, or your own schema as module:NAME."
         )
@@ -137,6 +143,8 @@ def find_store_url(system: str | None, store: str | None, data: Path | None) -> 
     """Return the store that the options, the environment or the settings name, or None."""
     if store is not None and data is not None:
         raise UsageError("Give only one of --store and --data.")
+    if system is not None:
+        system = system.partition("@")[0]
     if data is not None:
         if system is None or ":" in system:
             raise UsageError(

@@ -143,6 +143,7 @@ class Schema:
         self.doc = doc
         self.space = space
         self.prefix = ""
+        self._prefix: Template | None = None
         self.fixed = dict(fixed or {})
         self.has_links = any(record.links for record in records)
         self.meta = meta = meta or (Meta() if migrations or self.has_links else None)
@@ -201,6 +202,12 @@ class Schema:
         if prefix not in self._prefixed:
             self._prefixed[prefix] = _with_prefix(self, prefix)
         return self._prefixed[prefix]
+
+    def text_before(self, space: str) -> str:
+        """Return the text that the prefix puts in front of all keys of a space."""
+        if self._prefix is None:
+            return ""
+        return self._prefix.build(self.space.bound(space))
 
     def aliases(self, record: Record[Any]) -> list[Record[Any]]:
         """Return the records that a record of this schema is known by; itself comes last."""
@@ -292,7 +299,7 @@ def _with_prefix(schema: Schema, text: str) -> Schema:
             prefix=text,
         )
     under = copy.copy(schema)
-    under.prefix, under._prefixed = text, {}
+    under.prefix, under._prefix, under._prefixed = text, prefix, {}
     under.space = copy.copy(space)
     under.space.field = prefix.fields[0] if prefix.fields else None
     under._move_records(prefix)

@@ -6,6 +6,7 @@ A declaration is cheap to import, so that help and completion can list every sys
 imported when first used.
 """
 
+import copy
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib import import_module
@@ -57,6 +58,14 @@ class System:
             "commands": commands,
             "limits": limits,
         }
+
+    def under(self, prefix: str) -> "System":
+        """Return the system with the same text in front of all keys of its schemas."""
+        system = copy.copy(self)
+        system.__dict__.pop("schemas", None)
+        schemas = tuple(schema.under(prefix) for schema in self.schemas)
+        system._references = {**self._references, "schemas": schemas}
+        return system
 
     def has(self, part: str) -> bool:
         """Return whether the system declares `service`, `remote`, `commands` or `limits`. Imports

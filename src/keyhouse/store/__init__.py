@@ -25,6 +25,7 @@ from keyhouse.store.key_migration import KeyMigrationResult, migrate_keys
 from keyhouse.store.logs import append, append_in, fold, prune
 from keyhouse.store.migrate import MigrationResult, migrate, open_store, reindex, version
 from keyhouse.store.move import MARK_SPACE, MoveProgress, MoveResult, SpaceDigest, move
+from keyhouse.store.prefix_conversion import PrefixConversion, convert_prefix
 from keyhouse.store.raw_rows import RawRows
 from keyhouse.store.removal import resume_deletions
 from keyhouse.store.store import Store
@@ -51,6 +52,7 @@ __all__ = [
     "MoveResult",
     "OnUnreadable",
     "PartialExport",
+    "PrefixConversion",
     "RawRows",
     "RecordPage",
     "RowChange",
@@ -63,6 +65,7 @@ __all__ = [
     "append",
     "append_in",
     "back_up",
+    "convert_prefix",
     "digest",
     "export_rows",
     "fold",

@@ -1,0 +1,120 @@
+"""Conversion of a space between two prefixes of one schema (`Schema.under`), or to or from none.
+
+A prefix stands in front of every key and in no value, so each row is moved as it is: one commit
+puts some rows at their new keys and deletes the old ones, with both checked. A run that was killed
+is continued by the next one, which finds what is left; a finished one finds nothing. Programs that
+use the space must be stopped first: each of them knows one of the two prefixes.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from keyhouse.engine import Batch, Check, Engine, Put, Row, Span, check_key, check_limits
+from keyhouse.errors import ContentionError, LimitError, UsageError
+from keyhouse.schema import Schema
+
+_COMMIT_ROWS = 100
+_ATTEMPTS_MAX = 20
+
+
+class PrefixConversion(msgspec.Struct):
+    """`moved` rows have new keys. `conflicts` are keys that were left, because their new key has
+    another row."""
+
+    moved: int = 0
+    conflicts: list[str] = []
+
+
+async def convert_prefix(
+    engine: Engine,
+    space: str,
+    source: Schema,
+    target: Schema,
+    *,
+    on_progress: Callable[[int], None] | None = None,
+) -> PrefixConversion:
+    """Move all rows of a space from the keys of one schema to those of another one.
+
+    The two are one schema with and without a prefix, or with two. Rows of other keys are left.
+    """
+    if target.name != source.name or target.prefix == source.prefix:
+        raise UsageError(
+            "A conversion is between two prefixes of one schema.",
+            source=f"{source.name} {source.prefix!r}",
+            target=f"{target.name} {target.prefix!r}",
+        )
+    old, new = source.text_before(space), target.text_before(space)
+    result = PrefixConversion()
+    span: Span | None = Span.prefix(old)
+    while span is not None:
+        page = await engine.scan(space, span, limit=_COMMIT_ROWS)
+        rows = [
+            row
+            for row in page.rows
+            if source.find(row.key) is not None
+            and not (len(new) > len(old) and row.key.startswith(new))
+        ]
+        await _move(engine, space, (len(old), new), rows, result)
+        if on_progress is not None:
+            on_progress(result.moved)
+        span = span.after(page.rows[-1].key) if page.more else None
+    return result
+
+
+async def _move(
+    engine: Engine, space: str, change: tuple[int, str], rows: list[Row], result: PrefixConversion
+) -> None:
+    """Move rows in commits that the engine can hold. The rows of a commit that loses a race are
+    read again."""
+    most = min(_COMMIT_ROWS, engine.capabilities.commit_rows_max // 2)
+    groups = [rows[at : at + most] for at in range(0, len(rows), most)]
+    attempts = 0
+    while groups:
+        group = groups.pop()
+        try:
+            if await _commit(engine, space, change, group, result):
+                attempts = 0
+                continue
+        except LimitError:
+            if len(group) == 1:
+                raise
+            half = len(group) // 2
+            groups += [group[half:], group[:half]]
+            continue
+        attempts += 1
+        if attempts == _ATTEMPTS_MAX:
+            raise ContentionError(
+                "The space is still being written: stop its writers first.", space=space
+            )
+        current = await engine.read(space, [row.key for row in group])
+        groups.append([row for row in current if row is not None])
+
+
+async def _commit(
+    engine: Engine, space: str, change: tuple[int, str], rows: list[Row], result: PrefixConversion
+) -> bool:
+    size, new = change
+    keys = [new + row.key[size:] for row in rows]
+    for key in keys:
+        check_key(key)
+    there = await engine.read(space, keys) if keys else []
+    puts, deletes, checks, conflicts = [], [], [], []
+    for row, key, found in zip(rows, keys, there, strict=True):
+        if found is not None and (found.value, found.expires) != (row.value, row.expires):
+            conflicts.append(row.key)
+            continue
+        checks += [
+            Check(row.key, row.revision),
+            Check(key, None if found is None else found.revision),
+        ]
+        puts.append(Put(key, row.value, row.expires))
+        deletes.append(row.key)
+    if puts:
+        batch = Batch(tuple(checks), tuple(puts), tuple(deletes))
+        check_limits(batch, engine.capabilities)
+        if await engine.commit(space, batch) is None:
+            return False
+    result.moved += len(puts)
+    result.conflicts += conflicts
+    return True
