@@ -77,12 +77,15 @@ HTTP_TENANT_WAITING_MAX: Final = 1_000
 HTTP_RATE_DELAY_SECONDS: Final = 0.1
 """Delay of a rejection by the rate limit: a client that repeats at once costs little."""
 
-HTTP_BODY_VALUES_MAX: Final = 1_000_000
-"""JSON values in the body of an HTTP request: each takes up to 100 bytes of memory, and loop time.
-Only a large import or batch may have more."""
+HTTP_BODY_VALUES_MAX: Final = 100_000
+"""JSON values in the body of an HTTP request: they are decoded in one step, and 100,000 members of
+an object hold up other requests for a tenth of a second."""
 
 HTTP_BODY_BYTES_PER_VALUE: Final = 32
 """A large body may have one JSON value for each of these: an imported entry has 4 in 150 bytes."""
+
+HTTP_LARGE_BODY_VALUES_MAX: Final = 250_000
+"""JSON values in a body of any size: an import has 60,000 entries at most. Send several files."""
 
 HTTP_HEAD_BYTES_MAX: Final = 32 * 1_024
 """Request line and headers of an HTTP request: four times the longest token, as proxies allow.
@@ -115,6 +118,10 @@ TOKENS_CACHED_MAX: Final = 10_000
 
 SECRET_BYTES_MIN: Final = 32
 """A secret that signs tokens: the length of the HS256 hash (RFC 7518, 3.2)."""
+
+SECRET_CHARS_MIN: Final = 8
+"""Different characters of such a secret. A random one of 32 hexadecimal digits has 9 or more in all
+but one of 50,000."""
 
 JWKS_BYTES_MAX: Final = 1_024 * 1_024
 """A fetched JWKS document. Real ones have a few KB."""

@@ -9,9 +9,10 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 
-from tests.abuse.attacks import ATTACKS
+from tests.abuse.attacks import ATTACKS, fill
 from tests.abuse.support.attack import run
 from tests.abuse.support.server import ServerProcess
 from tests.soak import size
@@ -58,3 +59,21 @@ def test_a_token_in_a_trailer_is_not_a_header(tmp_path: Path, pause: float) -> N
         else:
             c.sendall(head + rest)
         assert c.recv(4_096).startswith(b"HTTP/1.1 401 ")
+
+
+def test_a_client_that_pipelines_and_hangs_up_leaves_no_error_in_the_log(tmp_path: Path) -> None:
+    """Each request that was still queued logged an exception with its traceback."""
+    with ServerProcess(tmp_path) as server:
+        fill(server, "mallory", 1, "x" * 370_000)
+        token = server.token("mallory")
+        request = (
+            f"GET /streamkit/configs/notes/n0 HTTP/1.1\r\nHost: x\r\n"
+            f"Authorization: Bearer {token}\r\n\r\n"
+        ).encode()
+        for number in range(20):
+            with closing(socket.create_connection(server.address)) as connection:
+                connection.sendall(request * 30)
+                time.sleep(0.02 * (number % 5))
+        with httpx.Client(base_url=server.http) as client:
+            client.get("/health").raise_for_status()
+        assert '"level":"error"' not in server.log.read_text()

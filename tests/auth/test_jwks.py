@@ -281,6 +281,26 @@ def test_readiness_follows_the_key_set() -> None:
     asyncio.run(story())
 
 
+def test_an_empty_key_set_revokes_all_tokens() -> None:
+    """The old keys remained valid, as if the set could not be read."""
+
+    async def story() -> None:
+        at = Source(ONE)
+        auth = at.auth()
+        assert await tenant_of(auth, rs(GOOD)) == CUSTOMER
+        at.text, at.now = keys(), 4_000
+        assert await tenant_of(auth, rs(GOOD)) == CUSTOMER  # starts the refresh
+        while auth._keys.version == 1:
+            await asyncio.sleep(0.001)
+        assert "unknown key" in await refused(auth, rs(GOOD))
+        with pytest.raises(UnavailableError, match="key set is empty"):
+            await auth.ready()
+        at.text, at.now = keys(ONE), 8_000
+        assert await tenant_of(auth, rs(GOOD)) == CUSTOMER
+
+    asyncio.run(story())
+
+
 def test_a_hanging_source_is_reported_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         hung = threading.Event()

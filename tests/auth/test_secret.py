@@ -67,14 +67,21 @@ def test_a_short_secret_is_rejected_and_not_shown(secret: str) -> None:
     with pytest.raises(UsageError, match="openssl rand -hex 32") as refused:
         JwtSettings(jwt_secret=secret)
     assert secret == "" or f"'{secret}'" not in str(refused.value)
-    JwtSettings(jwt_secret="é" * 16)
+
+
+@pytest.mark.parametrize("secret", ["x" * 32, "ab" * 64, "1234567" * 9])
+def test_a_secret_of_few_different_characters_is_rejected_and_not_shown(secret: str) -> None:
+    with pytest.raises(UsageError, match="easily guessed") as refused:
+        JwtSettings(jwt_secret=secret)
+    assert secret not in str(refused.value)
+    JwtSettings(jwt_secret="éàüöñçßø" * 2)
 
 
 def test_contradictory_settings_are_rejected() -> None:
     wrong = [
         {"jwks": "keys.json"},
         {"jwt_algorithm": "RS256"},
-        {"jwt_algorithm": "RS256", "jwks": "keys.json", "jwt_secret": "x" * 32},
+        {"jwt_algorithm": "RS256", "jwks": "keys.json", "jwt_secret": "0123456789abcdef" * 2},
         {"jwt_tenant_claims": ()},
         {"jwt_cookie": "a=b"},
         {"jwt_leeway_seconds": 3_600},

@@ -108,6 +108,23 @@ def test_a_lost_nats_server_is_logged_and_reconnected(tmp_path: Path) -> None:
     server.stop()
 
 
+def test_a_nats_server_that_hangs_is_not_ready(tmp_path: Path) -> None:
+    """/ready returned 200 until the connection was given up, half a minute later."""
+    server = NatsServer(tmp_path / "own")
+    server.start()
+    server.ready()
+    with serving(tmp_path, JARS, "--nats", server.url) as running:
+        assert running.get("/ready").status_code == 200
+        server.pause()
+        answer = _ready_until(running, 503)
+        assert answer.json()["systems"]["jars"]["why"] == "The NATS server does not answer."
+        server.resume()
+        _ready_until(running, 200)
+        assert asyncio.run(once(running, "jam", 7)) == 7
+        assert running.end() == 0
+    server.stop()
+
+
 def _ready_until(running: Serving, status: int) -> httpx.Response:
     deadline = time.monotonic() + 30
     while (answer := running.get("/ready")).status_code != status:

@@ -58,6 +58,7 @@ class KeySet:
         self._refresh_min_seconds = refresh_min_seconds
         self._now = monotonic
         self._keys: dict[str | None, Any] = {}
+        self._was_read = False
         self._stale_at = float("-inf")
         self._next_fetch_at = float("-inf")
         self._fetching: asyncio.Task[None] | None = None
@@ -70,10 +71,12 @@ class KeySet:
     async def check(self) -> None:
         if not self._keys and (self._fetching is not None or self._now() >= self._next_fetch_at):
             await asyncio.wait([self._fetch()], timeout=CHECK_TIMEOUT_SECONDS)
-        if not self._keys:
+        if not self._was_read:
             raise UnavailableError(
                 "The key set cannot be read, so no token is accepted; see the log."
             )
+        if not self._keys:
+            raise UnavailableError("The key set is empty, so no token is accepted.")
 
     async def find(self, key_id: str | None) -> Any:
         if not self._has(key_id) and (
@@ -83,7 +86,7 @@ class KeySet:
         else:
             self.refresh_if_stale()
         is_pending = self._fetching is not None and not self._has(key_id)
-        if not self._keys or is_pending:
+        if not self._was_read or is_pending:
             raise UnavailableError("The keys that verify tokens could not be fetched: try again.")
         if key_id is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
@@ -112,6 +115,7 @@ class KeySet:
             if keys != self._keys:
                 self.version += 1
             self._keys = keys
+            self._was_read = True
             self._stale_at = self._now() + self._cache_seconds
         finally:
             self._fetching = None
@@ -124,7 +128,7 @@ class _Jwks(msgspec.Struct):
 def read_keys(text: bytes, algorithm: str) -> dict[str | None, Any]:
     """Return the keys of a set that verify this algorithm, by key id. Others are skipped.
 
-    Raises UsageError if there is none.
+    Raises UsageError if it has keys, but none of them for this algorithm. An empty set revokes all.
     """
     try:
         entries = msgspec.json.decode(text, type=_Jwks).keys
@@ -143,7 +147,7 @@ def read_keys(text: bytes, algorithm: str) -> dict[str | None, Any]:
                 _log.warning("jwks key is too short", kid=key_id, least=RSA_BITS_MIN)
                 continue
             keys[key_id] = key.public_key() if hasattr(key, "public_key") else key
-    if not keys:
+    if entries and not keys:
         raise UsageError("The key set has no key for this algorithm.", algorithm=algorithm)
     return keys
 

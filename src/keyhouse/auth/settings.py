@@ -11,7 +11,7 @@ import msgspec
 
 from keyhouse.auth.jwks import check_location
 from keyhouse.errors import UsageError
-from keyhouse.limits import SECRET_BYTES_MIN
+from keyhouse.limits import SECRET_BYTES_MIN, SECRET_CHARS_MIN
 from keyhouse.settings.parser import setting
 
 TENANT_PATTERN: Final = r"[A-Za-z0-9_-]{1,64}"
@@ -96,10 +96,17 @@ class JwtSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_secret(secret: str, **where: str) -> None:
-    """Raise UsageError, without the secret, if it is short enough to be guessed."""
+    """Raise UsageError, without the secret, if it can be guessed."""
     if len(secret.encode()) < SECRET_BYTES_MIN:
         raise UsageError(
             "The secret that signs tokens is too short: create one with `openssl rand -hex 32`.",
             least=SECRET_BYTES_MIN,
+            **where,
+        )
+    if len(set(secret)) < SECRET_CHARS_MIN:
+        raise UsageError(
+            "The secret that signs tokens is easily guessed: create one with `openssl rand -hex 32`.",
+            different_characters=len(set(secret)),
+            least=SECRET_CHARS_MIN,
             **where,
         )

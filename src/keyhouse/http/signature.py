@@ -14,7 +14,11 @@ from keyhouse.auth.caller import HeaderPairs
 from keyhouse.errors import DeclarationError, DocumentError, NotFoundError, RecordError, UsageError
 from keyhouse.http.response import ANYTHING, Responder, Response, ResponseSpec
 from keyhouse.http.router import Route, path_fields
-from keyhouse.limits import HTTP_BODY_BYTES_PER_VALUE, HTTP_BODY_VALUES_MAX
+from keyhouse.limits import (
+    HTTP_BODY_BYTES_PER_VALUE,
+    HTTP_BODY_VALUES_MAX,
+    HTTP_LARGE_BODY_VALUES_MAX,
+)
 
 NONE_TYPE = type(None)
 ARGUMENTS = ("query", "headers", "body", "caller", "client", "conditions", "root")
@@ -119,7 +123,8 @@ def convert_field(name: str, value: str, kind: Any, known: frozenset[Any]) -> An
 
 def body_values_max(size: int) -> int:
     """Return how many JSON values a body of `size` bytes may contain."""
-    return max(HTTP_BODY_VALUES_MAX, size // HTTP_BODY_BYTES_PER_VALUE)
+    values = max(HTTP_BODY_VALUES_MAX, size // HTTP_BODY_BYTES_PER_VALUE)
+    return min(values, HTTP_LARGE_BODY_VALUES_MAX)
 
 
 def body_decoder(kind: Any) -> Callable[[bytes], Any]:

@@ -197,6 +197,15 @@ class NatsClient(Client):
         await self.flush_all()
         self.handlers.pop(handled.sid, None)
 
+    async def _process_pong(self) -> None:
+        """nats-py's raises, and ends the reading, if the flush of this pong timed out meanwhile."""
+        if self._pongs:
+            future = self._pongs.pop(0)
+            if not future.done():
+                future.set_result(True)
+            self._pongs_received += 1
+            self._pings_outstanding = 0
+
     async def flush_all(self) -> None:
         """Wait until the server has received everything that was published.
 

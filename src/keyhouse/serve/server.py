@@ -41,6 +41,9 @@ from keyhouse.settings.parser import read_settings
 from keyhouse.settings.settings import OFF, Address
 from keyhouse.settings.sources import LoadedSettings
 
+NATS_PING_SECONDS: Final = 2.0
+"""Timeout of the round trip to NATS in a readiness check."""
+
 RESTART_SECONDS: Final = 1.0
 RESTART_SECONDS_MAX: Final = 60.0
 """Backoff before a failed background task is restarted: doubled each time, up to this."""
@@ -292,5 +295,9 @@ def _nats_check(client: NatsClient) -> Callable[[], Awaitable[None]]:
             raise UnavailableError(
                 "The NATS connection is no longer read: see the log, and restart the service."
             )
+        try:
+            await client.flush(timeout=NATS_PING_SECONDS)  # type: ignore[arg-type]  # any number
+        except TimeoutError:
+            raise UnavailableError("The NATS server does not answer.") from None
 
     return check

@@ -456,19 +456,28 @@ class _CoalescedSend:
             ):
                 self._start = message  # its body follows at once
             else:
-                await cycle.send(message)
+                await _send(cycle, message)
             return
         self._start = None
         whole = _whole(cycle, start, message)
         if whole is None:
-            await cycle.send(start)
-            await cycle.send(message)
+            await _send(cycle, start)
+            await _send(cycle, message)
             return
         cycle.response_started = cycle.response_complete = True
         cycle.waiting_for_100_continue = False
         self._batch.add(cycle.transport, whole)
         cycle.message_event.set()
         cycle.on_response()
+
+
+async def _send(cycle: RequestResponseCycle, message: Message) -> None:
+    """Send by uvicorn, which notices a disconnect only for the last of pipelined requests."""
+    if cycle.flow.write_paused and not cycle.disconnected:
+        await cycle.flow.drain()
+    if cycle.transport.is_closing():
+        cycle.disconnected = True
+    await cycle.send(message)
 
 
 def _has_length(start: Message) -> bool:
