@@ -5,7 +5,7 @@ Pure: no I/O, no clock, no async.
 
 from keyhouse.schema.compiled_rows import Keys
 from keyhouse.schema.counter import Counter
-from keyhouse.schema.derived import Count, Derived, First, Index, Summary, Unique
+from keyhouse.schema.derived import Count, Derived, First, Index, Unique
 from keyhouse.schema.document import Compact, compact
 from keyhouse.schema.expiry import Expiry, at_field, fixed, per_write, sliding
 from keyhouse.schema.links import BoundLink, Owner, Reference
@@ -20,6 +20,7 @@ from keyhouse.schema.meta import (
 )
 from keyhouse.schema.record import Declared, Record
 from keyhouse.schema.schema import KeyMatch, Schema, Space
+from keyhouse.schema.summary import Summary
 from keyhouse.schema.times import MILLISECONDS, SECONDS, TimeFormat
 
 __all__ = [

@@ -11,13 +11,14 @@ import msgspec
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import Source
 from keyhouse.schema.counter import Counter
-from keyhouse.schema.derived import Count, Derived, First, Index, Summary, Unique
+from keyhouse.schema.derived import Count, Derived, First, Index, Unique
 from keyhouse.schema.expiry import Expiry
 from keyhouse.schema.links import Link, Owner, Reference
 from keyhouse.schema.log import Log
 from keyhouse.schema.record import Record
 from keyhouse.schema.schema import Schema, Space
 from keyhouse.schema.shape import shape
+from keyhouse.schema.summary import Summary
 
 __all__ = [
     "FieldText",
@@ -240,6 +241,12 @@ def _notes(record: Record[Any]) -> Iterator[tuple[str, str]]:
         yield "stamped", f"{' and '.join(sentences)}, such as `{example}`"
     if record.computed:
         yield "computed", named(*record.computed) + " from the other members, at each write"
+    if record.timestamps is not None:
+        example = record.times.format(_EXAMPLE_TIME)
+        members = ", ".join(f"`{member}`" for member in record.timestamps.members)
+        yield "times", f"{members}: checked when they are written, and stored as `{example}`"
+    if record.keeps_unknown:
+        yield "other members", "are kept when the record is written again"
     if record.unknown is not None:
         yield "unknown members", "are stored unchanged"
     if record.private:

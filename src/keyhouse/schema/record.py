@@ -29,6 +29,7 @@ from keyhouse.schema.links import Link, Owner, Reference
 from keyhouse.schema.record_check import check_declaration
 from keyhouse.schema.record_json import RecordJson, is_struct, replaced
 from keyhouse.schema.times import SECONDS, TimeFormat
+from keyhouse.schema.timestamps import Timestamps
 
 T = TypeVar("T")
 
@@ -41,7 +42,10 @@ class Record(RecordJson[T]):
     - `computed`: attributes that the store computes from the others at each write.
     - `version`: the attribute with the version of the JSON, and the version that this code writes.
     - `created`, `updated`: attributes stamped in the format of `times`.
-    - `unknown`: the attribute (a dict) that carries members this code does not know.
+    - `timestamps`: attributes that hold times (`"attr.update_time"` in a nested Struct): checked
+      when they are written, and stored in UTC in the format of `times`.
+    - `unknown`: `"keep"`, and a rewrite keeps the members of the stored row that this code does not
+      know; or the attribute (a dict) that carries them.
     - `private`: attributes that `shown` leaves out.
     - `upgrade`: turns the JSON of an older version into the current one.
     - `legacy_at`: the keys that the record had before a key migration. A record is read at its
@@ -70,6 +74,7 @@ class Record(RecordJson[T]):
         created: str | None = None,
         updated: str | None = None,
         times: TimeFormat = SECONDS,
+        timestamps: tuple[str, ...] = (),
         unknown: str | None = None,
         private: tuple[str, ...] = (),
         expiry: Expiry | None = None,
@@ -104,6 +109,9 @@ class Record(RecordJson[T]):
         self.legacy: Record[T] | None = None
         self._current: Record[T] | None = None
         check_declaration(self)
+        self.timestamps = (
+            Timestamps(type, timestamps, times, record=self.name) if timestamps else None
+        )
         self._prepare_keys()
         for each in derived:
             each.attach(self.name, self.template, self.attributes, frozenset(self.fields))
@@ -158,7 +166,11 @@ class Record(RecordJson[T]):
     @property
     def needs_previous(self) -> bool:
         """True if a write depends on the record that it replaces, even without derived rows."""
-        return self.created is not None or (self.expiry is not None and self.expiry.mode == "fixed")
+        return (
+            self.created is not None
+            or self.keeps_unknown
+            or (self.expiry is not None and self.expiry.mode == "fixed")
+        )
 
     def bind(self, values: Mapping[str, object]) -> Self:
         """Return a copy with some key fields fixed, as a store fixes those of its space."""

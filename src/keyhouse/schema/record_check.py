@@ -9,8 +9,9 @@ from keyhouse.errors import DeclarationError
 from keyhouse.keys.number_segments import Day, Descending, Timestamp
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import Source
-from keyhouse.schema.derived import Count, Derived, First, Index, Summary
+from keyhouse.schema.derived import Count, Derived, First, Index
 from keyhouse.schema.expiry import Expiry, check_seconds
+from keyhouse.schema.summary import Summary
 
 RESERVED = frozenset(
     {"after", "by", "cursor", "expect", "expires", "keys_only", "limit", "prefix", "reverse"}

@@ -1,7 +1,7 @@
 """The JSON of a record: how a value becomes a row, and a row a value again."""
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeGuard, TypeVar
+from typing import Any, Final, Generic, TypeGuard, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -18,8 +18,12 @@ from keyhouse.schema.compiled_rows import attribute
 from keyhouse.schema.expiry import Expiry
 from keyhouse.schema.record_check import members_to_check
 from keyhouse.schema.times import TimeFormat
+from keyhouse.schema.unknown_members import known_members
 
 T = TypeVar("T")
+
+KEEP: Final = "keep"
+"""`Record(unknown=KEEP)`: a rewrite keeps the members that this code does not know."""
 
 
 class RecordJson(Generic[T]):
@@ -40,7 +44,8 @@ class RecordJson(Generic[T]):
     ) -> None:
         self.type = type
         self.version = version
-        self.unknown = unknown
+        self.keeps_unknown = unknown == KEEP
+        self.unknown = None if unknown == KEEP else unknown
         self.private = private
         self.expiry = expiry
         self.expires_by_field = expiry is not None and expiry.mode == "field"
@@ -51,7 +56,14 @@ class RecordJson(Generic[T]):
         )
         self.is_struct = is_struct(type)
         self.attributes = frozenset(self._members)
-        self._members_to_check = members_to_check(inspect.type_info(type))
+        info = inspect.type_info(type)
+        self._members_to_check = members_to_check(info)
+        self._known = known_members(info) if self.keeps_unknown else None
+        if self.keeps_unknown and (self._known is None or KEEP in self.attributes):
+            raise DeclarationError(
+                "Only a Struct has members that can be unknown, and `keep` is no attribute of it.",
+                type=type,
+            )
 
     def is_live(self, value: T, key: str, now: int) -> bool:
         """Tell whether a stored record has not expired by its own field, whatever its row says: other
@@ -103,6 +115,19 @@ class RecordJson(Generic[T]):
         if read != value:
             self._reject_changed(value, read)
         return data, read
+
+    def with_kept(self, data: bytes, stored: bytes) -> bytes:
+        """Return the JSON of a value with the unknown members of the row that it replaces."""
+        assert self._known is not None
+        try:
+            plain = document.parse(stored if self.upgrade is None else self._upgraded(stored, ""))
+        except (DocumentError, UnreadableError):
+            return data
+        if self._known.are_all_of(plain):
+            return data
+        written = document.parse(data)
+        self._known.keep(plain, written)
+        return document.encode_checked(written)
 
     def parse(self, text: bytes) -> T:
         """Return the value of JSON text from outside. Raises RecordError or DocumentError if it is

@@ -128,6 +128,13 @@ class RowBuffer:
             for key, row in zip(keys, now, strict=True)
         )
 
+    def _value_at(self, key: str) -> bytes | None:
+        """Return the value of a row that was read or written here."""
+        if key in self._writes:
+            put = self._writes[key]
+            return None if put is None else put.value
+        return _value(self._rows.get(key))
+
     async def _read(self, key: str) -> Row | None:
         if key not in self._rows:
             row = (await self._engine.read(self._space, (key,)))[0]

@@ -36,6 +36,7 @@ from keyhouse.errors import (
     DataError,
     DocumentError,
     KeyFieldError,
+    NewerError,
     UniqueError,
     UsageError,
 )
@@ -172,6 +173,9 @@ async def _check_record(
     except (DataError, KeyFieldError) as error:
         yield Finding("unreadable", row.key, record.name, str(error))
         return
+    if record.timestamps is not None and (members := record.timestamps.invalid(value)):
+        detail = f"not a time: {', '.join(members)}"
+        yield Finding("wrong", row.key, record.name, detail)
     if not is_live:
         work = partial(_delete_expired, store, found, row.key, repair)
         if (finding := await confirmed(store, work)) is not None:
@@ -265,6 +269,8 @@ async def _repair_missing(
                     "conflict", key, record.name, f"{owner} claims it, another record holds it"
                 )
             tx.write(key, (expected[key], written[1]))
+        except NewerError as error:
+            return Finding("unreadable", key, record.name, str(error))
         except DataError as error:
             kind, detail = "unreadable", str(error)
             tx.write(key, None)

@@ -23,9 +23,11 @@ def stamped(
     ttl: int | None,
     now: int,
     restored: tuple[int | None] | None = None,
+    replaced: bytes | None = None,
 ) -> tuple[Entry[T], Put]:
     """Return the record as stored at `now` in place of `before`, and its row.
 
+    `replaced` is the JSON in whose place it is stored.
     `restored` holds the expiry of a record that keeps its times; None: version, times and expiry
     are set.
     """
@@ -34,7 +36,11 @@ def stamped(
             value = bound.stamp(value, None if before is None else before.record, now)
     else:
         value = bound.versioned(value)
+    if bound.timestamps is not None:
+        value = bound.timestamps.normalized(value, None if before is None else before.record)
     data, value = bound.written(value)
+    if bound.keeps_unknown and replaced is not None:
+        data = bound.with_kept(data, replaced)
     if restored is not None:
         expires = restored[0]
     elif bound.expiry is None and ttl is None:

@@ -10,9 +10,17 @@ from msgspec.structs import replace
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine
+from keyhouse.errors import RecordError
 from keyhouse.schema import SECONDS
 from keyhouse.store import Store, append, prune
-from keyhouse.systems.audiobooks.playback import Listening, count, moment, percent, status
+from keyhouse.systems.audiobooks.playback import (
+    Listening,
+    count,
+    current_place,
+    moment,
+    percent,
+    status,
+)
 from keyhouse.systems.audiobooks.records import (
     Book,
     DurationMap,
@@ -30,6 +38,7 @@ from keyhouse.systems.audiobooks.schema import (
     PROGRESS,
     SCHEMAS,
     USER_LISTEN_SECONDS,
+    WATERMARK,
     WORK_LISTEN_SECONDS,
     WORK_PLAYS,
 )
@@ -178,12 +187,30 @@ def test_percent_is_of_the_whole_book() -> None:
     assert percent(event("complete", 0, 10), None) == 100.0
     assert percent(event("progress", 0, 10), None) == 0.0
     assert percent(event("progress", 0, 10), DurationMap()) == 0.0
+    assert percent(event("progress", 0, 10), None, before=42.0) == 42.0
+    assert percent(event("progress", 0, 10, segment=WORK_ID), DURATIONS, before=42.0) == 42.0
+
+
+def test_a_superseded_segment_leads_to_the_same_moment_of_the_active_one() -> None:
+    merged = DurationMap(
+        segments=[
+            SegmentSpan(id=FIRST, duration=600, active=False, offset_start=0),
+            SegmentSpan(id=SECOND, duration=400, active=False, offset_start=600),
+            SegmentSpan(id=WORK_ID, duration=1_001, active=True, offset_start=0),
+        ],
+        total_duration=1_001,
+    )
+    assert current_place(SECOND, 10.5, merged) == (WORK_ID, 610.5)
+    assert current_place(FIRST, 9_999, merged) == (WORK_ID, 600)
+    assert current_place(WORK_ID, 7, merged) == (WORK_ID, 7)
+    assert current_place(BOOK_ID, 7, merged) is None
+    assert current_place(BOOK_ID, 7, None) == (BOOK_ID, 7), "no map: nothing is known to be wrong"
 
 
 @pytest.mark.parametrize(
     ("complete", "seen"),
     [
-        (0.0, "not_started"),
+        (0.0, "unstarted"),
         (0.01, "in_progress"),
         (94.99, "in_progress"),
         (95.0, "finished"),
@@ -199,7 +226,7 @@ def test_a_book_is_finished_at_95_percent_unless_set_manually(complete: float, s
         percent_complete=complete,
     )
     assert status(progress) == seen
-    for manual in ("not_started", "in_progress", "finished"):
+    for manual in ("unstarted", "in_progress", "finished", "abandoned"):
         assert status(replace(progress, manual_status=manual)) == manual
     assert status(replace(progress, manual_status=UNSET)) == seen
 
@@ -268,6 +295,7 @@ def test_an_event_updates_the_snapshot_and_the_statistics(drive: Drive) -> None:
 def test_a_manual_status_survives_the_next_event(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "library-1")
+        await store.put(BOOK, Book(id=BOOK_ID, title="Dune"))
         await _play(store, clock, ("start", 0, 0))
         progress = await store.get(PROGRESS, user_id=USER_ID, book_id=BOOK_ID)
         assert progress is not None and progress.manual_status is UNSET
@@ -283,9 +311,86 @@ def test_a_manual_status_survives_the_next_event(drive: Drive) -> None:
     drive(work)
 
 
+def test_no_event_sets_progress_back_to_0_percent(drive: Drive) -> None:
+    """An event of an unknown segment, or of a book without a duration map, made a half-heard book
+    one that was never started; one of a superseded file moved the place back to that file."""
+
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = Store(SCHEMA, engine, "library-1")
+
+        async def place() -> tuple[str | None, float, float]:
+            progress = await store.get(PROGRESS, user_id=USER_ID, book_id=BOOK_ID)
+            assert progress is not None
+            return progress.segment_id, progress.position_seconds, progress.percent_complete
+
+        await store.put(BOOK, Book(id=BOOK_ID, title="Dune"))
+        await store.put(DURATION_MAP, DURATIONS, book_id=BOOK_ID)
+        await _play(store, clock, ("start", 0, 0), ("progress", 300, 500))
+        before = await _statistics(store)
+        await append(store, PLAYBACK, event("progress", 400, 7, segment=WORK_ID))
+        assert await place() == (FIRST, 500, 50.0) and await _statistics(store) == before
+        await store.delete(DURATION_MAP, book_id=BOOK_ID)
+        await append(store, PLAYBACK, event("progress", 500, 510))
+        assert await place() == (FIRST, 510, 50.0)
+        spans = [replace(span, active=False) for span in DURATIONS.segments]
+        spans.append(SegmentSpan(id=OTHER_USER, duration=1_000, active=True, offset_start=0))
+        merged = DurationMap(segments=spans, total_duration=1_000)
+        await store.put(DURATION_MAP, merged, book_id=BOOK_ID)
+        await append(store, PLAYBACK, event("progress", 600, 20, segment=SECOND))
+        assert await place() == (OTHER_USER, 620, 62.0)
+
+    drive(work)
+
+
+def test_an_event_of_an_absent_book_is_not_counted(drive: Drive) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = Store(SCHEMA, engine, "library-1")
+        await _play(store, clock, ("start", 0, 0), ("progress", 60, 60))
+        assert set((await _statistics(store)).values()) == {0}
+        assert await store.get(PROGRESS, user_id=USER_ID, book_id=BOOK_ID) is None
+        await holds(store, await rows(store))
+
+    drive(work)
+
+
+def test_an_event_without_a_time_is_rejected(drive: Drive) -> None:
+    """`yesterday` was stored, and from then on every event of that listener and book failed."""
+
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = Store(SCHEMA, engine, "library-1")
+        await store.put(BOOK, Book(id=BOOK_ID, title="Dune"))
+        with pytest.raises(RecordError) as error:
+            await append(store, PLAYBACK, replace(event("start", 0, 0), created_at="yesterday"))
+        assert error.value.fields["member"] == "created_at"
+        other = replace(event("start", 0, 0), created_at="2026-01-01T01:00:00+01:00")
+        entry = await append(store, PLAYBACK, other)
+        assert entry.record.created_at == "2026-01-01T00:00:00Z"
+        [poisoned] = [key for key in await rows(store) if key.startswith("playw:")]
+        state = await store.get(WATERMARK, user_id=USER_ID, book_id=BOOK_ID)
+        assert state is not None
+        await store.put(WATERMARK, replace(state, at="yesterday"), user_id=USER_ID, book_id=BOOK_ID)
+        await append(store, PLAYBACK, event("progress", 60, 60))
+        assert (await rows(store))[poisoned]["at"] == "2026-01-01T00:01:00Z"
+
+    drive(work)
+
+
+def test_a_book_that_was_never_opened_has_a_manual_status(drive: Drive) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = Store(SCHEMA, engine, "library-1")
+        await store.put(
+            PROGRESS, Progress(user_id=USER_ID, book_id=BOOK_ID, manual_status="abandoned")
+        )
+        progress = await store.get(PROGRESS, user_id=USER_ID, book_id=BOOK_ID)
+        assert progress is not None and status(progress) == "abandoned"
+
+    drive(work)
+
+
 def test_a_books_listeners_are_found(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "library-1")
+        await store.put(BOOK, Book(id=BOOK_ID, title="Dune"))
         await _play(store, clock, ("start", 0, 0))
         await append(store, PLAYBACK, replace(event("start", 0, 5), user_id=OTHER_USER))
         scan = store.scan(PROGRESS, by=LISTENERS_OF_BOOK, book_id=BOOK_ID)
@@ -328,6 +433,7 @@ def test_pruning_deletes_events_and_keeps_the_statistics(drive: Drive) -> None:
 
 def test_concurrent_events_are_counted_once_each(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
+        await Store(SCHEMA, engine, "library-1").put(BOOK, Book(id=BOOK_ID, title="Dune"))
         store = Store(SCHEMA, engine, "library-1")
         events = [
             replace(event("start", 0, 0), user_id=ulid(100 + number % 4)) for number in range(24)

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from keyhouse.clock import ManualClock
-from keyhouse.engine import Engine
+from keyhouse.engine import Batch, Engine, Put
 from keyhouse.errors import KeyFieldError, RecordError
 from keyhouse.store import Store
 from keyhouse.systems.history.paths import teams
@@ -263,7 +263,7 @@ def test_an_asset_that_is_watched_again_stays_in_the_lists_until_both_entries_ar
             "path.hierarchy/1446|COMPLETED|1981",
             "path.hierarchy/1446/1450|COMPLETED|1981",
         }
-        assert seen["COMPLETED|1981"]["m"] == {"timestamps": ["2021-01-28T00:00:00Z"]}
+        assert seen["COMPLETED|1981"]["m"] == {"timestamps": ["2021-01-28T00:00:00.000Z"]}
         await holds(store, seen)
 
         await store.put(ENTRY, entry(**show))
@@ -377,5 +377,40 @@ def test_profiles_are_isolated(drive: Drive) -> None:
         await one.delete(ENTRY, state="IN_PROGRESS", asset="1981")
         assert len(await rows(other)) == 3
         await holds(one, {})
+
+    drive(work)
+
+
+@pytest.mark.parametrize("text", ["garbage", "", "2021-01-27T23:37:42.155"])
+def test_an_update_time_that_is_not_a_time_with_a_zone_is_rejected(drive: Drive, text: str) -> None:
+    """Both were stored, and nothing could be ordered by them."""
+
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store, made = Store(SCHEMA, engine, "profile-1"), entry()
+        made.attr.update_time = text
+        with pytest.raises(RecordError) as error:
+            await store.put(ENTRY, made)
+        assert error.value.fields["member"] == "attr.updateTime"
+        made.attr.update_time = "2021-01-28T00:37:42+01:00"
+        stored = await store.put(ENTRY, made)
+        assert stored.record.attr.update_time == "2021-01-27T23:37:42.000Z"
+
+    drive(work)
+
+
+def test_members_of_other_programs_are_kept(drive: Drive) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = Store(SCHEMA, engine, "profile-1")
+        value = {**SAMPLE, "attr": SAMPLE["attr"] | {"device": "tv"}, "source": "import"}
+        key = "IN_PROGRESS|1981"
+        await engine.commit(store.space, Batch(puts=(Put(key, msgspec.json.encode(value)),)))
+        found = await store.get(ENTRY, state="IN_PROGRESS", asset="1981")
+        assert found is not None
+        found.attr.progress = 6604
+        await store.put(ENTRY, found)
+        after = (await rows(store))[key]
+        assert after["attr"]["device"] == "tv" and after["source"] == "import"
+        assert after["attr"]["progressPercentage"] == 100
+        assert type(after["attr"]["progressPercentage"]) is int
 
     drive(work)

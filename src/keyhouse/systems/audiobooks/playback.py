@@ -6,12 +6,17 @@ Listened seconds are seconds of the book, from forward progress between two even
 A step larger than the elapsed time allows at the playback speed (with some slack, for late reports)
 is a seek and counts nothing; so does a step back. Time before a `start`, or after a `pause` or
 `complete`, does not count.
+
+Positions lead forward only as long as they are known. An event of a segment that a merge has
+superseded counts at the same moment of the segment that plays there now (`current_place`). An event
+of an unknown segment, or of a book without a duration map, keeps the percentage that was reached.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import UNSET, Struct
 
+from keyhouse.errors import DocumentError
 from keyhouse.schema import SECONDS, LogState
 from keyhouse.systems.audiobooks.records import DurationMap, PlaybackEvent, Progress, Status
 
@@ -21,10 +26,13 @@ __all__ = [
     "SEEK_SLACK_SECONDS",
     "Counted",
     "Listening",
+    "Place",
     "count",
+    "current_place",
     "moment",
     "percent",
     "status",
+    "unheard",
 ]
 
 PLAY_APART_SECONDS: Final = 30 * 60
@@ -54,6 +62,35 @@ class Counted(Struct, kw_only=True):
     listen_seconds: int
 
 
+class Place(NamedTuple):
+    """A position in a segment."""
+
+    segment_id: str
+    position_seconds: float
+
+
+def current_place(
+    segment_id: str, position_seconds: float, durations: DurationMap | None
+) -> Place | None:
+    """Return a position in the segments that are active now; None if the segment is unknown.
+
+    A position in a superseded segment is the same moment of the active one. Without a duration map,
+    or if no segment is active at that moment, it stays as it is.
+    """
+    if durations is None or not durations.segments:
+        return Place(segment_id, position_seconds)
+    found = next((span for span in durations.segments if span.id == segment_id), None)
+    if found is None:
+        return None
+    if found.active:
+        return Place(segment_id, position_seconds)
+    at = found.offset_start + min(position_seconds, found.duration)
+    for span in durations.segments:
+        if span.active and span.offset_start <= at <= span.offset_start + span.duration:
+            return Place(span.id, at - span.offset_start)
+    return Place(segment_id, position_seconds)
+
+
 def count(state: Listening | None, event: PlaybackEvent, durations: DurationMap | None) -> Counted:
     """Return the effect of the next event of a listener and book."""
     place = moment(event.segment_id, event.position_seconds, durations)
@@ -76,6 +113,20 @@ def count(state: Listening | None, event: PlaybackEvent, durations: DurationMap 
     return Counted(state=after, plays=int(_is_play(state, event)), listen_seconds=int(listened))
 
 
+def unheard(event: PlaybackEvent) -> Listening:
+    """Return the state before the first event that counts."""
+    return Listening(
+        through="",
+        at=event.created_at,
+        playing=False,
+        segment_id="",
+        position_seconds=0.0,
+        moment=None,
+        play_speed=event.play_speed,
+        started_at=None,
+    )
+
+
 def moment(segment_id: str, position_seconds: float, durations: DurationMap | None) -> float | None:
     """Return a position in a segment as one in the book; None if the segment is not in the map."""
     for span in durations.segments if durations is not None else ():
@@ -84,13 +135,14 @@ def moment(segment_id: str, position_seconds: float, durations: DurationMap | No
     return None
 
 
-def percent(event: PlaybackEvent, durations: DurationMap | None) -> float:
-    """Return how much of the book was played at an event, from 0 to 100."""
+def percent(event: PlaybackEvent, durations: DurationMap | None, before: float = 0.0) -> float:
+    """Return how much of the book was played at an event, from 0 to 100; `before`, if that is not
+    known."""
     if event.event_type == "complete":
         return 100.0
     place = moment(event.segment_id, event.position_seconds, durations)
     if place is None or durations is None or not durations.total_duration:
-        return 0.0
+        return before
     return min(100.0, round(100 * place / durations.total_duration, 2))
 
 
@@ -100,7 +152,7 @@ def status(progress: Progress) -> Status:
         return progress.manual_status
     if progress.percent_complete >= FINISHED_PERCENT:
         return "finished"
-    return "in_progress" if progress.percent_complete > 0 else "not_started"
+    return "in_progress" if progress.percent_complete > 0 else "unstarted"
 
 
 def _is_play(state: Listening | None, event: PlaybackEvent) -> bool:
@@ -131,4 +183,8 @@ def _step(state: Listening, event: PlaybackEvent, place: float | None) -> float:
 
 
 def _seconds(start: str, end: str) -> float:
-    return (SECONDS.parse(end) - SECONDS.parse(start)) / 1_000
+    """Return the time between two events; none, if another program wrote one that has no time."""
+    try:
+        return (SECONDS.parse(end) - SECONDS.parse(start)) / 1_000
+    except DocumentError:
+        return 0.0

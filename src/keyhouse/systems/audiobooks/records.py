@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Seconds = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
-Status = Literal["not_started", "in_progress", "finished"]
+Status = Literal["unstarted", "in_progress", "finished", "abandoned"]
 
 
 class User(Struct, kw_only=True):
@@ -183,12 +183,12 @@ class PlaybackEvent(Struct, kw_only=True):
 
 class Progress(Struct, kw_only=True):
     """A listener's position in a book: the latest snapshot. `manual_status` overrides the status by
-    percentage."""
+    percentage. A book that was never opened has a manual status and no segment."""
 
     user_id: str
     book_id: str
-    segment_id: str
-    position_seconds: Seconds
+    segment_id: str | None = None
+    position_seconds: Seconds = 0
     percent_complete: float = 0.0
     updated_at: str = ""
     manual_status: Status | UnsetType = UNSET

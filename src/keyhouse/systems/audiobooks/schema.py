@@ -41,7 +41,7 @@ from keyhouse.schema import (
 )
 from keyhouse.store import Entry, Transaction
 from keyhouse.systems.audiobooks.isbn import isbn10, isbn13
-from keyhouse.systems.audiobooks.playback import Listening, count, percent
+from keyhouse.systems.audiobooks.playback import Listening, count, current_place, percent, unheard
 from keyhouse.systems.audiobooks.records import (
     Argon2Params,
     Asset,
@@ -127,12 +127,18 @@ USER = Record(
     USER_BY_NAME,
     USER_BY_EMAIL,
     version=VERSION,
+    unknown="keep",
     created="created_at",
     updated="updated_at",
     private=("password_hash",),
 )
 USER_SECRETS = Record(
-    UserSecrets, "ua:{user_id:ulid}", name="user_secrets", version=VERSION, private=("hashes",)
+    UserSecrets,
+    "ua:{user_id:ulid}",
+    name="user_secrets",
+    version=VERSION,
+    unknown="keep",
+    private=("hashes",),
 )
 
 # Session
@@ -143,7 +149,9 @@ SESSION = Record(
     "sess:{id:ulid}",
     SESSIONS_OF_USER,
     version=VERSION,
+    unknown="keep",
     created="created_at",
+    timestamps=("expires_at",),
     private=("token_hash",),
     expiry=at_field("expires_at"),
 )
@@ -153,7 +161,9 @@ SESSION = Record(
 PREFERENCE: Record[Any] = Record(
     Any, "pref:{user_id:ulid}:{key}", name="preference", doc="Any JSON, by the user's key."
 )
-ROLE_PERMISSIONS = Record(RolePermissions, "authz:{role}", name="role_permissions", version=VERSION)
+ROLE_PERMISSIONS = Record(
+    RolePermissions, "authz:{role}", name="role_permissions", version=VERSION, unknown="keep"
+)
 
 # Author
 
@@ -164,6 +174,7 @@ AUTHOR = Record(
     AUTHOR_BY_NAME,
     computed={"normalized_name": lambda author: normal(author.name)},
     version=VERSION,
+    unknown="keep",
     created="created_at",
 )
 
@@ -184,6 +195,7 @@ SERIES = Record(
     SERIES_OF_AUTHOR,
     computed={"normalized_name": lambda series: normal(series.name)},
     version=VERSION,
+    unknown="keep",
     created="created_at",
 )
 
@@ -198,6 +210,7 @@ WORK = Record(
     WORK_BY_TITLE,
     computed={"normalized_title": lambda work: normal(work.title)},
     version=VERSION,
+    unknown="keep",
     created="created_at",
     updated="updated_at",
 )
@@ -241,7 +254,9 @@ BOOK = Record(
         "isbn10": lambda book: None if book.isbn10 is None else isbn10(book.isbn10),
         "isbn13": lambda book: None if book.isbn13 is None else isbn13(book.isbn13),
     },
+    timestamps=("deleted_at",),
     version=VERSION,
+    unknown="keep",
     created="created_at",
     updated="updated_at",
 )
@@ -256,6 +271,7 @@ SEGMENT = Record(
     "bf:{id:ulid}",
     SEGMENTS_IN_ORDER,
     version=VERSION,
+    unknown="keep",
     created="created_at",
     updated="updated_at",
 )
@@ -268,6 +284,7 @@ PLAYLIST = Record(
     "pl:{id:ulid}",
     PLAYLISTS_OF_USER,
     version=VERSION,
+    unknown="keep",
     created="created_at",
     updated="updated_at",
 )
@@ -286,10 +303,15 @@ PROGRESS = Record(
     "playp:{user_id:ulid}:{book_id:ulid}",
     LISTENERS_OF_BOOK,
     version=VERSION,
+    unknown="keep",
     updated="updated_at",
 )
 DURATION_MAP = Record(
-    DurationMap, "b:duration_map:{book_id:ulid}", name="duration_map", version=VERSION
+    DurationMap,
+    "b:duration_map:{book_id:ulid}",
+    name="duration_map",
+    version=VERSION,
+    unknown="keep",
 )
 
 # Stats aggregates (derived)
@@ -318,22 +340,31 @@ def _needs(event: PlaybackEvent) -> dict[str, tuple[Record[Any], dict[str, Any]]
 
 
 def _fold(state: Listening | None, event: PlaybackEvent, found: Mapping[str, Any]) -> FoldResult:
-    counted = count(state, event, found["durations"])
+    """Count an event, and move the snapshot. One of an absent book or an unknown segment changes
+    nothing: the service rejects it before it is appended."""
+    durations, book, before = found["durations"], found["book"], found["progress"]
+    place = current_place(event.segment_id, event.position_seconds, durations)
+    if book is None or place is None:
+        return FoldResult(state if state is not None else unheard(event))
+    event = replace(event, segment_id=place.segment_id, position_seconds=place.position_seconds)
+    counted = count(state, event, durations)
     progress = Progress(
         user_id=event.user_id,
         book_id=event.book_id,
-        segment_id=event.segment_id,
-        position_seconds=event.position_seconds,
-        percent_complete=percent(event, found["durations"]),
+        segment_id=place.segment_id,
+        position_seconds=place.position_seconds,
+        percent_complete=percent(
+            event, durations, 0.0 if before is None else before.percent_complete
+        ),
     )
-    if (before := found["progress"]) is not None:
+    if before is not None:
         progress.manual_status = before.manual_status
     adds: list[tuple[Counter, int, dict[str, Any]]] = [
         (BOOK_PLAYS, counted.plays, {"book_id": event.book_id}),
         (BOOK_LISTEN_SECONDS, counted.listen_seconds, {"book_id": event.book_id}),
         (USER_LISTEN_SECONDS, counted.listen_seconds, {"user_id": event.user_id}),
     ]
-    if (book := found["book"]) is not None and book.work_id is not None:
+    if book.work_id is not None:
         adds += [
             (WORK_PLAYS, counted.plays, {"work_id": book.work_id}),
             (WORK_LISTEN_SECONDS, counted.listen_seconds, {"work_id": book.work_id}),
@@ -348,7 +379,9 @@ PLAYBACK = Log(
     PlaybackEvent,
     "playe:{user_id:ulid}:{book_id:ulid}:{at:ulid}",
     name="playback_event",
+    timestamps=("created_at",),
     version=VERSION,
+    unknown="keep",
     state=WATERMARK,
     fold=_fold,
     needs=_needs,
@@ -356,22 +389,30 @@ PLAYBACK = Log(
 
 # Operations and logs
 
-OPERATION = Record(Operation, "op:{id:ulid}", version=VERSION)
+OPERATION = Record(
+    Operation,
+    "op:{id:ulid}",
+    version=VERSION,
+    unknown="keep",
+    timestamps=("started_at", "completed_at"),
+)
 NEXT_SEQ = Counter("op:{operation_id:ulid}:next_seq", name="next_seq")
 OPERATION_LOG = Log(
     OperationLine,
     "opl:{operation_id:ulid}:{seq:010d}",
     name="operation_line",
+    timestamps=("timestamp",),
     version=VERSION,
+    unknown="keep",
     sequence=NEXT_SEQ,
 )
 
 # Security, and future extensions
 
 ARGON2_PARAMS = Record(
-    Argon2Params, "meta:auth:argon2_params", name="argon2_params", version=VERSION
+    Argon2Params, "meta:auth:argon2_params", name="argon2_params", version=VERSION, unknown="keep"
 )
-ASSET = Record(Asset, "asset:{id:ulid}", version=VERSION, created="created_at")
+ASSET = Record(Asset, "asset:{id:ulid}", version=VERSION, unknown="keep", created="created_at")
 
 # Migrations: `mig:<versionPadded>` and `meta:version` are the default of Meta
 

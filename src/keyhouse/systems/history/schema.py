@@ -26,7 +26,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from keyhouse.keys import Template
-from keyhouse.schema import Declared, Index, Record, Schema, Space, Summary
+from keyhouse.schema import MILLISECONDS, Declared, Index, Record, Schema, Space, Summary
 from keyhouse.systems.history.paths import PARTS, Path, hierarchy, sport, teams, whole_prefixes
 
 __all__ = [
@@ -88,10 +88,12 @@ class HistoryEntry(Struct, kw_only=True):
 
 def with_percentage(entry: HistoryEntry) -> Attributes:
     """Return the attributes with progress clamped to the total time, and its percentage to two
-    decimals."""
+    decimals; a whole percentage is an integer."""
     total = entry.attr.total_time
     progress = min(max(entry.attr.progress, 0), total)
-    percentage = round(100 * progress / total, 2) if total else 0
+    percentage: Number = round(100 * progress / total, 2) if total else 0
+    if percentage == int(percentage):
+        percentage = int(percentage)
     return msgspec.structs.replace(entry.attr, progress=progress, progress_percentage=percentage)
 
 
@@ -141,6 +143,9 @@ ENTRY = Record(
     name="entry",
     fields={"state": "attr.state", "asset": "attr.asset_id"},
     computed={"attr": with_percentage},
+    timestamps=("attr.update_time", "m.timestamps"),
+    times=MILLISECONDS,
+    unknown="keep",
 )
 
 _BESIDE_STATES: tuple[Declared, ...] = (

@@ -99,8 +99,22 @@ class Snapshot(Struct, kw_only=True):
     schema_version: int = 1
 
 
-CURRENT = Record(Snapshot, _at("current"), name="current", version=VERSION)
-SNAPSHOT = Record(Snapshot, _at("snapshots/{snapshot_id}"), name="snapshot", version=VERSION)
+CURRENT = Record(
+    Snapshot,
+    _at("current"),
+    name="current",
+    version=VERSION,
+    unknown="keep",
+    timestamps=("created_at",),
+)
+SNAPSHOT = Record(
+    Snapshot,
+    _at("snapshots/{snapshot_id}"),
+    name="snapshot",
+    version=VERSION,
+    unknown="keep",
+    timestamps=("created_at",),
+)
 
 SNAPSHOTS = _bucket(
     "kryten_playlist_snapshot",
@@ -121,7 +135,7 @@ class RoleOf(Struct, kw_only=True):
 
 ADMINS = Record(list[str], _at("admins"), name="admins", doc="Cytube usernames of the admins.")
 BLESSED = Record(list[str], _at("blessed"), name="blessed", doc="Cytube usernames of the blessed.")
-ROLE = Record(RoleOf, _at("roles/{username}"), name="role", updated="updated_at")
+ROLE = Record(RoleOf, _at("roles/{username}"), name="role", updated="updated_at", unknown="keep")
 
 ACL = _bucket("kryten_playlist_acl", ADMINS, BLESSED, ROLE, doc="Roles of users.")
 
@@ -162,7 +176,7 @@ PLAYLIST_INDEX = Summary(
     member="playlist_id",
     under="playlists",
     entry=index_entry,
-    constant={"schema_version": 1},
+    version=VERSION,
 )
 PLAYLIST_NAME = Unique(_at("names/{name:norm}"), value="playlist_id")
 PLAYLIST = Record(
@@ -171,6 +185,7 @@ PLAYLIST = Record(
     PLAYLIST_INDEX,
     PLAYLIST_NAME,
     version=VERSION,
+    unknown="keep",
     created="created_at",
     updated="updated_at",
 )
@@ -218,14 +233,27 @@ OTP_REQUEST = Record(
     _at("otp/request/{username:norm}"),
     name="otp_request",
     version=VERSION,
+    unknown="keep",
+    timestamps=("requested_at", "expires_at"),
     private=("otp_hash",),
     expiry=at_field("expires_at"),
 )
 SESSION = Record(
-    Session, _at("session/{session_id}"), version=VERSION, expiry=at_field("expires_at")
+    Session,
+    _at("session/{session_id}"),
+    version=VERSION,
+    unknown="keep",
+    timestamps=("created_at", "expires_at"),
+    expiry=at_field("expires_at"),
 )
 IP_BLOCK = Record(
-    IpBlock, _at("ipblock/{ip}"), name="ip_block", version=VERSION, expiry=at_field("blocked_until")
+    IpBlock,
+    _at("ipblock/{ip}"),
+    name="ip_block",
+    version=VERSION,
+    unknown="keep",
+    timestamps=("blocked_until", "created_at"),
+    expiry=at_field("blocked_until"),
 )
 
 AUTH = _bucket(
@@ -279,20 +307,31 @@ GLOBAL_COUNTERS = Record(
     _at("counters/global"),
     name="global_counters",
     version=VERSION,
+    unknown="keep",
     updated="updated_at",
 )
-ITEM_COUNTERS = Record(ItemCounters, _at("items/{video_id}"), name="item_counters", version=VERSION)
+ITEM_COUNTERS = Record(
+    ItemCounters,
+    _at("items/{video_id}"),
+    name="item_counters",
+    version=VERSION,
+    unknown="keep",
+    timestamps=("last_played_at", "last_queued_at"),
+)
 PLAYLIST_COUNTERS = Record(
     PlaylistCounters,
     _at("playlists/{playlist_id}", playlist_id=PlaylistId()),
     name="playlist_counters",
+    timestamps=("last_applied_at",),
     version=VERSION,
+    unknown="keep",
 )
 DAY_PLAYS = Record(
     DayPlays,
     _at("days/{day:date}/{video_id}"),
     name="day_plays",
     version=VERSION,
+    unknown="keep",
     expiry=fixed(DAYS_KEPT * 24 * 3_600),
 )
 
@@ -337,13 +376,16 @@ ITEM_LIKES = Record(
     _at("items/{video_id}/likes"),
     name="item_likes",
     version=VERSION,
+    unknown="keep",
     updated="updated_at",
 )
 LIKED = Record(
     Liked,
     _at("dedupe/{video_id}/{user_id:norm}"),
     name="liked",
+    timestamps=("liked_at", "expires_at"),
     version=VERSION,
+    unknown="keep",
     expiry=at_field("expires_at"),
 )
 DAY_LIKES = Record(
@@ -351,6 +393,7 @@ DAY_LIKES = Record(
     _at("days/{day:date}/{video_id}"),
     name="day_likes",
     version=VERSION,
+    unknown="keep",
     expiry=fixed(DAYS_KEPT * 24 * 3_600),
 )
 

@@ -1,0 +1,149 @@
+"""Summaries: rows that list the records that share them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from keyhouse.arguments import checked
+from keyhouse.errors import DeclarationError, DocumentError, NewerError, UnreadableError
+from keyhouse.keys.template import Template
+from keyhouse.schema import document
+from keyhouse.schema.compiled_rows import Keys
+from keyhouse.schema.derived import NOT_TEXT, Derived
+
+
+class Summary(Derived):
+    """A row that lists records: `{"assetIds": ["1981", …]}`. It is deleted with its last member.
+
+    `member` is the field of the record's key that is listed; `under` is the member of the JSON
+    object that holds the list. With `entry` it is a map from the member to what `entry` returns for
+    the record. `constant` are further members that are always the same. `version` is the member with
+    the version of the row, and the version that this code writes: a row of a newer version is not
+    changed, and a write that would change it raises NewerError. Members that this code does not know
+    are kept.
+    """
+
+    strategy = "merge"
+    has_siblings = True
+
+    @checked(DeclarationError)
+    def __init__(
+        self,
+        at: str | Template,
+        *,
+        member: str,
+        under: str,
+        entry: Callable[[Any], object] | None = None,
+        constant: Mapping[str, object] | None = None,
+        version: tuple[str, int] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(at, **options)
+        self.member_field = member
+        self.under = under
+        self.entry = entry
+        self.constant = dict(constant or {})
+        self.version = version
+        if version is not None:
+            self.constant[version[0]] = version[1]
+        if under in self.constant:
+            raise DeclarationError(
+                "A constant member has the name of the list.",
+                name=under,
+                template=self.template.text,
+            )
+
+    def attach(
+        self, record_name: str, key: Template, attributes: frozenset[str], renamed: frozenset[str]
+    ) -> Self:
+        if self.member_field not in key.fields or isinstance(
+            key.segment(self.member_field), NOT_TEXT
+        ):
+            raise DeclarationError(
+                "A summary lists a field of its record's key that is text.", field=self.member_field
+            )
+        self._member_at = key.fields.index(self.member_field)
+        attached = super().attach(record_name, key, attributes, renamed)
+        if self.entry is not None and any(isinstance(origin, tuple) for origin in self._owner):
+            raise DeclarationError(
+                "Two records could have an entry under the same member: put what tells them apart into the row's key.",
+                template=self.template.text,
+                record=record_name,
+            )
+        return attached
+
+    def contribution(self, record: Any, keys: Keys) -> tuple[str, object]:
+        entry = None if self.entry is None else document.parse(document.encode(self.entry(record)))
+        return str(keys[self._member_at]), entry
+
+    def carried(self) -> str | None:
+        return self.member_field
+
+    def members(self, row: bytes | None) -> dict[str, object]:
+        """Return the members that the row lists. A map stored as a plain list is read as well: then
+        the members have no entries."""
+        return {} if row is None else self._parsed(row)[0]
+
+    def lacks_entries(self, row: bytes | None) -> bool:
+        """Tell whether a map is stored as a plain list, so that its entries must be made from the
+        records."""
+        return self.entry is not None and row is not None and not self._parsed(row)[2]
+
+    def merge(
+        self,
+        key: str,
+        row: bytes | None,
+        removed: tuple[str, object] | None,
+        added: tuple[str, object] | None,
+        rebuilt: dict[str, object] | None = None,
+    ) -> bytes | None:
+        """Return the row's new value; None: no row. `rebuilt` are the members with their entries,
+        for a row that lacks entries."""
+        members, others, _ = ({}, {}, True) if row is None else self._parsed(row)
+        self._reject_newer(key, others)
+        if rebuilt is not None:
+            members = dict(rebuilt)
+        if removed is not None and added is None:
+            members.pop(removed[0], None)
+        if added is not None:
+            members[added[0]] = added[1]
+        if not members:
+            return None
+        listed: object = members if self.entry is not None else list(members)
+        kept = {name: part for name, part in others.items() if name not in self.constant}
+        return document.encode_checked({self.under: listed, **self.constant, **kept})
+
+    def _parsed(self, row: bytes) -> tuple[dict[str, object], dict[str, object], bool]:
+        """Return the members, the other members of the row's object, and whether it is a map."""
+        try:
+            value = document.parse(row)
+            others = value if isinstance(value, dict) else {}
+            listed = value[self.under] if isinstance(value, dict) else value
+            is_map = isinstance(listed, dict)
+            members = dict(listed) if is_map else dict.fromkeys(listed)
+            return members, {n: part for n, part in others.items() if n != self.under}, is_map
+        except (KeyError, TypeError, DocumentError) as error:
+            raise UnreadableError(
+                "The summary row is not a list of members.", index=self.template.text
+            ) from error
+
+    def _reject_newer(self, key: str, others: dict[str, object]) -> None:
+        found = None if self.version is None else others.get(self.version[0])
+        if self.version is not None and isinstance(found, int) and found > self.version[1]:
+            raise NewerError(
+                "The row that lists the records was written by newer code, and is only read: use the newer program to write.",
+                key=key,
+                found=found,
+                known=self.version[1],
+            )
+
+    def holds(self, row: bytes | None, contribution: Any) -> bool:
+        members = self.members(row)
+        return contribution[0] in members and members[contribution[0]] == contribution[1]
+
+    def owners(self, key: str, row: bytes) -> list[list[Keys]]:
+        found = self.template.split(key)
+        return (
+            []
+            if found is None
+            else [self._candidates(found, member) for member in self.members(row)]
+        )

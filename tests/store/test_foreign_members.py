@@ -1,0 +1,205 @@
+"""Members that another program wrote into a row: unknown ones, times, versions of shared lists."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import UNSET, UnsetType
+
+from keyhouse.errors import DeclarationError, NewerError, RecordError
+from keyhouse.schema import MILLISECONDS, Record, Schema, Space, Summary
+from keyhouse.store import Store, verify
+from tests.store.support.harness import Harness, all_of, everywhere
+
+
+class Item(msgspec.Struct, kw_only=True):
+    video: str
+    title: str | UnsetType = UNSET
+
+
+class Owner(msgspec.Struct, kw_only=True, rename="camel"):
+    user_name: str
+    joined_at: str | None = None
+
+
+class Playlist(msgspec.Struct, kw_only=True):
+    id: str
+    name: str = ""
+    items: list[Item] = []
+    owner: Owner | None = None
+    times: list[str] | UnsetType = UNSET
+    version: int = 1
+
+
+INDEX = Summary(
+    "lists/index",
+    member="id",
+    under="playlists",
+    entry=lambda each: {"name": each.name},
+    version=("version", 1),
+)
+PLAYLIST = Record(
+    Playlist,
+    "lists/id/{id}",
+    INDEX,
+    version=("version", 1),
+    unknown="keep",
+    timestamps=("owner.joined_at", "times"),
+    times=MILLISECONDS,
+)
+LISTS = Schema("lists", PLAYLIST, space=Space("a space"))
+
+
+async def stored(harness: Harness, key: str = "lists/id/a") -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((await harness.rows())[key][0])
+    return value
+
+
+def foreign(**members: Any) -> bytes:
+    return json.dumps({"id": "a", "name": "x", "version": 1, **members}).encode()
+
+
+@everywhere
+async def test_a_rewrite_keeps_members_of_newer_programs(harness: Harness) -> None:
+    """`visibility` and all later fields were lost by the first rename."""
+    store = harness.store(LISTS)
+    items = [{"video": "1", "added_by": "bo"}, {"video": "2"}, {"video": "3", "n": 1}]
+    owner = {"userName": "ann", "avatar": {"url": "u"}}
+    await harness.plant({"lists/id/a": foreign(items=items, owner=owner, visibility="all", n=1.0)})
+    found = await store.get(PLAYLIST, id="a")
+    assert found is not None
+    moved = [found.items[2], Item(video="new"), found.items[0], Item(video="1")]
+    await store.put(PLAYLIST, msgspec.structs.replace(found, name="y", items=moved))
+    after = await stored(harness)
+    assert after["visibility"] == "all" and after["n"] == 1.0 and after["name"] == "y"
+    assert after["owner"] == {"userName": "ann", "joinedAt": None, "avatar": {"url": "u"}}
+    assert after["items"] == [
+        {"video": "3", "n": 1},
+        {"video": "new"},
+        {"video": "1", "added_by": "bo"},
+        {"video": "1"},
+    ]
+    async with store.transaction() as tx:
+        for name in ("1", "2"):
+            entry = await tx.entry(PLAYLIST, id="a")
+            assert entry is not None
+            await tx.put(PLAYLIST, msgspec.structs.replace(entry.record, name=name))
+    assert (await stored(harness))["visibility"] == "all", "a second write in one transaction"
+    await store.delete(PLAYLIST, id="a")
+    await store.put(PLAYLIST, Playlist(id="a"))
+    assert "visibility" not in await stored(harness), "it went with the record"
+
+
+def test_only_a_struct_keeps_unknown_members() -> None:
+    with pytest.raises(DeclarationError):
+        Record(dict[str, int], "a/{id}", unknown="keep")
+
+
+@everywhere
+async def test_times_are_checked_and_normalised_when_written(harness: Harness) -> None:
+    """`"yesterday"` was stored, and failed where the time was needed."""
+    store = harness.store(LISTS)
+    for text in ("yesterday", "", "2026-01-18", "2026-01-18T12:00:00", "0001-01-01T00:00:00+01:00"):
+        with pytest.raises(RecordError) as error:
+            await store.put(PLAYLIST, Playlist(id="a", owner=Owner(user_name="", joined_at=text)))
+        assert error.value.fields["member"] == "owner.joinedAt"
+    with pytest.raises(RecordError):
+        await store.put(PLAYLIST, Playlist(id="a", times=["2026-01-18T12:00:00Z", "never"]))
+    assert await harness.rows() == {}
+    entry = await store.put(
+        PLAYLIST,
+        Playlist(
+            id="a",
+            owner=Owner(user_name="", joined_at="2026-01-18T13:00:00.1234+01:00"),
+            times=["2026-01-18T12:00:00Z"],
+        ),
+    )
+    assert entry.record.owner == Owner(user_name="", joined_at="2026-01-18T12:00:00.123Z")
+    assert (await stored(harness))["times"] == ["2026-01-18T12:00:00.000Z"]
+
+
+@everywhere
+async def test_a_bad_time_of_another_program_does_not_block_a_rewrite(harness: Harness) -> None:
+    store = harness.store(LISTS)
+    await harness.plant({"lists/id/a": foreign(owner={"userName": "", "joinedAt": "soon"})})
+    found = await store.get(PLAYLIST, id="a")
+    assert found is not None
+    await store.put(PLAYLIST, msgspec.structs.replace(found, name="y"))
+    assert (await stored(harness))["owner"]["joinedAt"] == "soon"
+    findings = await all_of(verify(store))
+    assert [(each.kind, each.detail) for each in findings] == [
+        ("wrong", "not a time: owner.joinedAt")
+    ]
+
+
+def test_a_time_that_the_type_does_not_have_is_rejected() -> None:
+    for path in ("at", "owner.at", "name.at"):
+        with pytest.raises(DeclarationError):
+            Record(Playlist, "a/{id}", timestamps=(path,))
+
+
+async def filled(harness: Harness) -> Store:
+    store = harness.store(LISTS)
+    for id in "abc":
+        await store.put(PLAYLIST, Playlist(id=id, name=id * 2))
+    return store
+
+
+@everywhere
+async def test_a_list_of_a_newer_version_is_not_set_back(harness: Harness) -> None:
+    store = await filled(harness)
+    newer = b'{"playlists":{"a":{"name":"aa","items":3}},"version":2}'
+    await harness.plant({"lists/index": newer})
+    for write in (store.put(PLAYLIST, Playlist(id="d")), store.delete(PLAYLIST, id="a")):
+        with pytest.raises(NewerError):
+            await write
+    assert (await harness.rows())["lists/index"][0] == newer
+    assert await store.get(PLAYLIST, id="d") is None
+    assert await store.members(INDEX) == {"a": {"name": "aa", "items": 3}}, "it can be read"
+    await all_of(verify(store, repair=True))
+    assert (await harness.rows())["lists/index"][0] == newer
+
+
+@everywhere
+async def test_a_list_in_array_form_is_rebuilt_from_the_records(harness: Harness) -> None:
+    """The next put made it a map from each id to null."""
+    store = await filled(harness)
+    row = {"playlists": ["a", "b", "gone", "c"], "version": 1, "etag": "x"}
+    await harness.plant({"lists/index": json.dumps(row).encode(), "lists/id/b": b"broken"})
+    await store.put(PLAYLIST, Playlist(id="d", name="dd"))
+    index = await stored(harness, "lists/index")
+    assert index == {
+        "playlists": {"a": {"name": "aa"}, "c": {"name": "cc"}, "d": {"name": "dd"}},
+        "version": 1,
+        "etag": "x",
+    }
+    await harness.plant({"lists/index": b'["a","c","d"]'})
+    await store.delete(PLAYLIST, id="c")
+    assert (await stored(harness, "lists/index"))["playlists"] == {
+        "a": {"name": "aa"},
+        "d": {"name": "dd"},
+    }
+
+
+@everywhere
+async def test_a_list_in_array_form_shows_what_the_transaction_wrote(harness: Harness) -> None:
+    store = await filled(harness)
+    await harness.plant({"lists/index": b'["a","b","c"]'})
+    async with store.transaction() as tx:
+        await tx.put(PLAYLIST, Playlist(id="a", name="new"))
+        await tx.delete(PLAYLIST, id="b")
+    assert (await stored(harness, "lists/index"))["playlists"] == {
+        "a": {"name": "new"},
+        "c": {"name": "cc"},
+    }
+    assert await all_of(verify(store)) == []
+
+
+@everywhere
+async def test_verify_rebuilds_a_list_in_array_form(harness: Harness) -> None:
+    store = await filled(harness)
+    before = (await harness.rows())["lists/index"]
+    await harness.plant({"lists/index": b'{"playlists":["c","b","a"]}'})
+    assert {each.kind for each in await all_of(verify(store, repair=True))} == {"wrong"}
+    assert json.loads((await harness.rows())["lists/index"][0]) == json.loads(before[0])
