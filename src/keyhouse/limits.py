@@ -183,6 +183,9 @@ WATCHES_MAX: Final = 10_000
 """Active watches of all tenants over NATS, in one process: a client allowed to act as any tenant
 must not exhaust the memory."""
 
+OPEN_FILES_MAX: Final = 512
+"""Files that are served at once from one folder: half of the usual limit of descriptors (default)."""
+
 EVENT_STREAMS_MAX: Final = 10_000
 """Open event streams of one service over HTTP, in one process (default)."""
 

@@ -7,17 +7,10 @@ import pytest
 from tests.docs.pages import DOCS, blocks
 from tests.support.program import run
 
-PAGES = (DOCS / "guides" / "web-service.md", DOCS / "http.md")
+PAGE = (DOCS / "guides" / "web-service.md").read_text()
 PROGRAMS = [
-    pytest.param(program, printed, id=f"{page.stem}-{number}")
-    for page in PAGES
-    for number, (program, printed) in enumerate(
-        zip(
-            blocks(page.read_text(), "python"),
-            blocks(page.read_text(), "text"),
-            strict=True,
-        )
-    )
+    (program, printed)
+    for program, printed in zip(blocks(PAGE, "python"), blocks(PAGE, "text"), strict=True)
 ]
 
 

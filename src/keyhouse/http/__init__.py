@@ -9,6 +9,7 @@ from keyhouse.http.cookies import delete_cookie, set_cookie
 from keyhouse.http.endpoint import Section
 from keyhouse.http.errors import FLAT, NESTED, PROBLEM, ErrorFormat, Problem
 from keyhouse.http.event_stream import EventSource, EventStream
+from keyhouse.http.file_response import FileResponse, FileRoot
 from keyhouse.http.preconditions import Conditions, etag
 from keyhouse.http.response import Response, ResponseSpec, Stream, json_array
 from keyhouse.http.router import Route
@@ -25,6 +26,8 @@ __all__ = [
     "ErrorFormat",
     "EventSource",
     "EventStream",
+    "FileResponse",
+    "FileRoot",
     "HttpSettings",
     "Problem",
     "Response",

@@ -50,6 +50,13 @@ class MediaTypeError(CallerError):
     code = "UNSUPPORTED_MEDIA_TYPE"
 
 
+class RangeError(CallerError):
+    """The requested range begins after the end of the file."""
+
+    status = 416
+    code = "RANGE_NOT_SATISFIABLE"
+
+
 class HeadError(CallerError):
     """The request line and headers are too large."""
 
@@ -157,6 +164,8 @@ def error_headers(error: KeyhouseError, realm: str) -> Headers:
             headers.append((b"www-authenticate", _challenge(error, realm)))
         case KeyhouseError(status=429 | 503) | KeyhouseError(fields={"retry_after": _}):
             headers.append((b"retry-after", str(error.fields.get("retry_after", 1)).encode()))
+        case RangeError(fields={"size": size}):
+            headers.append((b"content-range", f"bytes */{size}".encode()))
         case KeyhouseError(status=408 | 413):
             headers.append((b"connection", b"close"))  # the rest of the body is not read
         case _:

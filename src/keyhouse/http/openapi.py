@@ -25,7 +25,14 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.http.endpoint import Section
-from keyhouse.http.errors import PROBLEM, AcceptError, MediaTypeError, SlowError, problem_type
+from keyhouse.http.errors import (
+    PROBLEM,
+    AcceptError,
+    MediaTypeError,
+    RangeError,
+    SlowError,
+    problem_type,
+)
 from keyhouse.http.response import JSON, ResponseSpec
 from keyhouse.http.router import Route
 from keyhouse.http.signature import NONE_TYPE, HandlerSignature, handler_signature
@@ -226,8 +233,10 @@ def http_errors(
         yield from (SlowError, LimitError)
         if each.body is not bytes:
             yield from (DocumentError, MediaTypeError, RecordError)
-    if each.conditions:
+    if each.conditions or 206 in each.replies:
         yield RevisionError
+    if 206 in each.replies:
+        yield from (NotFoundError, RangeError)
     yield from (KeyhouseError, UnavailableError)
 
 
