@@ -152,8 +152,11 @@ class NormalizedText(Text):
     description = "text in its normal form"
 
     def format(self, value: object) -> str:
-        text = text_of(value)
-        folded = " ".join(text.lower().split()) if text.isascii() else normal(text)
+        if type(value) is str and value.isascii() and "\0" not in value:
+            folded = " ".join(value.lower().split())  # the common case, without a further call
+            if 0 < len(folded) <= self._most:
+                return folded if self._verbatim else self._escape.escape(folded)
+        folded = normal(text_of(value))
         if not folded:
             raise ValueError("is only white space")
         return self._escaped(folded)
