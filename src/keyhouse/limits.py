@@ -152,6 +152,16 @@ NATS_TENANT_PENDING_FEW: Final = 64
 """Waiting NATS requests up to which a tenant may use the quarter of the queue that is kept free of
 floods."""
 
+NATS_TENANT_PUSH_BYTES_MAX: Final = 4 * 1_024 * 1_024
+"""Changes of one tenant's watches that wait to be sent. Beyond it, a watch ends; it can be resumed."""
+
+NATS_PUSH_BYTES_MAX: Final = 64 * 1_024 * 1_024
+"""Changes of all watches that wait to be sent, per service."""
+
+NATS_TENANT_PUSH_BYTES_PER_SECOND: Final = 16 * 1_024 * 1_024
+"""Changes sent to one tenant's watches. Slower watches get only the newest of several changes of a
+key."""
+
 TENANTS_CACHED: Final = 10_000
 """Tenants whose store and usage one service caches. The least recently used are evicted."""
 

@@ -5,6 +5,7 @@
 """
 
 import json
+import secrets
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -116,16 +117,18 @@ def flood_of_one_key(server: ServerProcess, stop: threading.Event) -> None:
 def asking(plugin: str, operation: str, body: dict[str, Any]) -> Client:
     """Eight requests at a time over one raw connection; reads and drops the answers."""
     data = json.dumps(body).encode()
-    message = f"PUB db.kv.{plugin}.{operation} answers {len(data)}\r\n".encode() + data + b"\r\n"
+    answers = f"answers-{secrets.token_hex(4)}"
+    head = f"PUB db.kv.{plugin}.{operation} {answers} {len(data)}\r\n"
+    message = head.encode() + data + b"\r\n"
 
     def attack(server: ServerProcess, stop: threading.Event) -> None:
         with closing(socket.create_connection(server.nats_address)) as connection:
             connection.settimeout(1)
-            connection.sendall(b'CONNECT {"verbose":false}\r\nSUB answers 1\r\n')
+            connection.sendall(f'CONNECT {{"verbose":false}}\r\nSUB {answers} 1\r\n'.encode())
             connection.sendall(message * 8)
             while not stop.is_set():
                 with suppress(TimeoutError):
-                    if count := connection.recv(1 << 20).count(b"MSG answers"):
+                    if count := connection.recv(1 << 20).count(f"MSG {answers}".encode()):
                         connection.sendall(message * count)
 
     return attack
@@ -152,7 +155,7 @@ def watches(*, reads: bool, listeners: int) -> Client:
             connection = socket.create_connection(server.nats_address)
             connection.settimeout(1)
             connection.sendall(b'CONNECT {"verbose":false}\r\n')
-            subject = f"_INBOX.mallory{number}"
+            subject = f"_INBOX_mallory.{number}"
             connection.sendall(f"SUB {subject}.> 1\r\n".encode())
             for watch in range(64 // listeners):
                 data = json.dumps({"prefix": "", "subject": f"{subject}.{watch}"}).encode()

@@ -294,12 +294,12 @@ class NatsClient(Client):
             self._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
         return True
 
-    async def wait_for_space(self) -> None:
-        """Wait while more than PENDING_BYTES_MAX is pending and the server is connected.
+    async def wait_for_space(self, bytes_max: int = PENDING_BYTES_MAX) -> None:
+        """Wait while more than `bytes_max` is pending and the server is connected.
 
         nats-py buffers without a limit: many small requests for large values would fill the memory.
         """
-        while self._pending_data_size > PENDING_BYTES_MAX and self._status == Client.CONNECTED:
+        while self._pending_data_size > bytes_max and self._status == Client.CONNECTED:
             flusher = self._flusher_task
             if self._flush_queue is None or flusher is None or flusher.done():
                 return

@@ -41,8 +41,12 @@ _encode = msgspec.json.Encoder().encode
 class Publisher(Protocol):
     """Lets a handler publish, and start tasks that end with the listener."""
 
-    async def publish(self, subject: str, data: bytes) -> None:
-        """Publish a message. It is not an error if nobody subscribes to the subject."""
+    async def publish(self, subject: str, data: bytes, *, tenant: str | None = None) -> None:
+        """Publish a message. It is not an error if nobody subscribes to the subject.
+
+        With a tenant, the message waits for the tenant's turn; BusyError if too many of its bytes
+        wait.
+        """
         ...
 
     async def has_listener(self, subject: str, data: bytes) -> bool:

@@ -22,6 +22,7 @@ from keyhouse.nats.client import HandlerSubscription, MessageHandler, NatsClient
 from keyhouse.nats.endpoint import Endpoint, Request, error_headers, error_reply
 from keyhouse.nats.fair_queue import START_PER_TURN_MAX, FairQueue, TenantQueue
 from keyhouse.nats.micro import EndpointStats, Micro, now_ns
+from keyhouse.nats.push_queue import PushQueue
 
 __all__ = ["NatsListener"]
 
@@ -38,8 +39,9 @@ class NatsListener:
     """One service on a connection: `async with NatsListener(client, endpoints, name="rosey", version="1.0.0"): …`.
 
     Processes with the same `name` share the load: each message goes to one member of the `queue`
-    group. At the end of the block, or by `drain`, it unsubscribes and finishes all messages that it
-    has received. The connection stays open.
+    group. `push_client` is a second connection for what handlers publish beside their replies, so
+    that replies do not wait for slow subscribers. At the end of the block, or by `drain`, it
+    unsubscribes and finishes all messages that it has received. The connections stay open.
     """
 
     def __init__(
@@ -53,8 +55,11 @@ class NatsListener:
         queue: str | None = None,
         in_flight_max: int = NATS_IN_FLIGHT_MAX,
         pending_max: int = NATS_PENDING_MAX,
+        push_client: NatsClient | None = None,
     ) -> None:
         self._client = client
+        self._push_client = push_client or client
+        self._pushes = PushQueue(self._push_client)
         self._endpoints = endpoints
         self._queue = queue or name
         self._messages = FairQueue(
@@ -106,23 +111,27 @@ class NatsListener:
             task.cancel()
         while self._tasks:
             await asyncio.wait(self._tasks)
-        with suppress(NatsError):
-            await self._client.flush_all()
+        await self._pushes.close()
+        for client in {self._client, self._push_client}:
+            with suppress(NatsError):
+                await client.flush_all()
         self._log.info("nats drained")
 
     # For handlers (see `Publisher`)
 
-    async def publish(self, subject: str, data: bytes) -> None:
-        await self._client.wait_for_space()
-        await self._client.publish(subject, data)
+    async def publish(self, subject: str, data: bytes, *, tenant: str | None = None) -> None:
+        if tenant is not None:
+            return await self._pushes.send(tenant, subject, data)
+        await self._push_client.wait_for_space()
+        await self._push_client.publish(subject, data)
 
     async def has_listener(self, subject: str, data: bytes) -> bool:
         try:
-            await self._client.request(subject, data, timeout=HAS_LISTENER_SECONDS)
+            await self._push_client.request(subject, data, timeout=HAS_LISTENER_SECONDS)
         except NoRespondersError:
             return False
         except NatsError:
-            return not self._client.is_closed
+            return not self._push_client.is_closed
         return True
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -63,6 +63,12 @@ class NatsAccess:
             self._client = await self._stack.enter_async_context(connect(url, **self._credentials))
         return self._client
 
+    async def push_client(self) -> NatsClient:
+        """Open a further connection, for messages that must not delay replies."""
+        url = await self.start()
+        name = "keyhouse-pushes"
+        return await self._stack.enter_async_context(connect(url, name=name, **self._credentials))
+
     async def engine_url(self, url: str) -> str:
         """Return the URL of an engine on the service's own server (`nats:`), started if need be.
 

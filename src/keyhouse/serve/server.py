@@ -120,6 +120,7 @@ class Server:
                         version=__version__,
                         description=spec.title,
                         queue=spec.queue,
+                        push_client=await nats.push_client(),
                     )
                 )
                 self._health.add(spec.name, _nats_check(client))

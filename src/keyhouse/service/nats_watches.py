@@ -7,7 +7,8 @@ tenant's behalf.
 
 Every message has a sequence number `n`. A client that misses one watches again, `since` the last
 revision it saw. Heartbeats between changes check for a listener; without one the watch stops. When
-the service shuts down it sends `end`, and the client can watch again through another process.
+the service shuts down it sends `end`, and the client can watch again through another process. So
+it can if the tenant's watches have too many changes waiting to be sent.
 """
 
 import asyncio
@@ -31,6 +32,9 @@ from keyhouse.store import Event, Store
 __all__ = ["Watches"]
 
 _WORDS: Final = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
+
+OVERFLOW: Final = "overflow"
+"""The `end` of a watch whose tenant has too many changes waiting to be sent; `since` resumes it."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -81,7 +85,7 @@ class Watches:
             self._remove(id, stop)
             raise
         start = revision if since is None else since
-        push = _Push(subject, publisher, start)
+        push = _Push(store.space, subject, publisher, start)
         publisher.spawn(
             self._run(store, self._pushed(store, record, prefix, start, push), push, stop)
         )
@@ -139,7 +143,7 @@ class Watches:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await push.send({"end": reason})
+            await push.end(reason)
             self._log.watch_ended(store.space, push.subject, reason)
 
     async def _pushed(
@@ -158,6 +162,8 @@ class Watches:
 
     def _failure(self, changes: "asyncio.Task[None]") -> str:
         error = changes.exception()
+        if isinstance(error, BusyError):  # of the push queue
+            return OVERFLOW
         if not isinstance(error, KeyhouseError) or error.status >= 500:
             self._log.task_failed("watch", error)
         return error_code(error)
@@ -166,22 +172,33 @@ class Watches:
 class _Push:
     """The numbered messages of one watch."""
 
-    def __init__(self, subject: str, publisher: Publisher, revision: int) -> None:
+    def __init__(self, tenant: str, subject: str, publisher: Publisher, revision: int) -> None:
         self.subject = subject
+        self._tenant = tenant
         self._publisher = publisher
         self._number = 0
-        self._revision = revision
+        self._order = asyncio.Lock()
+        self._revision = self._complete = revision
 
     async def change(self, event: Event[Any]) -> None:
-        self._revision = event.revision
+        if event.revision != self._revision:  # all changes of the commit before it are sent
+            self._complete, self._revision = self._revision, event.revision
         message = {"key": event.key, "revision": event.revision, "deleted": event.gone}
-        await self.send(message if event.gone else message | {"value": event.record})
+        if not event.gone:
+            message["value"] = event.record
+        async with self._order:
+            data = self._numbered(message)
+            await self._publisher.publish(self.subject, data, tenant=self._tenant)
 
     async def has_listener(self) -> bool:
-        heartbeat = self._numbered({"heartbeat": True, "revision": self._revision})
-        return await self._publisher.has_listener(self.subject, heartbeat)
+        async with self._order:  # a heartbeat must not overtake a change that waits to be sent
+            heartbeat = self._numbered({"heartbeat": True, "revision": self._revision})
+            return await self._publisher.has_listener(self.subject, heartbeat)
 
-    async def send(self, message: dict[str, Any]) -> None:
+    async def end(self, reason: str) -> None:
+        message: dict[str, Any] = {"end": reason}
+        if reason == OVERFLOW:
+            message["since"] = self._complete
         await self._publisher.publish(self.subject, self._numbered(message))
 
     def _numbered(self, message: dict[str, Any]) -> bytes:

@@ -13,3 +13,6 @@ PLUGINS_PAGE_MAX: Final = 1_000
 
 KEYS_PAGE_MAX: Final = 1_000
 """Keys in one page of the operator's view."""
+
+BODY_BYTES_PER_REQUEST: Final = 4_096
+"""A message costs its plugin one request more for each of these: large ones take time and disk."""

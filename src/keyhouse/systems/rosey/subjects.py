@@ -20,6 +20,7 @@ from keyhouse.service.nats_watches import Watches
 from keyhouse.service.operation_log import error_code
 from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.systems.rosey.errors import PluginNameError
+from keyhouse.systems.rosey.limits import BODY_BYTES_PER_REQUEST
 from keyhouse.systems.rosey.messages import BODIES, COSTS, OPERATIONS, Watch, log_fields
 from keyhouse.systems.rosey.operations import Plugin
 from keyhouse.systems.rosey.schema import VALUE
@@ -93,7 +94,7 @@ class Subjects:
                 resolved = self._resolve(request.subject, start)
             rates = self._rates
             if rates is not None:  # before the body is read: a malformed one counts too
-                rates.check(resolved.plugin.name)
+                rates.check(resolved.plugin.name, 1 + len(request.data) // BODY_BYTES_PER_REQUEST)
             body = resolved.read(request.data)
             if rates is not None and resolved.cost is not None:
                 rates.check(resolved.plugin.name, resolved.cost(body))
