@@ -139,7 +139,8 @@ class JetstreamEngine:
     ) -> AsyncGenerator[Change, None]:
         with self._while_open():
             bucket = await self._bucket_of(space)
-            await bucket.open(writing=True)
+            if not await bucket.open():
+                await bucket.open(writing=True)  # there is nothing to watch yet
             async with aclosing(
                 changes(bucket, space, span, since, self._clock, self._check_open)
             ) as changes_found:
@@ -149,7 +150,7 @@ class JetstreamEngine:
     async def sweep(self, *, limit: int) -> int:
         with self._while_open():
             swept = 0
-            for bucket in await self._all_buckets():
+            for bucket in await self._all_buckets(own=True):
                 await bucket.open(writing=True)
                 swept += await sweep(bucket, self._writer(bucket), self._clock, limit - swept)
                 await prune(bucket, self._clock, self._changes_kept)
@@ -210,14 +211,17 @@ class JetstreamEngine:
             writer = self._writers[bucket.names.bucket] = JetstreamWriter(bucket, self._clock)
         return writer
 
-    async def _all_buckets(self) -> list[Bucket]:
-        """Return every bucket of this engine, its mirror up to date."""
+    async def _all_buckets(self, *, own: bool = False) -> list[Bucket]:
+        """Return every bucket of this engine, its mirror up to date.
+
+        `own`: without buckets that have the layout's prefix, but were only written by others.
+        """
         connection = await self._connected()
         layout = self._settings.layout
         all_names = (
             [BucketNames(layout.bucket)]
             if layout.bucket is not None
-            else await until_available(lambda: _find_buckets(connection, layout))
+            else await until_available(lambda: _find_buckets(connection, layout, own))
         )
         buckets = [self._bucket(connection, names) for names in all_names]
         return [bucket for bucket in buckets if await bucket.open() and await bucket.refresh()]
@@ -242,8 +246,12 @@ class JetstreamEngine:
             bucket.on_disconnect()
 
 
-async def _find_buckets(connection: Connection, layout: Layout) -> list[BucketNames]:
-    """Return the buckets whose metadata names a space of this layout."""
+async def _find_buckets(connection: Connection, layout: Layout, own: bool) -> list[BucketNames]:
+    """Return the buckets of this layout.
+
+    They are those whose metadata names a space and, unless `own`, those that another program
+    created with the layout's prefix. Without a prefix, any bucket of the server could be meant.
+    """
     buckets: list[BucketNames] = []
     offset, total = 0, 1
     while offset < total:
@@ -251,8 +259,12 @@ async def _find_buckets(connection: Connection, layout: Layout) -> list[BucketNa
         if answer is None or not answer["streams"]:
             break
         for stream in answer["streams"]:
+            stream_name: str = stream["config"]["name"]
             space = (stream["config"].get("metadata") or {}).get(SPACE_METADATA)
-            if space and (names := layout.names(space)).stream == stream["config"]["name"]:
+            if not space and layout.prefix and not own:
+                before, _, space = stream_name.partition(f"KV_{layout.prefix}")
+                space = None if before else space
+            if space and (names := layout.names(space)).stream == stream_name:
                 buckets.append(names)
         offset, total = offset + len(answer["streams"]), answer["total"]
     return buckets

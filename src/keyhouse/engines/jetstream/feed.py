@@ -114,6 +114,8 @@ class Feed:
         self._mirror = renew()
         self._stream_created = _UNKNOWN_STREAM
         """Creation time of the mirrored stream: identifies it across a delete and re-create."""
+        self._has_horizon: bool | None = None
+        """True if the stream had the engine's own subjects when the cycle started."""
         self._consumer: _Consumer | None = None
         self._task: asyncio.Task[None] | None = None
         self._stale = asyncio.Event()
@@ -129,6 +131,12 @@ class Feed:
         """End the current cycle: the consumer can no longer be trusted."""
         if self.state not in (FeedState.STOPPED, FeedState.CLOSED):
             self._enter(FeedState.STALE)
+
+    def follow_horizon(self, subjects: list[str]) -> None:
+        """Restart if the stream has got the subjects of the engine since the feed started."""
+        if self._has_horizon is False and set(self._names.all) <= set(subjects):
+            self._has_horizon = None
+            self.restart()
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -190,7 +198,8 @@ class Feed:
             self._replace_mirror()
             self._stream_created = info["created"]
         filters = [self._names.rows]
-        if set(self._names.all) <= set(info["config"]["subjects"]):
+        self._has_horizon = set(self._names.all) <= set(info["config"]["subjects"])
+        if self._has_horizon:
             filters.append(self._names.horizon)
             await self._check_horizon()
         await self._fetch_backlog(last)
