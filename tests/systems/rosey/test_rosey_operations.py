@@ -247,6 +247,29 @@ def test_a_reply_that_would_not_fit_is_truncated(on_sqlite: Live) -> None:
     on_sqlite(story)
 
 
+def test_a_scan_that_is_cut_behind_unreadable_rows_repeats_no_entry(on_sqlite: Live) -> None:
+    async def story(harness: Harness) -> None:
+        import apsw
+
+        keys = [f"{number:02d}" for number in range(24)]
+        for key in keys:
+            await harness.ask("p.set", {"key": key, "value": "x" * 60_000})
+        connection = apsw.Connection(harness.url.removeprefix("sqlite:").partition("?")[0])
+        connection.execute("UPDATE plugin_kv_storage SET value = 'not json' WHERE key < '05'")
+        connection.close()
+        seen: list[str] = []
+        body: dict[str, Any] = {}
+        while True:
+            page = await harness.ask("p.scan", body)
+            seen += [entry["key"] for entry in page["entries"]]
+            if "cursor" not in page:
+                break
+            body = {"cursor": page["cursor"]}
+        assert seen == keys[5:]
+
+    on_sqlite(story)
+
+
 # Watches
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from keyhouse.engine import Page, Span
+from keyhouse.engine import Batch, Page, Put, Span
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import QuotaError, UnknownOutcomeError
 from keyhouse.service.usage import Quota
@@ -57,5 +57,30 @@ def test_concurrent_lists_of_one_customer_are_built_a_few_at_a_time(tmp_path: Pa
             answers = await asyncio.gather(*(ask("GET", path, customer="12345") for path in paths))
         assert {answer.status for answer in answers} == {200}
         assert engine.most == LISTS_AT_ONCE_MAX
+
+    asyncio.run(scenario())
+
+
+def test_a_row_of_another_program_ends_no_list(tmp_path: Path) -> None:
+    """Text that is not JSON stood in the middle of the reply, so that no client could read it."""
+
+    async def scenario() -> None:
+        engine = MemoryEngine()
+        rows = ("notes_bad", "notes_other", "scene_activity_bad")
+        values = (b"not json", b'{"id":"other"}', b"[]")
+        puts = tuple(
+            Put(f"cust_12345_streamkit_{name}", value)
+            for name, value in zip(rows, values, strict=True)
+        )
+        await engine.commit("12345", Batch(puts=puts))
+        note = {"id": "good", "title": "", "content": ""}
+        async with asked(tmp_path, engine) as ask:
+            await ask("POST", "/configs/notes", note, customer="12345")
+            await ask("POST", "/scene-activity/record", {"sceneName": "a"}, customer="12345")
+            for query in ("", "?since=2020-01-01T00:00:00Z"):
+                answer = await ask("GET", f"/configs/notes{query}", customer="12345")
+                assert [each["id"] for each in answer.json["configs"]] == ["good"]
+            top = await ask("GET", "/scene-activity/top", customer="12345")
+            assert [each["sceneName"] for each in top.json["scenes"]] == ["a"]
 
     asyncio.run(scenario())

@@ -21,7 +21,6 @@ from keyhouse.errors import (
     NotFoundError,
     RecordError,
     RevisionError,
-    UnreadableError,
     UsageError,
 )
 from keyhouse.limits import PAGE_ROWS_MAX
@@ -129,7 +128,7 @@ async def list_configs(
     that time or later.
 
     There is no index by time: `since` reads one category, some hundreds of rows, and only their
-    `updatedAt`.
+    `updatedAt`. A row that is not a config, because another program wrote it, is left out.
     """
     if not 1 <= limit <= PAGE_ROWS_MAX:
         raise UsageError("A page has 1 to 10,000 configs.", limit=limit, most=PAGE_ROWS_MAX)
@@ -142,8 +141,10 @@ async def list_configs(
     rows = customer.store.record_rows(record, after=after, keys_only=keys_only)
     async with aclosing(rows):
         async for (*_, id), row in rows:
-            if moment is not None and _updated_at(row) < moment:
-                continue
+            if not keys_only:
+                updated = _updated_at(row)
+                if updated is None or (moment is not None and updated < moment):
+                    continue
             if len(configs) == limit or (configs and size + len(row.value) > LIST_BYTES_MAX):
                 return ConfigPage(configs, _encode_cursor(configs[-1][0]))
             configs.append((str(id), None if ids_only else row.value))
@@ -288,13 +289,12 @@ def _unconditional(revision: int) -> None:
     """Allow every revision."""
 
 
-def _updated_at(row: Row) -> str:
+def _updated_at(row: Row) -> str | None:
+    """Return the time of a stored config; None if the row is not one."""
     try:
         return _decode_times(row.value).updated_at
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise UnreadableError(
-            "A stored row is not a config; see `keyhouse verify`.", key=row.key
-        ) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
 
 
 def _encode_cursor(id: str) -> str:
