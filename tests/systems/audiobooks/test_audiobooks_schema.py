@@ -102,13 +102,13 @@ KEYS: list[tuple[Template, str, dict[str, object]]] = [
     (SERIES_BY_NAME.template, "idx:series:name:earthsea", {"normalized_name": "earthsea"}),
     (
         SERIES_BY_NAME_AND_AUTHOR.template,
-        f"idx:series:name_author:earthsea:{AUTHOR_ID}:{SERIES_ID}",
-        {"normalized_name": "earthsea", "author_id": AUTHOR_ID, "id": SERIES_ID},
+        f"idx:series:name_author:earthsea:{AUTHOR_ID}",
+        {"normalized_name": "earthsea", "author_id": AUTHOR_ID},
     ),
     (
         SERIES_BY_NAME_AND_AUTHOR.template,
-        f"idx:series:name_author:earthsea:null:{SERIES_ID}",
-        {"normalized_name": "earthsea", "author_id": None, "id": SERIES_ID},
+        "idx:series:name_author:earthsea:null",
+        {"normalized_name": "earthsea", "author_id": None},
     ),
     (
         SERIES_OF_AUTHOR.template,

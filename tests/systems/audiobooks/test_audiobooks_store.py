@@ -94,9 +94,9 @@ def test_two_authors_may_have_series_of_one_name(
 
         assert await indexes() == {
             "idx:series:name:chronicles": THREE,
-            f"idx:series:name_author:chronicles:{ONE}:{THREE}": 1,
-            f"idx:series:name_author:chronicles:{TWO}:{FOUR}": 1,
-            f"idx:series:name_author:chronicles:null:{FIVE}": 1,
+            f"idx:series:name_author:chronicles:{ONE}": THREE,
+            f"idx:series:name_author:chronicles:{TWO}": FOUR,
+            "idx:series:name_author:chronicles:null": FIVE,
             f"idx:series:author:{ONE}:{THREE}": 1,
             f"idx:series:author:{TWO}:{FOUR}": 1,
         }
@@ -106,22 +106,24 @@ def test_two_authors_may_have_series_of_one_name(
             )
             assert [entry.record.id for entry in page.entries] == [series]
 
+        with pytest.raises(UniqueError):
+            await store.put(SERIES, Series(id=ulid(77), name=" chronicles", author_id=TWO))
         await store.put(SERIES, Series(id=THREE, name="Annals", author_id=None))
         found = await store.lookup(SERIES, SERIES_BY_NAME, normalized_name="chronicles")
         assert found is not None and found.record.id == FOUR
         assert await indexes() == {
             "idx:series:name:annals": THREE,
             "idx:series:name:chronicles": FOUR,
-            f"idx:series:name_author:annals:null:{THREE}": 1,
-            f"idx:series:name_author:chronicles:{TWO}:{FOUR}": 1,
-            f"idx:series:name_author:chronicles:null:{FIVE}": 1,
+            "idx:series:name_author:annals:null": THREE,
+            f"idx:series:name_author:chronicles:{TWO}": FOUR,
+            "idx:series:name_author:chronicles:null": FIVE,
             f"idx:series:author:{TWO}:{FOUR}": 1,
         }
         await store.delete(SERIES, id=FIVE)
         await store.delete(SERIES, id=FOUR)
         assert await indexes() == {
             "idx:series:name:annals": THREE,
-            f"idx:series:name_author:annals:null:{THREE}": 1,
+            "idx:series:name_author:annals:null": THREE,
         }
         await store.delete(SERIES, id=THREE)
         await holds(store, {})

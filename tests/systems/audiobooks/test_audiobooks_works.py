@@ -9,13 +9,14 @@ from msgspec.structs import replace
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Batch, Engine, Put
 from keyhouse.errors import NewerError
-from keyhouse.store import Store, migrate
-from keyhouse.systems.audiobooks.records import Book, Work
+from keyhouse.store import Store, migrate, verify
+from keyhouse.systems.audiobooks.records import Book, Series, Work
 from keyhouse.systems.audiobooks.schema import (
     BOOK,
     BOOK_LISTEN_SECONDS,
     BOOK_PLAYS,
     SCHEMAS,
+    SERIES,
     WORK,
     WORK_LISTEN_SECONDS,
     WORK_PLAYS,
@@ -102,11 +103,11 @@ def test_old_data_migrated_equals_new_data_written(drive: Drive) -> None:
         await new_data(new)
         await holds(old, await rows(old))
 
-        [done] = await migrate(old)
+        [done, _] = await migrate(old)
         assert done.records == 4
         migrated = await rows(old)
         assert of_the_library(migrated) == await rows(new)
-        assert migrated["meta:version"] == 1
+        assert migrated["meta:version"] == 2
         assert migrated["mig:000001"] == {
             "id": 1,
             "applied_at": NOW_TEXT,
@@ -127,7 +128,7 @@ def test_a_dry_run_writes_nothing(drive: Drive) -> None:
         store = Store(SCHEMA, engine, "old")
         await old_data(engine, "old")
         before = await rows(store)
-        [done] = await migrate(store, dry_run=True)
+        [done, _] = await migrate(store, dry_run=True)
         assert done.records == 4 and done.rows > 0
         await holds(store, before)
 
@@ -138,10 +139,43 @@ def test_a_new_library_is_migrated_and_a_newer_one_rejected(drive: Drive) -> Non
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "new")
         await migrate(store)
-        assert (await rows(store))["meta:version"] == 1
-        await engine.commit("new", Batch(puts=(Put("meta:version", b"2"),)))
+        assert (await rows(store))["meta:version"] == 2
+        await engine.commit("new", Batch(puts=(Put("meta:version", b"3"),)))
         with pytest.raises(NewerError):
             await migrate(store)
+
+    drive(work)
+
+
+def test_series_become_unique_by_name_and_author(drive: Drive) -> None:
+    """Two series of one name and author could be stored: a rescan or a race made duplicates."""
+
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = Store(SCHEMA, engine, "library-1")
+        first, second, other, author = (ulid(number) for number in (41, 42, 43, 44))
+        series = [
+            Series(id=first, name="Chronicles", author_id=author),
+            Series(id=second, name="chronicles", author_id=author),
+            Series(id=other, name="Chronicles"),
+        ]
+        puts = [Put("meta:version", b"1"), Put("idx:series:name:chronicles", f'"{first}"'.encode())]
+        for each in series:
+            named = SERIES.compute(each)
+            owner = each.author_id or "null"
+            puts.append(Put(f"s:{each.id}", SERIES.encode(named)))
+            puts.append(Put(f"idx:series:name_author:chronicles:{owner}:{each.id}", b"1"))
+            if each.author_id is not None:
+                puts.append(Put(f"idx:series:author:{each.author_id}:{each.id}", b"1"))
+        await engine.commit("library-1", Batch(puts=tuple(puts)))
+        await migrate(store)
+        found = {key: value for key, value in (await rows(store)).items() if "name_author" in key}
+        assert found == {
+            f"idx:series:name_author:chronicles:{author}": first,
+            "idx:series:name_author:chronicles:null": other,
+        }
+        assert [finding.kind async for finding in verify(store)] == ["conflict"]
+        await store.put(SERIES, Series(id=second, name="Chronicles II", author_id=author))
+        await holds(store, await rows(store))
 
     drive(work)
 

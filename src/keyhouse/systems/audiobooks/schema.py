@@ -5,8 +5,8 @@ IDs are ULIDs. Names in keys are in normal form (`:norm`), and `:` in them is es
 sequences have ten digits: a position in a series is in thousandths, so that 1.5 sorts between 1 and
 2, and an unset one (`null`) last.
 
-Three rows are not in the document. `idx:series:name_author:…` finds each of several series of one
-name, of which `idx:series:name:…` holds the first. `idx:play:book:…` leads from a book to its
+Three rows are not in the document. `idx:series:name_author:…` keeps series unique by name and
+author; `idx:series:name:…` holds the first of a name. `idx:play:book:…` leads from a book to its
 listeners. `playw:…` is the watermark up to which the playback events of a listener and book are
 counted in the statistics.
 
@@ -113,6 +113,7 @@ __all__ = [
     "introduce_works",
     "is_listed",
     "join_work",
+    "make_series_unique",
 ]
 
 VERSION = ("version", 1)
@@ -180,8 +181,8 @@ AUTHOR = Record(
 
 # Series
 
-SERIES_BY_NAME_AND_AUTHOR = Index(
-    "idx:series:name_author:{normalized_name:norm}:{author_id:ulid?}:{id:ulid}"
+SERIES_BY_NAME_AND_AUTHOR = Unique(
+    "idx:series:name_author:{normalized_name:norm}:{author_id:ulid?}", value="id"
 )
 SERIES_BY_NAME = First(
     "idx:series:name:{normalized_name:norm}", value="id", among=SERIES_BY_NAME_AND_AUTHOR
@@ -436,19 +437,31 @@ async def introduce_works(tx: Transaction, entry: Entry[Book]) -> None:
     book = entry.record
     if book.work_id is not None:
         return
-    key = WORK_BY_TITLE.template.build(
-        {"normalized_title": book.title, "author_id": book.author_id}
+    found = await tx.lookup(
+        WORK, WORK_BY_TITLE, normalized_title=book.title, author_id=book.author_id
     )
-    row = await tx.row(key)
-    if row is None:
+    if found is None:
         work = Work(
             id=book.id, title=book.title, author_id=book.author_id, series_id=book.series_id
         )
         await tx.put(WORK, work, expect=None)
         await join_work(tx, book, work.id)
     else:
-        [work_id] = WORK_BY_TITLE.owner(key, row[0])
-        await join_work(tx, book, str(work_id))
+        await join_work(tx, book, found.record.id)
+
+
+async def make_series_unique(tx: Transaction, entry: Entry[Series]) -> None:
+    """Replace the index row of a series by name and author, which had its id in the key, by a unique
+    one.
+
+    Of several series of one name and author, the first holds the row; `verify` reports the others.
+    """
+    index = tx.binding.derived(SERIES_BY_NAME_AND_AUTHOR)
+    for key in index.rows(entry.record, entry.values):
+        tx.write(f"{key}:{entry.record.id}", None)
+        written = await tx.row(key)
+        if written is None:
+            tx.write(key, (index.contribution(entry.record, entry.values), None))
 
 
 SCHEMAS: tuple[Schema, ...] = (
@@ -463,6 +476,9 @@ SCHEMAS: tuple[Schema, ...] = (
         doc="Authors, series, works, books and their files, and listeners' progress.",
         overlaps=((BOOK, DURATION_MAP), (OPERATION, NEXT_SEQ), (NEXT_SEQ, OPERATION)),
         meta=Meta(),
-        migrations=(Migration(1, "Work introduction (v1.1.0)", BOOK, introduce_works),),
+        migrations=(
+            Migration(1, "Work introduction (v1.1.0)", BOOK, introduce_works),
+            Migration(2, "Series unique by name and author", SERIES, make_series_unique),
+        ),
     ),
 )
