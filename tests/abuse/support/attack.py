@@ -33,9 +33,9 @@ class Outcome(NamedTuple):
             f"RSS {self.rss_calm >> 20} -> {self.rss_peak >> 20} MB"
         )
 
-    def check(self) -> None:
+    def check(self, name: str = "") -> None:
         growth = self.rss_peak - self.rss_calm
-        summary = str(self)
+        summary = f"{name} {self}"
         assert not self.under_attack.errors, (self.under_attack.errors[:3], summary)
         assert growth <= RSS_GROWTH_BYTES_MAX, summary
         limit = max(SLOWDOWN_MAX * self.calm.p99, P99_FLOOR_SECONDS)

@@ -87,6 +87,11 @@ class ServerProcess:
         claims = {"customerId": customer, "exp": int(time.time()) + 3_600}
         return jwt.encode(claims, SECRET, algorithm="HS256")
 
+    def operator_token(self) -> str:
+        """Return a token for the view of plugin storage, if its table has `jwt_secret` SECRET."""
+        claims = {"sub": "mallory", "scope": "operator", "exp": int(time.time()) + 3_600}
+        return jwt.encode(claims, SECRET, algorithm="HS256")
+
 
 def _toml(tables: dict[str, dict[str, Any]]) -> str:
     return "".join(
