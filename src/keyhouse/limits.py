@@ -193,6 +193,18 @@ WATCHES_MAX: Final = 10_000
 """Active watches of all tenants over NATS, in one process: a client allowed to act as any tenant
 must not exhaust the memory."""
 
+PASSWORD_BYTES_MAX: Final = 1_024
+"""A password: longer than any phrase."""
+
+PASSWORD_HASHES_MAX: Final = 2
+"""Passwords that are hashed at once: each takes 64 MiB and a core for a tenth of a second."""
+
+PASSWORD_HASHES_PENDING_MAX: Final = 32
+"""Logins that wait to be hashed, for some seconds at most (default)."""
+
+LOGIN_ENTRIES_MAX: Final = 100_000
+"""Accounts, and addresses, whose failed logins are counted (default)."""
+
 OPEN_FILES_MAX: Final = 512
 """Files that are served at once from one folder: half of the usual limit of descriptors (default)."""
 

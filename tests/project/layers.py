@@ -96,6 +96,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "pytest": ("testing",),
     "aiobotocore": ("engines",),
     "httpx": ("auth", "service", "systems"),  # JWKS, clients
+    "argon2": ("service",),
     "httptools": ("serve",),
     "jwt": ("auth",),
     "nats": ("nats", "engines", "service", "systems"),

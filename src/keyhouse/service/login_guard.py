@@ -1,0 +1,108 @@
+"""Slows down guesses of passwords and codes, by account and by the client's address.
+
+An attempt counts when it starts, so parallel guesses are counted too, and a success takes it back.
+Beyond a number of free attempts each further one is rejected for a time that doubles. The delay of
+an account has a low maximum, so nobody can lock its owner out.
+"""
+
+import math
+from typing import Final
+
+import msgspec
+
+from keyhouse.clock import Clock, SystemClock, monotonic
+from keyhouse.errors import RateError
+from keyhouse.http import ClientAddress
+from keyhouse.limits import LOGIN_ENTRIES_MAX
+
+__all__ = ["LoginGuard"]
+
+ACCOUNT_DELAY_SECONDS_MAX: Final = 60.0
+ADDRESS_DELAY_SECONDS_MAX: Final = 900.0
+FORGET_SECONDS: Final = 3_600.0
+"""Failures are forgotten after this time without an attempt."""
+
+_DOUBLINGS_MAX: Final = 32
+
+
+class _Failures(msgspec.Struct):
+    count: int = 0
+    last: int = 0
+    blocked_until: int = 0
+
+
+class LoginGuard:
+    """`check` before the password is verified, `succeeded` after it was right.
+
+    `account_attempts` and `address_attempts` are free; then the delay starts at a second.
+    """
+
+    def __init__(
+        self,
+        *,
+        account_attempts: int = 5,
+        address_attempts: int = 20,
+        entries_max: int = LOGIN_ENTRIES_MAX,
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock = monotonic(clock or SystemClock())
+        self._accounts = _Counters(account_attempts, ACCOUNT_DELAY_SECONDS_MAX, entries_max)
+        self._addresses = _Counters(address_attempts, ADDRESS_DELAY_SECONDS_MAX, entries_max)
+
+    def check(self, account: str, client: ClientAddress) -> None:
+        """Count an attempt. Raises RateError, with the seconds to wait, if it is too early."""
+        now, account = self._clock.now(), account.casefold()
+        wait = max(
+            self._accounts.wait_ms(account, now), self._addresses.wait_ms(client.network, now)
+        )
+        if wait > 0:
+            raise RateError(
+                "Too many attempts to sign in: wait.", retry_after=math.ceil(wait / 1_000)
+            )
+        self._accounts.count(account, now)
+        self._addresses.count(client.network, now)
+
+    def succeeded(self, account: str, client: ClientAddress) -> None:
+        """Forget the account's failures, and this attempt of the address."""
+        self._accounts.forget(account.casefold())
+        self._addresses.undo(client.network)
+
+
+class _Counters:
+    """Failures by name. Bounded: beyond it, the one that was idle longest is forgotten."""
+
+    def __init__(self, free: int, delay_seconds_max: float, entries_max: int) -> None:
+        self._free = free
+        self._delay_ms_max = round(delay_seconds_max * 1_000)
+        self._entries_max = entries_max
+        self._failures: dict[str, _Failures] = {}
+
+    def wait_ms(self, name: str, now: int) -> int:
+        found = self._failures.get(name)
+        if found is None:
+            return 0
+        return min(found.blocked_until - now, self._delay_ms_max)  # the clock may be set back
+
+    def count(self, name: str, now: int) -> None:
+        found = self._failures.pop(name, None)
+        if found is None or now - found.last > FORGET_SECONDS * 1_000:
+            found = _Failures()
+        found.count += 1
+        found.last = now
+        if (beyond := found.count - self._free) >= 0:
+            delay = 1_000 * 2 ** min(beyond, _DOUBLINGS_MAX)
+            found.blocked_until = now + min(delay, self._delay_ms_max)
+        self._failures[name] = found
+        if len(self._failures) > self._entries_max:
+            del self._failures[next(iter(self._failures))]
+
+    def forget(self, name: str) -> None:
+        self._failures.pop(name, None)
+
+    def undo(self, name: str) -> None:
+        found = self._failures.get(name)
+        if found is not None:
+            found.count -= 1
+            found.blocked_until = 0
+            if found.count <= 0:
+                del self._failures[name]

@@ -1,0 +1,110 @@
+"""Passwords: Argon2id in threads, at most two at once.
+
+A hash takes 64 MiB and a tenth of a second on purpose. Threads with low priority compute it, so that
+other requests are not delayed; further logins wait in a bounded queue, and beyond it get 503.
+"""
+
+import os
+import threading
+import unicodedata
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+from argon2.low_level import Type
+
+from keyhouse.errors import LimitError, UnreadableError
+from keyhouse.limits import PASSWORD_BYTES_MAX, PASSWORD_HASHES_MAX, PASSWORD_HASHES_PENDING_MAX
+from keyhouse.service.blocking import BlockingPool
+
+__all__ = ["PasswordCheck", "PasswordParameters", "Passwords"]
+
+_NICENESS: Final = 10
+_of_thread = threading.local()
+
+
+class PasswordParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """The cost of a hash. A changed cost is applied at the next login of each user."""
+
+    time_cost: int = 3
+    memory_kib: int = 64 * 1_024
+    parallelism: int = 1
+
+
+class PasswordCheck(msgspec.Struct, frozen=True):
+    """The result of a login. Store `new_hash`, if there is one, in place of the old hash."""
+
+    is_valid: bool
+    new_hash: str | None = None
+
+
+class Passwords:
+    """Hashes and verifies passwords."""
+
+    def __init__(
+        self,
+        parameters: PasswordParameters | None = None,
+        *,
+        pending_max: int = PASSWORD_HASHES_PENDING_MAX,
+    ) -> None:
+        cost = parameters or PasswordParameters()
+        self._hasher: Any = PasswordHasher(
+            time_cost=cost.time_cost,
+            memory_cost=cost.memory_kib,
+            parallelism=cost.parallelism,
+            type=Type.ID,
+        )
+        self._pool = BlockingPool(threads_max=PASSWORD_HASHES_MAX, pending_max=pending_max)
+        self._unknown: str | None = None
+
+    async def hash(self, password: str) -> str:
+        """Return a hash with its parameters and salt. Raises LimitError, or BusyError (503)."""
+        return await self._pool.run(self._hash, _normalized(password))
+
+    async def verify(self, stored: str | None, password: str) -> PasswordCheck:
+        """Compare a password with the stored hash; None: the account does not exist.
+
+        That takes as long as a wrong password, so that a client cannot tell the difference.
+        """
+        return await self._pool.run(self._verify, stored, _normalized(password))
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    def _hash(self, password: str) -> str:
+        _lower_priority()
+        hashed: str = self._hasher.hash(password)
+        return hashed
+
+    def _verify(self, stored: str | None, password: str) -> PasswordCheck:
+        _lower_priority()
+        if stored is None:
+            self._unknown = self._unknown or self._hash("")
+        try:
+            self._hasher.verify(stored or self._unknown, password)
+        except InvalidHashError:
+            raise UnreadableError("A stored password hash does not decode.") from None
+        except VerificationError:
+            return PasswordCheck(False)
+        if stored is None:
+            return PasswordCheck(False)
+        is_outdated = self._hasher.check_needs_rehash(stored)
+        return PasswordCheck(True, self._hash(password) if is_outdated else None)
+
+
+def _normalized(password: str) -> str:
+    """Keyboards encode the same characters differently: NFKC, as NIST 800-63B asks."""
+    text = unicodedata.normalize("NFKC", password)
+    if len(text.encode("utf-8", "surrogatepass")) > PASSWORD_BYTES_MAX:
+        raise LimitError("The password is too long.", limit=PASSWORD_BYTES_MAX)
+    return text
+
+
+def _lower_priority() -> None:
+    """Let the event loop run first where threads have priorities (Linux)."""
+    if not getattr(_of_thread, "is_nice", False):
+        _of_thread.is_nice = True
+        with suppress(OSError, AttributeError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)

@@ -1,0 +1,215 @@
+"""Passwords and the slow-down of logins, on the real HTTP listener."""
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from keyhouse.clock import ManualClock
+from keyhouse.errors import BusyError, LimitError, RateError, TokenError, UnreadableError
+from keyhouse.http import ClientAddress, Route
+from keyhouse.service.login_guard import LoginGuard
+from keyhouse.service.passwords import PasswordCheck, PasswordParameters, Passwords
+from keyhouse.service.spec import ServiceSpec
+from tests.http.support.real_server import run, serving
+
+CHEAP = PasswordParameters(time_cost=1, memory_kib=64)
+HERE = ClientAddress("192.0.2.1", "192.0.2.1")
+ELSEWHERE = ClientAddress("192.0.2.2", "192.0.2.2")
+
+
+def test_a_password_verifies_against_its_hash_only() -> None:
+    async def scenario() -> None:
+        passwords = Passwords(CHEAP)
+        one, other = await passwords.hash("correct"), await passwords.hash("correct")
+        assert one.startswith("$argon2id$") and one != other, "salted"
+        assert await passwords.verify(one, "correct") == PasswordCheck(True)
+        assert await passwords.verify(one, "wrong") == PasswordCheck(False)
+        assert await passwords.verify(None, "") == PasswordCheck(False), "no such account"
+        assert await passwords.verify(await passwords.hash("é"), "é") == PasswordCheck(True)
+        await passwords.close()
+
+    run(scenario)
+
+
+def test_changed_parameters_give_a_new_hash_at_the_next_login() -> None:
+    async def scenario() -> None:
+        old = await Passwords(CHEAP).hash("correct")
+        passwords = Passwords(PasswordParameters(time_cost=2, memory_kib=64))
+        check = await passwords.verify(old, "correct")
+        assert check.is_valid and check.new_hash is not None and "t=2" in check.new_hash
+        assert await passwords.verify(check.new_hash, "correct") == PasswordCheck(True)
+        assert (await passwords.verify(old, "wrong")).new_hash is None
+
+    run(scenario)
+
+
+def test_long_passwords_and_broken_hashes_are_rejected() -> None:
+    async def scenario() -> None:
+        passwords = Passwords(CHEAP)
+        with pytest.raises(LimitError, match="too long"):
+            await passwords.hash("x" * 1_025)
+        with pytest.raises(UnreadableError, match="does not decode"):
+            await passwords.verify("plain text", "x")
+
+    run(scenario)
+
+
+def test_two_passwords_are_hashed_at_once_off_the_loop_and_others_wait_or_are_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        passwords = Passwords(CHEAP, pending_max=3)
+        release, threads = threading.Event(), set[int]()
+        most = 0
+        running = 0
+        lock = threading.Lock()
+
+        def slow(password: str) -> str:
+            nonlocal most, running
+            with lock:
+                running += 1
+                most = max(most, running)
+            threads.add(threading.get_ident())
+            release.wait(10)
+            with lock:
+                running -= 1
+            return "hash"
+
+        monkeypatch.setattr(passwords, "_hash", slow)
+        logins = [asyncio.create_task(passwords.hash("x")) for _ in range(5)]
+        await asyncio.sleep(0.05)
+        with pytest.raises(BusyError):
+            await passwords.hash("x")
+        release.set()
+        assert await asyncio.gather(*logins) == ["hash"] * 5
+        assert most == 2 and threading.get_ident() not in threads
+
+    run(scenario)
+
+
+# The slow-down
+
+
+def attempts(guard: LoginGuard, account: str, client: ClientAddress, count: int) -> int:
+    """Return how many of these attempts were allowed."""
+    allowed = 0
+    for _ in range(count):
+        try:
+            guard.check(account, client)
+            allowed += 1
+        except RateError:
+            pass
+    return allowed
+
+
+def test_guesses_of_one_account_are_slowed_down_from_anywhere() -> None:
+    clock = ManualClock()
+    guard = LoginGuard(clock=clock)
+    assert attempts(guard, "ann", HERE, 1_000) == 5
+    with pytest.raises(RateError) as error:
+        guard.check("ANN", ELSEWHERE)
+    assert error.value.fields["retry_after"] == 1
+    clock.advance(seconds=1)
+    assert attempts(guard, "ann", ELSEWHERE, 100) == 1
+    clock.advance(seconds=1.5)
+    assert attempts(guard, "ann", ELSEWHERE, 100) == 0, "the delay doubles"
+    for number in range(100):
+        clock.advance(seconds=60)
+        address = ClientAddress(f"10.0.0.{number}", f"10.0.0.{number}")
+        assert attempts(guard, "ann", address, 10) == 1, "its owner waits a minute at most"
+
+
+def test_guesses_of_one_address_are_slowed_down_for_all_accounts() -> None:
+    guard = LoginGuard(clock=ManualClock())
+    assert sum(attempts(guard, f"user{number}", HERE, 1) for number in range(1_000)) == 20
+    assert attempts(guard, "user1", ELSEWHERE, 1) == 1
+
+
+def test_a_success_clears_the_account_but_not_the_address() -> None:
+    guard = LoginGuard(clock=ManualClock())
+    for _ in range(100):
+        guard.check("ann", HERE)
+        guard.succeeded("ann", HERE)
+    for number in range(19):
+        guard.check(f"user{number}", HERE)
+        guard.check("mallory", ELSEWHERE)
+        guard.succeeded("mallory", ELSEWHERE)
+    guard.check("mallory", HERE)
+    guard.succeeded("mallory", HERE)  # an account of the attacker's does not reset the count
+    assert attempts(guard, "ann", HERE, 10) == 1
+
+
+def test_failures_are_forgotten_and_memory_is_bounded() -> None:
+    clock = ManualClock()
+    guard = LoginGuard(clock=clock, entries_max=10)
+    assert attempts(guard, "ann", HERE, 9) == 5
+    clock.advance(seconds=3_700)
+    assert attempts(guard, "ann", ELSEWHERE, 9) == 5
+    for number in range(100):
+        client = ClientAddress(f"10.0.0.{number}", f"10.0.0.{number}")
+        guard.check(f"user{number}", client)
+    assert len(guard._accounts._failures) == len(guard._addresses._failures) == 10
+
+
+class Credentials(msgspec.Struct):
+    user: str
+    password: str
+
+
+def test_logins_do_not_delay_other_requests() -> None:
+    """Hashing on the loop made every other request wait for it."""
+
+    async def scenario() -> None:
+        passwords, guard = Passwords(), LoginGuard(account_attempts=100, address_attempts=100)
+        stored = await passwords.hash("correct")
+
+        async def sign_in(body: Credentials, client: ClientAddress) -> dict[str, bool]:
+            """Sign in."""
+            guard.check(body.user, client)
+            check = await passwords.verify(stored if body.user == "ann" else None, body.password)
+            if not check.is_valid:
+                raise TokenError("The name or the password is wrong.")
+            guard.succeeded(body.user, client)
+            return {"ok": True}
+
+        async def ping() -> dict[str, bool]:
+            """Answer."""
+            return {"ok": True}
+
+        spec = ServiceSpec(
+            name="users",
+            routes=[
+                Route(method="POST", path="/in", handler=sign_in),
+                Route(method="GET", path="/ping", handler=ping),
+            ],
+        )
+        async with serving(spec) as client:
+
+            async def login(user: str, password: str) -> int:
+                body = {"user": user, "password": password}
+                return (await client.post("/in", json=body)).status_code
+
+            async def pings(count: int) -> list[float]:
+                times: list[float] = []
+                for _ in range(count):
+                    start = time.perf_counter()
+                    assert (await client.get("/ping")).status_code == 200
+                    times.append(time.perf_counter() - start)
+                return sorted(times)
+
+            calm = await pings(50)
+            logins: list[Any] = [
+                asyncio.create_task(login("ann", "correct" if number % 2 else "wrong"))
+                for number in range(6)
+            ]
+            logins.append(asyncio.create_task(login("nobody", "correct")))
+            busy = await pings(50)
+            assert not all(login.done() for login in logins), "they take longer than all pings"
+            assert await asyncio.gather(*logins) == [401, 200, 401, 200, 401, 200, 401]
+            assert busy[25] < max(10 * calm[25], 0.05), (busy[25], calm[25])
+
+    run(scenario)
