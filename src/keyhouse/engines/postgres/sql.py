@@ -44,7 +44,8 @@ def statements(layout: Layout) -> Statements:
     n = in_quotes(layout)
     arguments = ", ".join(f"${number}" for number in range(1, COMMIT_ARGUMENTS + 1))
     return Statements(
-        commit=f"SELECT answers, busy, fault_batch, fault_key, fault_kind FROM {commit_name(layout)}({arguments})",
+        commit=f"""SELECT answers, busy, fault_batch, fault_key, fault_kind
+            FROM {commit_name(layout)}({arguments})""",
         sweep=f"SELECT seen, gone, spaces FROM {sweep_name(layout)}($1, $2)",
         read=f"""SELECT x.at, r.{n.value}, r.{n.revision}, {_expires(layout, n)}
             FROM unnest($1::text[], $2::text[]) WITH ORDINALITY x(space, key, at)
@@ -61,12 +62,15 @@ def statements(layout: Layout) -> Statements:
         heads=f"SELECT x.space, {head(layout, 'x.space')} FROM unnest($1::text[]) x(space)",
         window=_window(layout, n),
         channel=f"SELECT {_channel(n)}",
-        notify=f"SELECT set_config('synchronous_commit', 'off', true), pg_notify({_channel(n)}, $1)",
+        notify=f"""SELECT set_config('synchronous_commit', 'off', true),
+            pg_notify({_channel(n)}, $1)""",
         prune=f"""WITH old AS (
-                SELECT c.id FROM {n.changes} c WHERE c.id <= (SELECT max(id) FROM {n.changes}) - $1::bigint
+                SELECT c.id FROM {n.changes} c
+                WHERE c.id <= (SELECT max(id) FROM {n.changes}) - $1::bigint
                 ORDER BY c.id LIMIT $2 FOR UPDATE SKIP LOCKED
             ), gone AS (
-                DELETE FROM {n.changes} c USING old WHERE c.id = old.id RETURNING c.space, c.revision
+                DELETE FROM {n.changes} c USING old WHERE c.id = old.id
+                RETURNING c.space, c.revision
             ), kept AS (
                 INSERT INTO {n.pruned} AS p (space, revision)
                 SELECT g.space, max(g.revision) FROM gone g GROUP BY g.space ORDER BY g.space
@@ -74,9 +78,11 @@ def statements(layout: Layout) -> Statements:
             )
             SELECT count(*) FROM gone""",
         forget=f"""WITH old AS (
-                SELECT a.space, a.id FROM {n.applied} a WHERE a.at <= $1 ORDER BY a.at LIMIT $2 FOR UPDATE SKIP LOCKED
+                SELECT a.space, a.id FROM {n.applied} a WHERE a.at <= $1
+                ORDER BY a.at LIMIT $2 FOR UPDATE SKIP LOCKED
             ), gone AS (
-                DELETE FROM {n.applied} a USING old WHERE a.space = old.space AND a.id = old.id RETURNING 1
+                DELETE FROM {n.applied} a USING old
+                WHERE a.space = old.space AND a.id = old.id RETURNING 1
             )
             SELECT count(*) FROM gone""",
     )
@@ -93,7 +99,8 @@ def _expires(layout: Layout, n: Layout) -> str:
 
 def _scan(layout: Layout, n: Layout, reverse: bool, keys_only: bool, bounded: bool) -> str:
     value = "''" if keys_only else f"r.{n.value}"
-    return f"""SELECT NULL AS key, NULL AS value, {head(layout, "$1")} AS revision, NULL::bigint AS expires
+    return f"""SELECT NULL AS key, NULL AS value, {head(layout, "$1")} AS revision,
+            NULL::bigint AS expires
         UNION ALL (SELECT r.{n.key}, {value}, r.{n.revision}, {_expires(layout, n)} FROM {n.rows} r
             WHERE r.{n.space} = $1 AND r.{n.key} >= $2 {f"AND r.{n.key} < $5" if bounded else ""}
             AND {live(layout, "r", time_of(layout, "$3::bigint"))}
@@ -105,10 +112,12 @@ def _spaces(layout: Layout, n: Layout) -> str:
 
     def after(space: str) -> str:
         return f"""(SELECT r.{n.space} FROM {n.rows} r WHERE r.{n.space} > {space}
-            AND {live(layout, "r", time_of(layout, "$2::bigint"))} ORDER BY r.{n.space}, r.{n.key} LIMIT 1)"""
+            AND {live(layout, "r", time_of(layout, "$2::bigint"))}
+            ORDER BY r.{n.space}, r.{n.key} LIMIT 1)"""
 
     return f"""WITH RECURSIVE found(space) AS (
-            SELECT {after("$1")} UNION ALL SELECT {after("f.space")} FROM found f WHERE f.space IS NOT NULL
+            SELECT {after("$1")}
+            UNION ALL SELECT {after("f.space")} FROM found f WHERE f.space IS NOT NULL
         ) SELECT space FROM found WHERE space IS NOT NULL LIMIT $3"""
 
 
@@ -119,18 +128,21 @@ def _window(layout: Layout, n: Layout) -> str:
     changes. The page has at least one whole commit, and more while it stays within the byte limit.
     """
     return f"""WITH log AS MATERIALIZED (
-            SELECT c.revision, c.keys::json AS keys FROM {n.changes} c WHERE c.space = $1 AND c.revision > $2
+            SELECT c.revision, c.keys::json AS keys FROM {n.changes} c
+            WHERE c.space = $1 AND c.revision > $2
             ORDER BY c.revision LIMIT $3
         ), found AS MATERIALIZED (
             SELECT log.revision, m.key, r.{n.value} AS value, {_expires(layout, n)} AS expires,
-                sum(octet_length(m.key) + coalesce(octet_length(r.{n.value}), 0)) OVER (ORDER BY log.revision) AS bytes
+                sum(octet_length(m.key) + coalesce(octet_length(r.{n.value}), 0))
+                    OVER (ORDER BY log.revision) AS bytes
             FROM log CROSS JOIN LATERAL (
                 SELECT key, false AS deleted FROM json_array_elements_text(log.keys -> 0) key
                 UNION ALL SELECT key, true FROM json_array_elements_text(log.keys -> 1) key
             ) m LEFT JOIN {n.rows} r ON r.{n.space} = $1 AND r.{n.key} = m.key
             WHERE r.{n.revision} = log.revision OR (m.deleted AND r.{n.key} IS NULL)
         )
-        SELECT (SELECT p.revision FROM {n.pruned} p WHERE p.space = $1) AS revision, NULL AS key, NULL AS value,
+        SELECT (SELECT p.revision FROM {n.pruned} p WHERE p.space = $1) AS revision,
+            NULL AS key, NULL AS value,
             (SELECT max(revision) FROM log) AS expires, (SELECT count(*) FROM found) AS changes
         UNION ALL (SELECT revision, key, value, expires, NULL FROM found
             WHERE bytes <= $4 OR revision = (SELECT min(revision) FROM found) ORDER BY revision)"""
