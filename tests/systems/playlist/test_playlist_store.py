@@ -416,3 +416,29 @@ def test_a_session_of_another_program_ends_at_its_own_time(drive: Drive) -> None
         assert [entry async for entry in store.scan(OTP_REQUEST)] == []
 
     drive(work)
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ("1.2.3.4", "1.2.3.4"),
+        ("::ffff:1.2.3.4", "1.2.3.4"),
+        (" 2001:DB8:0::1 ", "2001=3Adb8=3A=3A1"),
+    ],
+)
+def test_an_address_is_blocked_in_any_spelling(drive: Drive, given: str, key: str) -> None:
+    """`::ffff:1.2.3.4`, as a proxy gives it, was another address than `1.2.3.4`."""
+
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = Store(AUTH, engine, "kryten_playlist_auth")
+        block = IpBlock(
+            blocked_until="2026-01-02T00:00:00Z", reason="admin_action", created_at=NOW_TEXT
+        )
+        await store.put(IP_BLOCK, block, ip=given)
+        assert list(await rows(store)) == [f"ns/default/ipblock/{key}"]
+        assert await store.get(IP_BLOCK, ip=given.upper()) is not None
+        for wrong in ("", "1.2.3", "localhost", "1.2.3.4/8"):
+            with pytest.raises(KeyFieldError):
+                await store.put(IP_BLOCK, block, ip=wrong)
+
+    drive(work)
