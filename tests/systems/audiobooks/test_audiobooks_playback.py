@@ -365,12 +365,12 @@ def test_an_event_without_a_time_is_rejected(drive: Drive) -> None:
         other = replace(event("start", 0, 0), created_at="2026-01-01T01:00:00+01:00")
         entry = await append(store, PLAYBACK, other)
         assert entry.record.created_at == "2026-01-01T00:00:00Z"
-        [poisoned] = [key for key in await rows(store) if key.startswith("playw:")]
+        [watermark] = [key for key in await rows(store) if key.startswith("playw:")]
         state = await store.get(WATERMARK, user_id=USER_ID, book_id=BOOK_ID)
         assert state is not None
         await store.put(WATERMARK, replace(state, at="yesterday"), user_id=USER_ID, book_id=BOOK_ID)
         await append(store, PLAYBACK, event("progress", 60, 60))
-        assert (await rows(store))[poisoned]["at"] == "2026-01-01T00:01:00Z"
+        assert (await rows(store))[watermark]["at"] == "2026-01-01T00:01:00Z"
 
     drive(work)
 

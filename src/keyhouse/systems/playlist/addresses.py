@@ -18,7 +18,7 @@ class Address(NormalizedText):
 
 
 def canonical_address(text: str) -> str:
-    """Return the one spelling of an address; raises ValueError if the text is none."""
+    """Return the one spelling of an address; raises ValueError if the text is not one."""
     try:
         address = ip_address(text.strip())
     except ValueError:
