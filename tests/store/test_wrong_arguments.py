@@ -216,6 +216,7 @@ VALUES = {
         "Entry",
         "Event",
         "Finding",
+        "UnreadableRow",
         "FoldResult",
         "LogState",
         "Regex",

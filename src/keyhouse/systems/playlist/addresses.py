@@ -4,10 +4,10 @@ from ipaddress import IPv6Address, ip_address
 
 from keyhouse.keys import NormalizedText
 
-__all__ = ["Address", "canonical_address"]
+__all__ = ["IpAddress", "canonical_address"]
 
 
-class Address(NormalizedText):
+class IpAddress(NormalizedText):
     """An IPv4 or IPv6 address in its canonical form; an IPv4 address mapped to IPv6 is the IPv4
     address."""
 

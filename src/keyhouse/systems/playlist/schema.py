@@ -18,7 +18,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from keyhouse.keys import NATS, Segment, Template
 from keyhouse.schema import Record, Schema, Space, Summary, Unique, at_field, fixed
-from keyhouse.systems.playlist.addresses import Address
+from keyhouse.systems.playlist.addresses import IpAddress
 from keyhouse.systems.playlist.ids import PlaylistId
 
 __all__ = [
@@ -249,7 +249,7 @@ SESSION = Record(
 )
 IP_BLOCK = Record(
     IpBlock,
-    _at("ipblock/{ip}", ip=Address()),
+    _at("ipblock/{ip}", ip=IpAddress()),
     name="ip_block",
     version=VERSION,
     unknown="keep",
