@@ -143,7 +143,7 @@ def test_errors_are_raised_by_code(tmp_path: Path) -> None:
             await kv.get("a")
         assert issubclass(ServiceUnavailable, PluginError) and "NO_ANSWER" in str(gone.value)
 
-    living("sqlite", tmp_path, quota_keys=1, rate_per_second=1, rate_burst=20)(story)
+    living("sqlite", tmp_path, quota_keys=1, rate_per_second=1, rate_burst=100)(story)
 
 
 def test_a_watch_resumes_after_a_restart(tmp_path: Path) -> None:
