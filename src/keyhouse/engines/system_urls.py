@@ -13,7 +13,6 @@ separates stores is set to the system's name, so that two systems never share sp
 by the address (`with_server`) once that server runs.
 """
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -22,6 +21,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
 from keyhouse.layout import find_layouts
+from keyhouse.nats.credentials import embedded_url
 
 __all__ = [
     "default_url",
@@ -62,15 +62,14 @@ def embedded_server(data: Path) -> str:
 
     Raises UsageError if none was ever started there.
     """
-    try:
-        port = json.loads((data / "nats" / "nats-server.json").read_text())["port"]
-    except (OSError, ValueError, KeyError, TypeError):
+    url = embedded_url(data)
+    if url is None:
         raise UsageError(
             "The rows are on the service's embedded NATS server, and none has run with this data"
             " folder: start `keyhouse serve`, or name a store with --store.",
             data=str(data),
-        ) from None
-    return f"nats://127.0.0.1:{port}"
+        )
+    return url
 
 
 def url_of(system: str, url: str, *, alone: bool) -> str:

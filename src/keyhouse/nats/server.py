@@ -1,6 +1,6 @@
-"""An embedded nats-server: a child process on loopback, with JetStream in a folder.
+"""An embedded nats-server: a child process on loopback, with its files in a folder.
 
-It syncs every acknowledged write to disk (`sync_interval: always`); the server's default is every
+JetStream syncs every acknowledged write to disk (`sync_interval: always`); the server's default is every
 two minutes. It stops with its parent process, even if that is killed: on Linux by the parent-death
 signal, elsewhere by a small process that reads a pipe held by the parent. The signal follows the
 thread that calls `start`, so call it from the main thread. Ctrl-C on the terminal does not reach the
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from keyhouse.errors import UnavailableError
+from keyhouse.nats.credentials import EMBEDDED_USER
 
 READY_SECONDS: Final = 15.0
 """Timeout of the health check at startup."""
@@ -51,7 +52,9 @@ HAS_PARENT_DEATH_SIGNAL: Final = sys.platform.startswith("linux")
 class NatsServer:
     """`start`, then `ready`; after `stop` or `kill` it can be started again at the same address.
 
-    `routes` are the cluster addresses of all nodes, this one's among them; empty: it stands alone. `holds` are open files
+    `jetstream` may be set before the next start. `monitor_port`: None is a free port, 0 is no
+    monitoring. With a `password`, clients sign in as EMBEDDED_USER. `routes` are the cluster
+    addresses of all nodes, this one's among them; empty: it stands alone. `holds` are open files
     that stay open for as long as it runs: a lock that lives as long as the server does.
     """
 
@@ -61,6 +64,9 @@ class NatsServer:
         *,
         name: str = "keyhouse",
         port: int | None = None,
+        monitor_port: int | None = None,
+        jetstream: bool = True,
+        password: str | None = None,
         routes: Sequence[int] = (),
         node: int = 0,
         holds: Sequence[int] = (),
@@ -68,7 +74,9 @@ class NatsServer:
         self.folder = folder
         self.name = name
         self.port = port or free_port()
-        self.monitor_port = free_port()
+        self.monitor_port = free_port() if monitor_port is None else monitor_port
+        self.jetstream = jetstream
+        self._password = password
         self._routes = tuple(routes)
         self._node = node
         self._holds = tuple(holds)
@@ -77,11 +85,15 @@ class NatsServer:
 
     @property
     def url(self) -> str:
-        return f"nats://127.0.0.1:{self.port}"
+        """Return the address, with user and password if there is one."""
+        user = "" if self._password is None else f"{EMBEDDED_USER}:{self._password}@"
+        return f"nats://{user}127.0.0.1:{self.port}"
 
     @property
-    def monitor(self) -> str:
+    def monitor(self) -> str | None:
         """Return the URL of the monitoring endpoint, which also shows the sync setting."""
+        if not self.monitor_port:
+            return None
         return f"http://127.0.0.1:{self.monitor_port}"
 
     @property
@@ -96,7 +108,7 @@ class NatsServer:
         """Start the process; it is ready some time later."""
         self.folder.mkdir(parents=True, exist_ok=True)
         configuration = self.folder / "nats-server.json"
-        configuration.write_text(json.dumps(self._configuration(), indent=2))
+        _write_private(configuration, json.dumps(self._configuration(), indent=2))
         with (self.folder / "nats-server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [find_binary(), "--config", str(configuration)],
@@ -118,6 +130,8 @@ class NatsServer:
                 log=self._log_end(),
             )
         try:
+            if self.monitor is None:
+                return _greets(self.port)
             with _DIRECT.open(f"{self.monitor}/healthz", timeout=2) as answer:
                 return bool(answer.status == 200)
         except OSError:
@@ -176,12 +190,17 @@ class NatsServer:
             "server_name": f"{self.name}-{self._node}" if self._routes else self.name,
             "host": "127.0.0.1",
             "port": self.port,
-            "http": f"127.0.0.1:{self.monitor_port}",
             "log_file": str(self.folder / "nats-server.log"),
             "logfile_size_limit": _LOG_BYTES_MAX,
             "logfile_max_num": 2,
-            "jetstream": {"store_dir": str(self.folder / "jetstream"), "sync_interval": "always"},
         }
+        if self.monitor_port:
+            configuration["http"] = f"127.0.0.1:{self.monitor_port}"
+        if self.jetstream:
+            store = str(self.folder / "jetstream")
+            configuration["jetstream"] = {"store_dir": store, "sync_interval": "always"}
+        if self._password is not None:
+            configuration["authorization"] = {"user": EMBEDDED_USER, "password": self._password}
         if self._routes:
             configuration["cluster"] = {
                 "name": self.name,
@@ -245,6 +264,19 @@ def free_port() -> int:
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that only this user can read, also if it exists with another mode."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(text)
+
+
+def _greets(port: int) -> bool:
+    """Return whether a server accepts clients: it opens its port after JetStream has started."""
+    with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+        return connection.recv(5) == b"INFO "
 
 
 def _die_with(parent: int) -> Callable[[], None]:

@@ -5,17 +5,21 @@ An engine may need it (`nats:`), and so may endpoints and the bus. Engines are o
 services are built, so that is when the server is started for them.
 """
 
+import secrets
 from contextlib import AsyncExitStack
 from typing import Any
+
+import structlog
 
 from keyhouse.engines.system_urls import with_server
 from keyhouse.errors import UsageError
 from keyhouse.nats.client import NatsClient
 from keyhouse.nats.connection import connect
-from keyhouse.nats.server import NatsServer
 from keyhouse.serve.data_dir import DataDir
-from keyhouse.serve.embedded_nats import embedded_nats
+from keyhouse.serve.embedded_nats import EmbeddedNats, embedded_nats, enable_jetstream
 from keyhouse.settings.settings import EMBEDDED, OFF, ServerSettings
+
+_log = structlog.get_logger("keyhouse.serve")
 
 
 class NatsAccess:
@@ -32,7 +36,7 @@ class NatsAccess:
         self._credentials = credentials
         self._data = data
         self._stack = stack
-        self._embedded: NatsServer | None = None
+        self._embedded: EmbeddedNats | None = None
         self._client: NatsClient | None = None
 
     @property
@@ -46,14 +50,27 @@ class NatsAccess:
             return self._embedded.url
         return None if self._client is None else self._settings.nats
 
-    async def start(self) -> str:
+    async def start(self, *, jetstream: bool = False) -> str:
         """Start the embedded server unless it runs, and return the address of NATS."""
-        if self._settings.nats != EMBEDDED:
-            return self._settings.nats
+        settings = self._settings
+        if settings.nats != EMBEDDED:
+            return settings.nats
         if self._embedded is None:
+            if not settings.nats_auth:
+                _log.warning(
+                    "every local user can connect to the embedded nats-server: set nats_auth = true"
+                )
             self._embedded = await self._stack.enter_async_context(
-                embedded_nats(self._data, self._settings.nats_port)
+                embedded_nats(
+                    self._data,
+                    settings.nats_port,
+                    jetstream=jetstream,
+                    monitor_port=settings.nats_monitor_port,
+                    password=secrets.token_hex(16) if settings.nats_auth else None,
+                )
             )
+        elif jetstream:
+            await enable_jetstream(self._embedded)
         return self._embedded.url
 
     async def client(self) -> NatsClient:
@@ -72,7 +89,8 @@ class NatsAccess:
     async def engine_url(self, url: str) -> str:
         """Return the URL of an engine on the service's own server (`nats:`), started if need be.
 
-        The embedded server syncs every commit, which the engine verifies when it is opened.
+        The embedded server has JetStream from then on, and syncs every commit, which the engine
+        verifies when it is opened if there is a monitoring port.
         """
         if self.is_off:
             raise UsageError(
@@ -80,8 +98,10 @@ class NatsAccess:
                 " another engine.",
                 engine=url,
             )
-        servers = await self.start()
+        servers = await self.start(jetstream=True)
         if self._embedded is not None:
-            return with_server(url, servers, sync="always", monitor=self._embedded.monitor)
+            monitor = self._embedded.monitor
+            shown = {} if monitor is None else {"monitor": monitor}
+            return with_server(url, servers, sync="always", **shown)
         file = self._settings.nats_credentials
         return with_server(url, servers, **({"credentials": file} if file else {}))

@@ -19,6 +19,7 @@ from nats.errors import TimeoutError as NatsTimeoutError
 
 from keyhouse.errors import AccessError, EngineError, UnavailableError, UsageError
 from keyhouse.nats.client import NatsClient
+from keyhouse.nats.credentials import with_embedded_user
 from keyhouse.nats.errors import PermissionDeniedError, connection_problem
 from keyhouse.service.errors import ClientError, ErrorMap
 
@@ -81,7 +82,13 @@ class NatsServiceClient:
             raise self._error(f"No {self._service} is running on this NATS.", NO_ANSWER) from None
         except NatsTimeoutError:
             raise self._error(f"No reply within {self._timeout:g} s.", NO_ANSWER) from None
-        reply: dict[str, Any] = _decode(message.data)
+        reply = _reply(message.data)
+        if reply is None:
+            raise self._error(
+                f"Another program answered in place of the {self._service}: the outcome is unknown."
+                " Check who else subscribes to its subjects.",
+                NO_ANSWER,
+            )
         if reply["success"]:
             return reply
         raise self._error(reply["message"], reply["error_code"])
@@ -124,11 +131,15 @@ class NatsServiceClient:
                         message = await messages.next_msg(timeout=_SILENCE_SECONDS)
                     except NatsTimeoutError:
                         break
-                    change = _decode(message.data)
+                    change = _change(message.data)
+                    if change is None:
+                        break
                     number += 1
-                    if (code := change.get("end")) in self._errors.codes:
+                    code = change.get("end")
+                    if isinstance(code, str) and code in self._errors.codes:
                         raise self._error(_ENDED if code != "WATCH_EXPIRED" else _EXPIRED, code)
                     if change["n"] != number or "end" in change:
+                        since = change.get("since", since)
                         break
                     if "heartbeat" in change:
                         since = change["revision"]
@@ -159,6 +170,33 @@ class NatsServiceClient:
         return error
 
 
+def _reply(data: bytes) -> dict[str, Any] | None:
+    """Return a service's reply; None for anything else, such as the acknowledgement of a stream
+    that records the subject."""
+    reply = _object(data)
+    if reply is None:
+        return None
+    if reply.get("success") is True:
+        return reply
+    texts = (reply.get("error_code"), reply.get("message"))
+    is_error = reply.get("success") is False and all(isinstance(text, str) for text in texts)
+    return reply if is_error else None
+
+
+def _change(data: bytes) -> dict[str, Any] | None:
+    """Return a message of a watch; None for anything else."""
+    change = _object(data)
+    return change if change is not None and type(change.get("n")) is int else None
+
+
+def _object(data: bytes) -> dict[str, Any] | None:
+    try:
+        decoded = _decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return decoded if isinstance(decoded, dict) else None
+
+
 async def connect_to_service(url: str, system: str, kind: str, tenant: str) -> NatsClient:
     """Connect a command to NATS at `url`, which includes user and password if NATS requires them.
 
@@ -176,7 +214,7 @@ async def connect_to_service(url: str, system: str, kind: str, tenant: str) -> N
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             await connection.connect(
-                url.split(","),
+                with_embedded_user(url).split(","),
                 connect_timeout=_CONNECT_SECONDS,
                 allow_reconnect=False,
                 max_reconnect_attempts=1,  # with 0, nats-py retries without end

@@ -73,6 +73,18 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.Meta(ge=0, le=65_535),
         setting("Port of the embedded nats-server on 127.0.0.1; 0 picks a free port."),
     ] = 4222
+    nats_auth: Annotated[
+        bool,
+        setting(
+            "Give the embedded nats-server a password of each start, in a file that only this user"
+            " can read; commands and `PluginStorage.connect` find it in the data folder."
+        ),
+    ] = False
+    nats_monitor_port: Annotated[
+        int,
+        msgspec.Meta(ge=0, le=65_535),
+        setting("Port of the embedded nats-server's monitoring on 127.0.0.1; 0: none."),
+    ] = 0
     nats_credentials: Annotated[
         str | None,
         setting("A user's `.creds` file or seed, for NATS servers that require one."),

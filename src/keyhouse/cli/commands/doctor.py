@@ -24,6 +24,7 @@ from keyhouse.engine import Engine
 from keyhouse.engines.health import HealthCheck, check_health
 from keyhouse.engines.url import public_url
 from keyhouse.errors import KeyhouseError, NewerError
+from keyhouse.nats.credentials import embedded_url
 from keyhouse.service.system import System
 from keyhouse.store import MARK_SPACE, Finding, verify
 
@@ -96,7 +97,10 @@ def doctor(
 async def _doctor(
     system: str | None, store: str | None, data: Path | None
 ) -> dict[str, list[HealthCheck]]:
-    parts = {"Installation": check_installation(), "Settings": check_settings()}
+    parts = {
+        "Installation": check_installation(),
+        "Settings": [*check_settings(), *check_embedded_nats(data)],
+    }
     if (url := find_store_url(system, store, data)) is not None:
         parts["Store"], is_reachable = await check_store(url)
         if system is not None and is_reachable:
@@ -147,6 +151,19 @@ def check_settings() -> list[HealthCheck]:
     if Path("keyhouse.toml").is_file():
         facts.append(HealthCheck("keyhouse.toml", "found; `keyhouse serve` reads it"))
     return facts or [HealthCheck("environment", "no KEYHOUSE_… variable is set")]
+
+
+def check_embedded_nats(data: Path | None) -> list[HealthCheck]:
+    """Return who can connect to the embedded NATS server of a data folder, if it has one."""
+    url = embedded_url(data)
+    if url is None:
+        return []
+    name = "embedded NATS"
+    if "@" in url:
+        return [HealthCheck(name, "requires the password of its data folder")]
+    return [
+        HealthCheck(name, "every local user can connect", "warn", "Set nats_auth = true for serve.")
+    ]
 
 
 def _public(name: str, value: str) -> str:

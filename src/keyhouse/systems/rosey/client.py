@@ -7,7 +7,7 @@ It needs only a NATS connection (`nats.connect`). Errors are raised by their cod
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -24,6 +24,8 @@ from keyhouse.errors import (
     UnavailableError,
     WatchExpiredError,
 )
+from keyhouse.nats.client import NatsClient
+from keyhouse.nats.credentials import embedded_url, with_embedded_user
 from keyhouse.service.errors import ClientError, ErrorMap
 from keyhouse.service.nats_client import NatsServiceClient
 
@@ -43,6 +45,7 @@ __all__ = [
     "WatchExpired",
 ]
 
+_URL_DEFAULT: Final = "nats://127.0.0.1:4222"
 _PLUGIN: Final = re.compile(r"[a-z0-9_-]{1,100}")
 
 
@@ -173,6 +176,24 @@ class PluginStorage(NatsServiceClient):
             changes_prefix=f"{changes_prefix}.{plugin}",
             timeout=timeout,
         )
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls, plugin: str, url: str | None = None, **options: Any
+    ) -> AsyncIterator["PluginStorage"]:
+        """Connect until the block ends: `async with PluginStorage.connect("trivia") as kv`.
+
+        `url` is by default that of the embedded server of `KEYHOUSE_DATA`, or `keyhouse-data`. If
+        that has a password (`nats_auth`), it is found there. `options` are those of nats-py.
+        """
+        connection = NatsClient()
+        given = with_embedded_user(url) if url is not None else embedded_url()
+        await connection.connect(given or _URL_DEFAULT, **options)
+        try:
+            yield cls(connection, plugin)
+        finally:
+            await connection.close()
 
     # The operations of the document
 
