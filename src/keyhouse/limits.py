@@ -244,3 +244,12 @@ OPERATION_LINES_MAX: Final = 10_000
 
 OPERATION_LINE_CHARS_MAX: Final = 2_000
 """A log line of a background operation. Longer ones are cut."""
+
+SEARCH_QUERY_CHARS_MAX: Final = 1_000
+"""The query of a full-text search."""
+
+SEARCH_HITS_MAX: Final = 1_000
+"""Hits in one page of a full-text search."""
+
+SEARCH_SPACES_OPEN_MAX: Final = 64
+"""Spaces whose search file one process keeps open: each has two connections and a watch."""

@@ -49,3 +49,17 @@ def test_the_guide_to_background_operations(tmp_path: Path) -> None:
         ended = 'pages_operations_total{outcome="completed",type="write"} 1.0'
         assert ended in running.get("/metrics").text
         assert running.end() == 0
+
+
+def test_the_guide_to_search(tmp_path: Path) -> None:
+    written(tmp_path, "search", "films")
+    with serving(tmp_path, "films:service") as running:
+        film = {"id": "1", "title": "Amélie", "genres": ["comedy"], "plot": "A café in Montmartre."}
+        revision = call(running, "PUT", "/films/films/1", json=film).json()["revision"]
+        for query in ("amelie", "CAFE mont", "comedy"):
+            path = f"/films/search?q={query}&after={revision}&genre=comedy"
+            [found] = call(running, "GET", path).json()
+            assert found["title"] == "Amélie"
+        assert call(running, "GET", "/films/search?q=amelie&genre=drama").json() == []
+        assert running.end() == 0
+    assert list((tmp_path / "data" / "search").glob("films-main-*.db"))

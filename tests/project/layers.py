@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 BASE = ("limits", "errors", "arguments", "clock", "counter", "read_meter")
 CORE = ("keys", "schema", "engine", "store")
-SERVING = ("auth", "http", "metrics", "nats", "service", "settings")
+SERVING = ("auth", "http", "metrics", "nats", "search", "service", "settings")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "": (*BASE, *CORE, "engines.registry", "systems.registry"),
@@ -41,6 +41,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "nats.server",
     ),
     "store": (*BASE, "keys", "schema", "engine"),
+    "search": (*BASE, *CORE, "metrics"),
     "settings": (*BASE, "engines"),
     "testing": (*BASE, *CORE, "engines", "nats"),
     "auth": (*BASE, "settings"),
@@ -86,7 +87,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "msgspec": tuple(MAY_IMPORT),
     "interegular": ("keys",),
     "alembic": ("engines",),
-    "apsw": ("engines", "bench"),
+    "apsw": ("engines", "bench", "search"),
     "asyncpg": ("engines",),
     "botocore": ("engines",),
     "sqlalchemy": ("engines",),
@@ -101,9 +102,9 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "jwt": ("auth",),
     "nats": ("nats", "engines", "service", "systems"),
     "opentelemetry": ("serve",),
-    "prometheus_client": ("metrics", "http", "nats", "service", "serve", "systems"),
+    "prometheus_client": ("metrics", "http", "nats", "search", "service", "serve", "systems"),
     "starlette": ("http", "serve", "systems"),
-    "structlog": ("auth", "http", "nats", "serve", "service", "systems", "cli"),
+    "structlog": ("auth", "http", "nats", "search", "serve", "service", "systems", "cli"),
     "uvicorn": ("serve",),
     "uvloop": ("serve", "cli"),
 }
