@@ -7,6 +7,7 @@ with `open_engine`, read and write with a `Store`.
 from keyhouse.clock import Clock, IdSource, ManualClock, SystemClock, UlidSource
 from keyhouse.engines.registry import open_engine
 from keyhouse.errors import KeyhouseError
+from keyhouse.keyring import KeyRing
 from keyhouse.keys import (
     NATS,
     Choice,
@@ -62,6 +63,7 @@ from keyhouse.store import (
     open_store,
     prune,
     reindex,
+    reseal,
     resume_deletions,
     run_job,
     sweep,
@@ -88,6 +90,7 @@ __all__ = [
     "IdSource",
     "Index",
     "Integer",
+    "KeyRing",
     "KeyhouseError",
     "Log",
     "LogState",
@@ -127,6 +130,7 @@ __all__ = [
     "per_write",
     "prune",
     "reindex",
+    "reseal",
     "resume_deletions",
     "run_job",
     "sliding",

@@ -66,7 +66,7 @@ def test_every_short_name_of_a_type_has_an_example() -> None:
 
     examples = " ".join(row[1] for row in table(PAGE, "## Fields in keys"))
     assert [
-        name for name in _NAMED if name not in ("", "text") and f":{name}}}" not in examples
+        name for name in _NAMED if name not in ("", "text", "hmac") and f":{name}}}" not in examples
     ] == []
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-BASE = ("limits", "errors", "arguments", "clock", "counter", "read_meter")
+BASE = ("limits", "errors", "arguments", "clock", "counter", "keyring", "read_meter")
 CORE = ("keys", "schema", "engine", "store")
 SERVING = ("auth", "http", "metrics", "nats", "search", "service", "settings")
 
@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "arguments": ("errors",),
     "clock": ("limits", "errors", "arguments"),
     "counter": ("limits", "errors"),
+    "keyring": ("errors", "arguments"),
     "eager_task": (),
     "read_meter": (),
     "keys": ("limits", "errors", "arguments"),
@@ -86,6 +87,7 @@ INSTEAD: dict[tuple[str, str], str] = {
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "msgspec": tuple(MAY_IMPORT),
     "interegular": ("keys",),
+    "cryptography": ("keyring",),
     "alembic": ("engines",),
     "apsw": ("engines", "bench", "search"),
     "asyncpg": ("engines",),
@@ -129,6 +131,7 @@ PURE_IMPORTS = frozenset(
         "functools",
         "hashlib",
         "heapq",
+        "hmac",
         "inspect",
         "itertools",
         "json",

@@ -3,6 +3,7 @@
 Pure: no I/O, no clock, no async.
 """
 
+from keyhouse.keys.blind_segment import Blind, HmacText
 from keyhouse.keys.escape import NATS, NATS_KEY, PLAIN, Escape
 from keyhouse.keys.key import Span, check_key
 from keyhouse.keys.number_segments import Day, Descending, FixedPoint, Integer, Timestamp
@@ -23,11 +24,13 @@ __all__ = [
     "NATS",
     "NATS_KEY",
     "PLAIN",
+    "Blind",
     "Choice",
     "Day",
     "Descending",
     "Escape",
     "FixedPoint",
+    "HmacText",
     "Integer",
     "NormalizedText",
     "OptionalSegment",

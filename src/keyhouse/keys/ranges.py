@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from keyhouse.keys.blind_segment import Blind
 from keyhouse.keys.key import Span
 from keyhouse.keys.number_segments import Descending
 from keyhouse.keys.segment_protocol import Segment
@@ -52,7 +53,7 @@ def within(
     except (TypeError, ValueError):
         raise ValueError("needs two bounds: between=(low, high), either may be None") from None
     inner = segment.inner if isinstance(segment, OptionalSegment) else segment
-    if inner.fixed:
+    if inner.fixed and not isinstance(inner, Blind):
         return KeyRange(_fixed_span(lead, inner, low, high, segment is not inner))
     if isinstance(inner, Text):
         return _text_range(name, inner, lead, tail, low, high)

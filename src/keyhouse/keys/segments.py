@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, UsageError
+from keyhouse.keys.blind_segment import Blind
 from keyhouse.keys.escape import PLAIN, Escape
 from keyhouse.keys.number_segments import (
     Day,
@@ -311,6 +312,7 @@ _NAMED: dict[str, Callable[[], Segment]] = {
     "ulid": Ulid,
     "date": Day,
     "time": Timestamp,
+    "hmac": Blind,
 }
 _INTEGER = re.compile(r"0(\d+)d")
 _SCALED = re.compile(r"0(\d+)\.(\d+)f")

@@ -22,6 +22,7 @@ from typing import Any
 
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
+from keyhouse.keys.blind_segment import INDEX_KEY, Blind
 from keyhouse.keys.escape import PLAIN, Escape
 from keyhouse.keys.key import Span, check_key
 from keyhouse.keys.number_segments import Descending, Timestamp
@@ -85,7 +86,8 @@ class Template:
         self._join: Callable[[Any], str] = self._first_join
         self._match: Callable[[str], re.Match[str] | None] = self._first_match
         self.normalizes = any(
-            isinstance(_inner(segment_), (NormalizedText, Timestamp)) for segment_ in self.segments
+            isinstance(_inner(segment_), (NormalizedText, Timestamp, Blind))
+            for segment_ in self.segments
         )
         self._read: Callable[[Any], tuple[object, ...]] = self._first_read
 
@@ -226,10 +228,18 @@ class Template:
             if name in values:
                 self._format(name, bound, values[name])
 
+    def changes_by(self, values: Mapping[str, object]) -> bool:
+        """Tell whether `bind` fixes a field, or gives the key of an HMAC to one."""
+        return any(name in values for name in self.fields) or (
+            INDEX_KEY in values and any(isinstance(each, Blind) for each in self.segments)
+        )
+
     def bind(self, values: Mapping[str, object]) -> "Template":
-        """Return the template with some fields fixed: they become literal text."""
-        if not any(name in values for name in self.fields):
+        """Return the template with some fields fixed: they become literal text. The value of
+        `INDEX_KEY` is the key of fields that are stored as an HMAC."""
+        if not self.changes_by(values):
             return self
+        index_key = values.get(INDEX_KEY)
         literals = [self.head]
         left: dict[str, Segment] = {}
         for name, bound, tail in zip(self.fields, self.segments, self.literals[1:], strict=True):
@@ -237,7 +247,11 @@ class Template:
                 literals[-1] += self._format(name, bound, values[name]) + tail
             else:
                 literals.append(tail)
-                left[name] = bound
+                left[name] = (
+                    bound.with_key(index_key)
+                    if isinstance(bound, Blind) and isinstance(index_key, bytes)
+                    else bound
+                )
         template = copy.copy(self)
         template.text = literals[0] + "".join(
             f"{{{name}}}{tail}" for name, tail in zip(left, literals[1:], strict=True)

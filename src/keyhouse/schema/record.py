@@ -27,7 +27,7 @@ from keyhouse.schema.derived import Derived, First
 from keyhouse.schema.expiry import Expiry
 from keyhouse.schema.links import Link, Owner, Reference
 from keyhouse.schema.record_check import check_declaration
-from keyhouse.schema.record_json import RecordJson, is_struct, replaced
+from keyhouse.schema.record_json import MemberSealer, RecordJson, is_struct, replaced
 from keyhouse.schema.times import SECONDS, TimeFormat
 from keyhouse.schema.timestamps import Timestamps
 
@@ -47,6 +47,8 @@ class Record(RecordJson[T]):
     - `unknown`: `"keep"`, and a rewrite keeps the members of the stored row that this code does not
       know; or the attribute (a dict) that carries them.
     - `private`: attributes that `shown` leaves out.
+    - `sealed`: attributes that are stored encrypted, with the store's key ring. Such an attribute
+      feeds a key only as an HMAC: `{email:hmac}`.
     - `upgrade`: turns the JSON of an older version into the current one.
     - `legacy_at`: the keys that the record had before a key migration. A record is read at its
       current key, else at its legacy key; a write moves it to the current key and removes the
@@ -77,6 +79,7 @@ class Record(RecordJson[T]):
         timestamps: tuple[str, ...] = (),
         unknown: str | None = None,
         private: tuple[str, ...] = (),
+        sealed: tuple[str, ...] = (),
         expiry: Expiry | None = None,
         upgrade: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         legacy_at: str | Template | None = None,
@@ -90,6 +93,7 @@ class Record(RecordJson[T]):
             private=private,
             expiry=expiry,
             upgrade=upgrade,
+            sealed=sealed,
         )
         self.name = name or getattr(type, "__name__", "value").lower()
         self.doc = doc or (getattr(type, "__doc__", None) or "" if is_struct(type) else "")
@@ -174,7 +178,7 @@ class Record(RecordJson[T]):
 
     def bind(self, values: Mapping[str, object]) -> Self:
         """Return a copy with some key fields fixed, as a store fixes those of its space."""
-        if not any(name in values for template in self.templates for name in template.fields):
+        if not any(template.changes_by(values) for template in self.templates):
             return self
         return self._moved(lambda template: template.bind(values))
 
@@ -202,6 +206,13 @@ class Record(RecordJson[T]):
             moved.legacy, moved._current = self.legacy._moved(move), self.current._moved(move)
         moved._prepare_rows()
         return moved
+
+    def with_sealer(self, sealer: MemberSealer) -> Self:
+        bound = super().with_sealer(sealer)
+        if bound.legacy is not None and bound._current is not None:
+            bound.legacy = bound.legacy.with_sealer(sealer)
+            bound._current = bound._current.with_sealer(sealer)
+        return bound
 
     def keys(self, value: T, given: Mapping[str, object]) -> Keys:
         """Return the values of the record's key: from the value, else as given. Raises if both

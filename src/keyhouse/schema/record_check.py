@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeGuard
 from msgspec import inspect
 
 from keyhouse.errors import DeclarationError
+from keyhouse.keys.blind_segment import Blind
 from keyhouse.keys.number_segments import Day, Descending, Timestamp
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import Source
@@ -14,7 +15,18 @@ from keyhouse.schema.expiry import Expiry, check_seconds
 from keyhouse.schema.summary import Summary
 
 RESERVED = frozenset(
-    {"after", "by", "cursor", "expect", "expires", "keys_only", "limit", "prefix", "reverse"}
+    {
+        "after",
+        "between",
+        "by",
+        "cursor",
+        "expect",
+        "expires",
+        "keys_only",
+        "limit",
+        "prefix",
+        "reverse",
+    }
     | {"since", "ttl", "unreadable"}
 )
 """Arguments of the store's own methods: a key field can't have such a name."""
@@ -28,6 +40,7 @@ class Declaration(Protocol):
     fields: dict[str, Source]
     computed: Any
     private: tuple[str, ...]
+    sealed: tuple[str, ...]
     created: str | None
     updated: str | None
     unknown: str | None
@@ -68,6 +81,7 @@ def check_declaration(record: Declaration) -> None:
                 row=each.template.text,
                 among=each.among.template.text,
             )
+    _check_sealed(record)
     shared = [each for each in record.derived if isinstance(each, (Summary, Count, First))]
     if record.expiry is not None and shared:
         raise DeclarationError(
@@ -77,11 +91,53 @@ def check_declaration(record: Declaration) -> None:
         )
 
 
+def _check_sealed(record: Declaration) -> None:
+    """Reject a sealed attribute that would be stored in clear elsewhere: in a key, or in the value
+    of an index."""
+    sealed = set(record.sealed)
+    fed = [
+        (record.template, name, record.fields.get(name, name)) for name in record.template.fields
+    ]
+    for each in record.derived:
+        fed += [
+            (each.template, name, each.each.get(name, each.fields.get(name, name)))
+            for name in each.template.fields
+        ]
+        if isinstance(each, Index) and each.value in sealed:
+            raise DeclarationError(
+                "A sealed attribute cannot be the value of an index.",
+                record=record.name,
+                attribute=each.value,
+            )
+    for template, name, source in fed:
+        if (
+            isinstance(source, str)
+            and source.partition(".")[0] in sealed
+            and not isinstance(template.segment(name), Blind)
+        ):
+            raise DeclarationError(
+                "A sealed attribute feeds a key only as an HMAC: write {name:hmac}.",
+                record=record.name,
+                attribute=source,
+                template=template.text,
+            )
+    marks = {record.created, record.updated, record.unknown, *(record.version or ())[:1]}
+    if record.expiry is not None and record.expiry.mode == "field":
+        marks.add(record.expiry.field.partition(".")[0])
+    if used := sorted(sealed & marks):
+        raise DeclarationError(
+            "The store needs these attributes in clear: they cannot be sealed.",
+            record=record.name,
+            attributes=used,
+        )
+
+
 def _attributes_named(record: Declaration) -> list[str]:
     """Return all attributes that the record's options name."""
     named = [
         *record.computed,
         *record.private,
+        *record.sealed,
         *filter(None, (record.created, record.updated, record.unknown)),
     ]
     if record.version is not None:

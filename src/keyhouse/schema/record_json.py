@@ -1,7 +1,8 @@
 """The JSON of a record: how a value becomes a row, and a row a value again."""
 
+import copy
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeGuard, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeGuard, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -26,6 +27,16 @@ KEEP: Final = "keep"
 """`Record(unknown=KEEP)`: a rewrite keeps the members that this code does not know."""
 
 
+class MemberSealer(Protocol):
+    """Encrypts members of a record's JSON; implemented by the store."""
+
+    def seal(self, data: bytes, members: tuple[str, ...], key: str) -> bytes: ...
+
+    def unseal(self, data: bytes, members: tuple[str, ...], key: str) -> bytes: ...
+
+    def is_current(self, data: bytes, members: tuple[str, ...]) -> bool: ...
+
+
 class RecordJson(Generic[T]):
     """The half of a Record that knows its type and its JSON, and nothing of keys."""
 
@@ -41,6 +52,7 @@ class RecordJson(Generic[T]):
         private: tuple[str, ...],
         expiry: Expiry | None,
         upgrade: Callable[[dict[str, Any]], dict[str, Any]] | None,
+        sealed: tuple[str, ...],
     ) -> None:
         self.type = type
         self.version = version
@@ -50,6 +62,8 @@ class RecordJson(Generic[T]):
         self.expiry = expiry
         self.expires_by_field = expiry is not None and expiry.mode == "field"
         self.upgrade = upgrade
+        self.sealed = sealed
+        self._sealer: MemberSealer | None = None
         self._decoder = _decoder(type)
         self._members = (
             {f.name: f.encode_name for f in msgspec.structs.fields(type)} if is_struct(type) else {}
@@ -153,6 +167,8 @@ class RecordJson(Generic[T]):
     def decode(self, data: bytes, key: str = "") -> T:
         """Return the value of a stored row. Raises UnreadableError or NewerError if it is not of
         this record."""
+        if self._sealer is not None:
+            data = self._sealer.unseal(data, self._sealed_members, key)
         if self.upgrade is not None:
             data = self._upgraded(data, key)
         try:
@@ -168,6 +184,24 @@ class RecordJson(Generic[T]):
         if self.version is not None and getattr(value, self.version[0]) > self.version[1]:
             self._reject_newer(data, key)
         return value
+
+    def sealed_row(self, data: bytes, key: str) -> bytes:
+        """Return the row of a record's JSON: with its sealed members encrypted."""
+        return data if self._sealer is None else self._sealer.seal(data, self._sealed_members, key)
+
+    def is_sealed_by_current_key(self, data: bytes) -> bool:
+        """Tell whether a row needs no rotation: its members are sealed with the current key."""
+        return self._sealer is None or self._sealer.is_current(data, self._sealed_members)
+
+    def with_sealer(self, sealer: MemberSealer) -> Self:
+        """Return a copy that seals and opens members by this sealer, as a store binds it."""
+        bound = copy.copy(self)
+        bound._sealer = sealer
+        return bound
+
+    @property
+    def _sealed_members(self) -> tuple[str, ...]:
+        return tuple([self._members[name] for name in self.sealed])
 
     def shown(self, value: T) -> Any:
         """Return the value as plain JSON without its private attributes."""

@@ -28,6 +28,7 @@ from keyhouse.store.move import MARK_SPACE, MoveProgress, MoveResult, SpaceDiges
 from keyhouse.store.prefix_conversion import PrefixConversion, convert_prefix
 from keyhouse.store.raw_rows import RawRows
 from keyhouse.store.removal import resume_deletions
+from keyhouse.store.reseal import reseal
 from keyhouse.store.store import Store
 from keyhouse.store.sweep import sweep
 from keyhouse.store.transaction import Transaction
@@ -80,6 +81,7 @@ __all__ = [
     "read_backup",
     "read_partial_export",
     "reindex",
+    "reseal",
     "restore",
     "resume_deletions",
     "rows_while",

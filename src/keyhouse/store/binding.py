@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from keyhouse.errors import UsageError
 from keyhouse.schema import BoundLink, Declared, Derived, Index, KeyMatch, Record, Schema
+from keyhouse.schema.record_json import MemberSealer
 from keyhouse.schema.schema import Finder
 
 T = TypeVar("T")
@@ -27,6 +28,7 @@ class Binding:
         "_finder",
         "_links",
         "_originals",
+        "_sealer",
         "has_links",
         "schema",
         "values",
@@ -34,9 +36,15 @@ class Binding:
     )
 
     def __init__(
-        self, schema: Schema, values: Mapping[str, object], *, writes_legacy_keys: bool = False
+        self,
+        schema: Schema,
+        values: Mapping[str, object],
+        *,
+        writes_legacy_keys: bool = False,
+        sealer: MemberSealer | None = None,
     ) -> None:
         self.schema = schema
+        self._sealer = sealer
         self.writes_legacy_keys = writes_legacy_keys
         self.values = dict(values)
         self._bound: dict[int, Declared] = {}
@@ -69,6 +77,8 @@ class Binding:
         if owner is None:
             raise self._foreign(declared)
         copy = owner.bind(self.values)
+        if copy.sealed and self._sealer is not None:
+            copy = copy.with_sealer(self._sealer)
         for record in self.schema.aliases(owner):
             for original, bound in zip(record.declarations(), copy.declarations(), strict=True):
                 self._bound[id(original)] = bound

@@ -15,6 +15,7 @@ from keyhouse.arguments import checked
 from keyhouse.clock import IdSource
 from keyhouse.engine import Engine
 from keyhouse.errors import DeclarationError, NewerError, UsageError
+from keyhouse.keyring import KeyRing
 from keyhouse.schema import JobState, Meta, Migration, MigrationDone, Record, Schema, migration_job
 from keyhouse.store.entry import Entry
 from keyhouse.store.jobs import forget_job, run_job, try_job
@@ -42,13 +43,22 @@ async def open_store(
     *,
     ids: IdSource | None = None,
     writes_legacy_keys: bool | None = None,
+    key_ring: KeyRing | None = None,
     **fixed: str,
 ) -> Store:
     """Open a store at the version of its schema, migrating it if it is older.
 
     Finishes deletions that were interrupted. Raises NewerError if the store is newer.
     """
-    store = Store(schema, engine, space, ids=ids, writes_legacy_keys=writes_legacy_keys, **fixed)
+    store = Store(
+        schema,
+        engine,
+        space,
+        ids=ids,
+        writes_legacy_keys=writes_legacy_keys,
+        key_ring=key_ring,
+        **fixed,
+    )
     if schema.migrations:
         await migrate(store)
     await resume_deletions(store)

@@ -30,6 +30,8 @@ from keyhouse.errors import (
     UnreadableError,
     UsageError,
 )
+from keyhouse.keyring import KeyRing
+from keyhouse.keys.blind_segment import INDEX_KEY
 from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
 from keyhouse.schema import (
     Counter,
@@ -41,6 +43,7 @@ from keyhouse.store.binding import Binding
 from keyhouse.store.entry import ANY, Entry, Unset
 from keyhouse.store.record_reads import RecordReads
 from keyhouse.store.removal import delete_with_owned
+from keyhouse.store.sealer import Sealer
 from keyhouse.store.transaction import Transaction, appended_error
 
 T = TypeVar("T")
@@ -59,6 +62,8 @@ class Store(RecordReads):
     `writes_legacy_keys`: records that have legacy keys are written there, unless they are at their
     current keys already. So that old readers find them, until every program knows the current keys.
     None: as the schema says.
+
+    `key_ring` seals and opens the sealed members of records, and makes the HMACs of key fields.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class Store(RecordReads):
         *,
         ids: IdSource | None = None,
         writes_legacy_keys: bool | None = None,
+        key_ring: KeyRing | None = None,
         **fixed: str,
     ) -> None:
         if not isinstance(schema, Schema):
@@ -77,19 +83,28 @@ class Store(RecordReads):
             raise UsageError("A store is on an engine, which `open_engine` opens.", given=engine)
         if ids is not None and not isinstance(ids, IdSource):
             raise UsageError("The ids of a store come from an IdSource.", given=ids)
+        if key_ring is not None and not isinstance(key_ring, KeyRing):
+            raise UsageError("The keys of a store are a KeyRing.", given=key_ring)
         if unknown := sorted(set(fixed) - set(schema.fixed)):
             raise UsageError(
                 "The schema has no such setting.", settings=unknown, known=sorted(schema.fixed)
             )
         binding = Binding(
             schema,
-            {**schema.fixed, **fixed, **schema.space.bound(space)},
+            {
+                **schema.fixed,
+                **fixed,
+                **schema.space.bound(space),
+                **({} if key_ring is None else {INDEX_KEY: key_ring.index_key}),
+            },
             writes_legacy_keys=(
                 schema.writes_legacy_keys if writes_legacy_keys is None else writes_legacy_keys
             ),
+            sealer=Sealer(key_ring, space, schema.text_before(space)),
         )
         super().__init__(engine, space, binding)
         self.schema = schema
+        self.key_ring = key_ring
         self.ids: IdSource = ids or UlidSource(engine.clock)
         self._retry_lock = asyncio.Lock()
         self._has_version = schema.meta is not None

@@ -52,6 +52,8 @@ def stamped(
         raise RecordError(
             "The record would have expired before it is written.", key=key, expires=expires
         )
+    if bound.sealed:
+        data = bound.sealed_row(data, key)
     return Entry(value, key, keys, 0, expires), Put(key, data, expires)
 
 

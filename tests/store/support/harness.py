@@ -57,7 +57,7 @@ class Harness:
         space: str = SPACE,
         *,
         engine: Engine | None = None,
-        **fixed: str,
+        **fixed: Any,
     ) -> Store:
         return Store(
             schema,
