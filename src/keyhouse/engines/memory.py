@@ -147,6 +147,13 @@ class MemoryEngine:
         self._prune()
         return len(expired)
 
+    async def forget(self, space: str) -> None:
+        self._check_open()
+        self._spaces.pop(space, None)
+        erased = _Commit("", (), ())
+        self._log = [erased if commit.space == space else commit for commit in self._log]
+        self._applied = {key: each for key, each in self._applied.items() if key[0] != space}
+
     async def spaces(self) -> AsyncIterator[str]:
         self._check_open()
         for name in sorted(self._spaces):

@@ -92,6 +92,15 @@ class TransactionWrite(PendingWrite[Answer]):
             self.error = error
 
 
+class ThreadWork(TransactionWrite[Answer]):
+    """Work on the thread between two groups, outside a transaction. Its argument is None."""
+
+    __slots__ = ()
+
+    def __init__(self, work: Callable[[Any], Answer]) -> None:
+        super().__init__(work, alone=True)
+
+
 class TransactionGroup(CommitGroup[TransactionWrite[Any]]):
     WRITES_MAX = GROUP_WRITES_MAX
     ROWS_MAX = GROUP_ROWS_MAX
@@ -196,7 +205,9 @@ class ThreadCommitQueue(CommitQueue):
         except Exception as error:
             self._settle(group, unexpected_error(error))
             return
-        if group.writes[0].alone:
+        if isinstance(group.writes[0], ThreadWork):
+            self._on_thread(self._run_work, group)
+        elif group.writes[0].alone:
             self._on_thread(self._plan_and_apply, group)
         else:
             self._on_loop(group)
@@ -213,6 +224,16 @@ class ThreadCommitQueue(CommitQueue):
                 self._on_thread(self._apply, group)
             else:
                 self._settle(group, None)
+
+    def _run_work(self, group: TransactionGroup) -> KeyhouseError | None:
+        (work,) = group.writes
+        try:
+            work.plan(None)
+        except Exception as error:
+            return unexpected_error(self._translated(error))
+        if work.error is not None:
+            work.error = unexpected_error(self._translated(work.error))
+        return None
 
     def _on_thread(
         self, step: Callable[[TransactionGroup], KeyhouseError | None], group: TransactionGroup

@@ -39,6 +39,9 @@ class EngineWrapper:
     async def sweep(self, *, limit: int) -> int:
         return await self._engine.sweep(limit=limit)
 
+    async def forget(self, space: str) -> None:
+        await self._engine.forget(space)
+
     def spaces(self) -> AsyncIterator[str]:
         return self._engine.spaces()
 

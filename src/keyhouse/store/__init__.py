@@ -20,6 +20,7 @@ from keyhouse.store.export_import import (
     read_partial_export,
 )
 from keyhouse.store.finding import Finding
+from keyhouse.store.forget import forget
 from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.key_migration import KeyMigrationResult, migrate_keys
 from keyhouse.store.logs import append, append_in, fold, prune
@@ -70,6 +71,7 @@ __all__ = [
     "digest",
     "export_rows",
     "fold",
+    "forget",
     "forget_job",
     "import_rows",
     "is_complete_export",

@@ -41,6 +41,7 @@ from keyhouse.schema import (
 )
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import ANY, Entry, Unset
+from keyhouse.store.forget import WATCH_SECONDS, forget
 from keyhouse.store.record_reads import RecordReads
 from keyhouse.store.removal import delete_with_owned
 from keyhouse.store.sealer import Sealer
@@ -201,6 +202,14 @@ class Store(RecordReads):
             raise ContentionError(
                 "Something read in the transaction changed before it committed: run it again."
             )
+
+    async def forget(self, *, watch_seconds: float = WATCH_SECONDS) -> int:
+        """Erase the whole space, without a trace in rows, change log or files.
+
+        Returns the number of rows deleted. Repeat a call that was interrupted. Stop the writers of
+        the space first: see `keyhouse.store.forget`.
+        """
+        return await forget(self.engine, self.space, watch_seconds=watch_seconds)
 
     def _version_check_due(self) -> bool:
         """Tell whether the version of the space was not read yet, or not for a while."""

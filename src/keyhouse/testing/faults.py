@@ -10,7 +10,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 import msgspec
 
@@ -19,7 +19,7 @@ from keyhouse.engines.wrapper import EngineWrapper
 from keyhouse.errors import KeyhouseError, UnavailableError, UnknownOutcomeError
 from keyhouse.limits import COMMIT_BYTES_MAX, COMMIT_ROWS_MAX
 
-Call = Literal["read", "scan", "commit", "sweep", "watch"]
+Call = Literal["read", "scan", "commit", "sweep", "forget", "watch"]
 Answer = TypeVar("Answer")
 
 
@@ -100,7 +100,7 @@ class FaultyEngine(EngineWrapper):
             commit_bytes_max=min(bytes, able.commit_bytes_max),
         )
         self.faults = list(faults)
-        self.calls: dict[Call, int] = {"read": 0, "scan": 0, "commit": 0, "sweep": 0, "watch": 0}
+        self.calls: dict[Call, int] = dict.fromkeys(get_args(Call), 0)
         self.batches: list[Batch] = []
         """All committed batches, in order."""
         self.limits: list[int] = []
@@ -135,6 +135,9 @@ class FaultyEngine(EngineWrapper):
 
     async def sweep(self, *, limit: int) -> int:
         return await self._called("sweep", lambda: self._engine.sweep(limit=limit))
+
+    async def forget(self, space: str) -> None:
+        await self._called("forget", lambda: self._engine.forget(space))
 
     async def _called(self, call: Call, go: Callable[[], Awaitable[Answer]]) -> Answer:
         self.calls[call] += 1

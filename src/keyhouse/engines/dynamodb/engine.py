@@ -106,11 +106,8 @@ class DynamoDBEngine:
         return await self._sweeper.sweep(limit)
 
     async def forget(self, space: str) -> None:
-        """Delete the log of a space without rows, so that nothing of it remains.
-
-        Not part of the contract. The space must not be in use, and its revisions restart at 1.
-        """
-        await self._sweeper.forget(space)
+        await self._writer.read_exclusively(space, lambda: self._sweeper.forget(space))
+        self._writer.forget_head(space)
 
     def spaces(self) -> AsyncIterator[str]:
         return self._reader.spaces()

@@ -67,21 +67,26 @@ class Sweeper:
         return swept
 
     async def forget(self, space: str) -> None:
-        """Delete the log of a space without rows. Its name goes last, so an aborted call can be
-        repeated."""
+        """Delete the items of a space, then its log. Its name goes last, so that an aborted call
+        can be repeated."""
+        layout = self._items.layout
+        await self._delete_partition(self._table, layout.space, layout.key, space)
+        await self._delete_partition(self._log, "space", "key", log.partition(space))
+        await self._client.delete_many(self._log, [log.space_item(space)])
+
+    async def _delete_partition(self, table: str, space: str, key: str, name: str) -> None:
         while True:
             answer = await self._client.query(
-                TableName=self._log,
+                TableName=table,
                 KeyConditionExpression="#s = :s",
                 ProjectionExpression="#s, #k",
-                ExpressionAttributeNames={"#s": "space", "#k": "key"},
-                ExpressionAttributeValues={":s": {"S": log.partition(space)}},
+                ExpressionAttributeNames={"#s": space, "#k": key},
+                ExpressionAttributeValues={":s": {"S": name}},
                 Limit=PRUNE_ENTRIES,
             )
             if not answer["Items"]:
-                break
-            await self._client.delete_many(self._log, answer["Items"])
-        await self._client.delete_many(self._log, [log.space_item(space)])
+                return
+            await self._client.delete_many(table, answer["Items"])
 
     async def _sweep_shard(self, shard: str, limit: int) -> int:
         swept = 0

@@ -86,6 +86,10 @@ class DynamodbWriter(TaskCommitQueue[DynamodbWrite]):
         """Return the head as this process last moved it; all of it is applied."""
         return self._heads.get(space)
 
+    def forget_head(self, space: str) -> None:
+        """Read the head again before the next commit."""
+        self._heads.pop(space, None)
+
     async def commit(self, space: str, batch: Batch) -> int | None:
         if not (batch.puts or batch.deletes or batch.adds):
             return await self._check(space, batch)

@@ -141,6 +141,22 @@ class Bucket:
         )
         return None if found is None else found["message"]
 
+    async def forget(self, space: str) -> None:
+        """Purge all messages of a space; delete a bucket that holds only that space.
+
+        A bucket that another program created is purged, and stays.
+        """
+        info = await self._info()
+        if info is None:
+            return
+        metadata = info["config"].get("metadata") or {}
+        if self.names.space is not None and metadata.get(SPACE_METADATA) == space:
+            await self.connection.api(f"STREAM.DELETE.{self.names.stream}")
+            return await self._on_deleted()
+        for subject in self.names.of_space(space):
+            await self.connection.api(f"STREAM.PURGE.{self.names.stream}", filter=subject)
+        self._feed.reload()
+
     def on_disconnect(self) -> None:
         """Restart the feed: the connection was lost."""
         self._feed.restart()

@@ -156,6 +156,13 @@ class JetstreamEngine:
                 await prune(bucket, self._clock, self._changes_kept)
             return swept
 
+    async def forget(self, space: str) -> None:
+        with self._while_open():
+            bucket = await self._bucket_of(space)
+            if await bucket.open():
+                await until_available(lambda: bucket.forget(space))
+                self._writer(bucket).forget_ids(space)
+
     async def spaces(self) -> AsyncIterator[str]:
         with self._while_open():
             now = self._clock.now()

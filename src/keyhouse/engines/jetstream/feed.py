@@ -132,6 +132,11 @@ class Feed:
         if self.state not in (FeedState.STOPPED, FeedState.CLOSED):
             self._enter(FeedState.STALE)
 
+    def reload(self) -> None:
+        """Fill another mirror: messages were purged, of which consumers are not notified."""
+        self._stream_created = _UNKNOWN_STREAM
+        self.restart()
+
     def follow_horizon(self, subjects: list[str]) -> None:
         """Restart if the stream has got the subjects of the engine since the feed started."""
         if self._has_horizon is False and set(self._names.all) <= set(subjects):

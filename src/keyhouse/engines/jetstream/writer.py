@@ -302,6 +302,10 @@ class JetstreamWriter(TaskCommitQueue[JetstreamWrite]):
             plan.write.stage(self._bucket.mirror.position if checked else None)
         plan.write.settle()
 
+    def forget_ids(self, space: str) -> None:
+        """Drop the cached batch ids of a space."""
+        self._applied = {key: each for key, each in self._applied.items() if key[0] != space}
+
     def _cache_id(self, identity: tuple[str, str], revision: int, at: int) -> None:
         self._applied.pop(identity, None)
         self._applied[identity] = (revision, Applied(at, 0))

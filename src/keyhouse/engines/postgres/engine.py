@@ -42,6 +42,9 @@ SWEEP_BUSY_SECONDS: Final = 0.003
 PRUNE_ROWS: Final = 2_000
 """Changes, and batch ids, that a sweep prunes per transaction."""
 
+FORGET_ROWS: Final = 500
+"""Rows that `forget` deletes per transaction."""
+
 CAPABILITIES: Final = Capabilities(
     name="postgres", durable=True, shared=True, snapshots=True, binary=False
 )
@@ -135,6 +138,18 @@ class PostgresEngine:
         await self._prune(self._sql.prune, self._changes_kept)
         await self._prune(self._sql.forget, self._clock.now() - BATCH_ID_KEPT_SECONDS * 1_000)
         return swept
+
+    async def forget(self, space: str) -> None:
+        for sql in self._sql.erase:
+            while (await self._fetchrow(sql, space, FORGET_ROWS))[0]:
+                await asyncio.sleep(0)
+        for sql in self._sql.vacuum:
+            await self._vacuum(sql)
+
+    async def _vacuum(self, sql: str) -> None:
+        """Free the space of deleted rows. A user who does not own the tables leaves it to
+        autovacuum."""
+        await self._writes.run(lambda connection: connection.execute(sql))
 
     async def _prune(self, sql: str, bound: int) -> None:
         started = perf_counter()

@@ -38,6 +38,8 @@ class Statements(NamedTuple):
     notify: str  # payload
     prune: str  # kept, limit
     forget: str  # forgotten, limit
+    erase: tuple[str, ...]  # space, limit
+    vacuum: tuple[str, ...]
 
 
 def statements(layout: Layout) -> Statements:
@@ -85,6 +87,20 @@ def statements(layout: Layout) -> Statements:
                 WHERE a.space = old.space AND a.id = old.id RETURNING 1
             )
             SELECT count(*) FROM gone""",
+        erase=_erase(n),
+        vacuum=tuple(f"VACUUM {name}" for name in (n.rows, n.applied, n.changes, n.pruned)),
+    )
+
+
+def _erase(n: Layout) -> tuple[str, ...]:
+    """Return the statements that delete a space from each table."""
+    spaces = {n.rows: n.space, n.applied: "space", n.changes: "space", n.pruned: "space"}
+    return tuple(
+        f"""WITH gone AS (
+                DELETE FROM {table} WHERE ctid = ANY (ARRAY(
+                    SELECT ctid FROM {table} WHERE {space} = $1 LIMIT $2)) RETURNING 1
+            ) SELECT count(*) FROM gone"""
+        for table, space in spaces.items()
     )
 
 

@@ -15,7 +15,14 @@ import shutil
 from contextlib import suppress
 from typing import Final
 
-from rocksdict import ColumnFamily, Rdict, Snapshot, WriteBatch
+from rocksdict import (
+    BottommostLevelCompaction,
+    ColumnFamily,
+    CompactOptions,
+    Rdict,
+    Snapshot,
+    WriteBatch,
+)
 
 from keyhouse.engines.rocksdb.encoding import (
     APPLIED,
@@ -132,6 +139,17 @@ class Database:
         except Exception as error:
             self.failed = translate_sync_error(error, self.folder)
             raise self.failed from error
+
+    def compact(self) -> None:
+        """Write all rows to new files, without the deleted ones, and drop the log."""
+        compaction = CompactOptions()
+        compaction.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+        try:
+            for handle in self._handles.values():
+                handle.flush(True)
+                handle.compact_range(None, None, compaction)
+        except Exception as error:
+            raise translate(error, self.folder) from error
 
     def snapshot(self) -> Snapshot:
         return self.rows.snapshot()

@@ -4,20 +4,22 @@ through the feed.
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from time import perf_counter
 from typing import Final
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
-from keyhouse.engines.pace import Pace
+from keyhouse.engines.commit_queue import Answer
+from keyhouse.engines.pace import PAUSE_SECONDS_MAX, Pace
 from keyhouse.engines.rocksdb.database import Database
 from keyhouse.engines.rocksdb.feed import Feed
 from keyhouse.engines.rocksdb.snapshot import Snapshot
-from keyhouse.engines.rocksdb.transaction import SweepResult
+from keyhouse.engines.rocksdb.transaction import RocksdbTransaction, SweepResult
 from keyhouse.engines.rocksdb.writer import RocksdbWriter
-from keyhouse.engines.thread_commit_queue import TransactionWrite
+from keyhouse.engines.thread_commit_queue import ThreadWork, TransactionWrite
 from keyhouse.limits import CHANGES_KEPT
 
 SWEEP_ROWS_MAX: Final = 500
@@ -28,6 +30,9 @@ SWEEP_ROWS_BUSY: Final = 64
 
 SWEEP_BUSY_SECONDS: Final = 0.001
 """Time of a group of a sweep while others write."""
+
+FORGET_ROWS: Final = 500
+"""Rows, changes and expiries that `forget` examines in one group; then it pauses as long."""
 
 PRUNE_ROWS: Final = 2_000
 """Batch ids that a sweep deletes in one group."""
@@ -123,6 +128,23 @@ class RocksdbEngine:
             TransactionWrite(lambda transaction: transaction.prune(kept, PRUNE_ROWS), alone=True)
         )
 
+    async def forget(self, space: str) -> None:
+        while await self._alone(lambda transaction: transaction.forget(space, FORGET_ROWS)):
+            pass
+        revision: int | None = self._view.oldest - 1
+        while revision is not None:
+            revision = await self._alone(partial(_forget_changes, space, revision))
+        due: bytes | None = b""
+        while due is not None:
+            due = await self._alone(partial(_forget_expiries, space, due))
+        await self._writer.submit(ThreadWork(lambda _: self._writer.compact()))
+
+    async def _alone(self, work: Callable[[RocksdbTransaction], Answer]) -> Answer:
+        started = perf_counter()
+        answer = await self._writer.submit(TransactionWrite(work, alone=True))
+        await asyncio.sleep(min(perf_counter() - started, PAUSE_SECONDS_MAX))
+        return answer
+
     async def spaces(self) -> AsyncIterator[str]:
         space = self._view.next_space(b"")
         while space is not None:
@@ -142,3 +164,11 @@ class RocksdbEngine:
         await self._writer.stop()
         self._view.close()
         await self._writer.close()
+
+
+def _forget_changes(space: str, after: int, transaction: RocksdbTransaction) -> int | None:
+    return transaction.forget_changes(space, after, FORGET_ROWS)
+
+
+def _forget_expiries(space: str, start: bytes, transaction: RocksdbTransaction) -> bytes | None:
+    return transaction.forget_expiries(space, start, FORGET_ROWS)

@@ -25,6 +25,7 @@ from keyhouse.engines.rocksdb.encoding import (
     IDS_BY_TIME,
     NEVER,
     CommittedKeys,
+    decode_keys,
     encode_keys,
     moment,
     moment_of,
@@ -143,6 +144,53 @@ class RocksdbTransaction:
                 self.batch.delete(name, applied)
             self.batch.delete(due, applied)
         return len(found) == looks
+
+    def forget(self, space: str, limit: int) -> int:
+        """Delete up to `limit` rows and as many batch ids of a space; return their number."""
+        prefix, rows = prefix_of(space), self._database.rows
+        count = 0
+        for key, data in self._first(rows, prefix, limit):
+            self._overlay[key] = data
+            self._delete_expiries([key])
+            del self.batch[key]
+            self._overlay[key] = None
+            count += 1
+        applied = self._families[APPLIED]
+        for name, data in self._first(self._database.applied, IDS + prefix, limit):
+            self.batch.delete(name, applied)
+            self.batch.delete(IDS_BY_TIME + moment(_head_of(data)[1]) + name[1:], applied)
+            count += 1
+        return count
+
+    def forget_changes(self, space: str, after: int, limit: int) -> int | None:
+        """Empty the entries of a space among the next `limit` changes.
+
+        Return the last revision that was examined; None if there are no more.
+        """
+        erased = encode_keys(CommittedKeys("", (), ()))
+        reading = bounded(number(after + 1 + limit))
+        for key, data in steps(
+            self._database.changes.iter(reading), number(after + 1), self._database.folder
+        ):
+            if decode_keys(data).space == space:
+                self.batch.put(key, erased, self._families[CHANGES])
+        last = after + limit
+        return None if last >= self.revision else last
+
+    def forget_expiries(self, space: str, after: bytes, limit: int) -> bytes | None:
+        """Delete stale entries of a space among the next `limit` expiries, as `forget_changes`."""
+        prefix = prefix_of(space)
+        found = islice(steps(self._database.expiry.iter(), after, self._database.folder), limit)
+        last = None
+        for count, (due, _) in enumerate(found, 1):
+            if due[8:].startswith(prefix):
+                self.batch.delete(due, self._families[EXPIRY])
+            last = due + b"\0" if count == limit else None
+        return last
+
+    def _first(self, family: Rdict, prefix: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        reading = bounded(prefix[:-1] + b"\1")
+        return list(islice(steps(family.iter(reading), prefix, self._database.folder), limit))
 
     def _applied(self, prefix: bytes, batch_id: str) -> int | None:
         name = IDS + prefix + batch_id.encode()

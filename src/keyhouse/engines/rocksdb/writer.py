@@ -106,5 +106,9 @@ class RocksdbWriter(ThreadCommitQueue):
             commits, self._unannounced = self._unannounced, []
             self._committed(commits)
 
+    def compact(self) -> None:
+        """Rewrite all files without deleted rows. On the thread."""
+        self._database.compact()
+
     def _close_files(self) -> None:
         self._database.close()

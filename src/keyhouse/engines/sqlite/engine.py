@@ -14,7 +14,7 @@ import apsw
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
-from keyhouse.engines.pace import Pace
+from keyhouse.engines.pace import PAUSE_SECONDS_MAX, Pace
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sqlite.connections import open_reader, open_writer
 from keyhouse.engines.sqlite.feed import Feed
@@ -23,6 +23,7 @@ from keyhouse.engines.sqlite.snapshot import Snapshot
 from keyhouse.engines.sqlite.sql import Statements, statements, stop_of
 from keyhouse.engines.sqlite.transaction import SqliteTransaction
 from keyhouse.engines.sqlite.writer import SqliteWrite, SqliteWriter
+from keyhouse.engines.thread_commit_queue import ThreadWork
 from keyhouse.limits import CHANGES_KEPT
 
 SWEEP_ROWS_BUSY: Final = 32
@@ -36,6 +37,9 @@ SWEEP_BUSY_SECONDS: Final = 0.000_25
 
 PRUNE_ROWS: Final = 500
 """Changes, and batch ids, that a sweep prunes in one transaction; then it pauses as long."""
+
+FORGET_ROWS: Final = 500
+"""Rows, changes and batch ids that `forget` erases in one transaction; then it pauses as long."""
 
 CAPABILITIES: Final = Capabilities(name="sqlite", durable=True, shared=True, snapshots=True)
 
@@ -153,6 +157,16 @@ class SqliteEngine:
             if await self._writer.submit(write) < PRUNE_ROWS:
                 return
             await _pause(perf_counter() - started)
+
+    async def forget(self, space: str) -> None:
+        def erase(transaction: SqliteTransaction) -> int:
+            return transaction.forget(space, FORGET_ROWS)
+
+        started = perf_counter()
+        while await self._writer.submit(SqliteWrite(erase, alone=True)):
+            await _pause(min(perf_counter() - started, PAUSE_SECONDS_MAX))
+            started = perf_counter()
+        await self._writer.submit(ThreadWork(self._writer.erase_free_pages))
 
     async def spaces(self) -> AsyncIterator[str]:
         for space in self._reader.spaces():

@@ -64,6 +64,7 @@ class Statements(NamedTuple):
     tail: str  # after, limit
     window: str  # after, up to, space
     prune: str  # kept, limit
+    forget: tuple[str, ...]  # space, limit
 
 
 def stop_of(stop: str | None) -> str | bytes:
@@ -87,6 +88,7 @@ def statements(layout: Layout) -> Statements:
         **_rows(layout, n),
         **_applied(n),
         **_changes(n),
+        forget=_forget(n),
     )
 
 
@@ -224,6 +226,19 @@ def _applied(n: Layout) -> dict[str, str]:
         "delete_ids": f"""DELETE FROM {n.applied} WHERE (space, id) IN
             (SELECT space, id FROM {n.applied} WHERE at <= ? ORDER BY at LIMIT ?)""",
     }
+
+
+def _forget(n: Layout) -> tuple[str, ...]:
+    """Return the statements that erase a space. The log keeps a row for each revision."""
+
+    def some(identity: str, table: str, space: str = "space") -> str:
+        return f"WHERE ({identity}) IN (SELECT {identity} FROM {table} WHERE {space} = ? LIMIT ?)"
+
+    return (
+        f"DELETE FROM {n.rows} {some(f'{n.space}, {n.key}', n.rows, n.space)}",
+        f"DELETE FROM {n.applied} {some('space, id', n.applied)}",
+        f"UPDATE {n.changes} SET space = '', keys = '[[],[]]' {some('revision', n.changes)}",
+    )
 
 
 def _changes(n: Layout) -> dict[str, str]:

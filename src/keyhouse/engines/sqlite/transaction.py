@@ -114,6 +114,15 @@ class SqliteTransaction:
         self.wrote = self.wrote or count > 0
         return count
 
+    def forget(self, space: str, limit: int) -> int:
+        """Erase up to `limit` rows of each table of a space; return their number."""
+        before = self._cursor.connection.total_changes()
+        for statement in self._sql.forget:
+            self._cursor.execute(statement, (space, limit))
+        count = self._cursor.connection.total_changes() - before
+        self.wrote = self.wrote or count > 0
+        return count
+
     def finish(self) -> None:
         """Write the gathered puts and the log. Nothing may be applied after it."""
         self._flush()

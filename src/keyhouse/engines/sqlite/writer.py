@@ -124,6 +124,24 @@ class SqliteWriter(ThreadCommitQueue):
             return translate_commit_error(error, self._path)
         return None
 
+    def erase_free_pages(self, _: object) -> None:
+        """Rewrite the file without its free pages, and truncate the WAL. On the thread.
+
+        The file's copy is made on disk: it may be larger than memory.
+        """
+        execute = self._cursor.execute
+        execute("PRAGMA temp_store = FILE")
+        try:
+            until_available(lambda: execute("VACUUM").fetchall())
+        finally:
+            execute("PRAGMA temp_store = MEMORY")
+        until_available(self._truncate_wal)
+
+    def _truncate_wal(self) -> None:
+        ((is_busy, _, _),) = self._cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if is_busy:
+            raise apsw.BusyError("a reader still needs the write-ahead log")
+
     def _roll_back(self) -> None:
         """After an error that spoils the transaction, SQLite has often done so itself."""
         if self.connection.in_transaction:

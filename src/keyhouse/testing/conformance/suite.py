@@ -5,6 +5,7 @@ from keyhouse.testing.conformance.commits import CommitTests
 from keyhouse.testing.conformance.concurrency import ConcurrencyTests
 from keyhouse.testing.conformance.counters import CounterTests
 from keyhouse.testing.conformance.expiry import ExpiryTests
+from keyhouse.testing.conformance.forgetting import ForgetTests
 from keyhouse.testing.conformance.hostile_values import HostileValueTests
 from keyhouse.testing.conformance.lifetime import LifetimeTests
 from keyhouse.testing.conformance.reads import ReadTests
@@ -20,6 +21,7 @@ class Conformance(
     ConcurrencyTests,
     CounterTests,
     ExpiryTests,
+    ForgetTests,
     LifetimeTests,
     SnapshotTests,
     HostileValueTests,

@@ -1,0 +1,96 @@
+"""A forgotten space leaves nothing behind, and other spaces do not notice."""
+
+import asyncio
+from contextlib import suppress
+
+from keyhouse.testing.conformance.harness import ALL, SPACE, Harness, leave, scenario, step
+
+ROWS = 60
+
+
+class ForgetTests:
+    @scenario()
+    async def test_a_forgotten_space_has_no_rows_and_others_keep_theirs(
+        self, harness: Harness
+    ) -> None:
+        await _fill(harness)
+        await harness.put("k", space="other")
+        await harness.engine.forget(SPACE)
+        assert await harness.keys() == []
+        assert await harness.value("k", space="other") == b"1"
+        assert [space async for space in harness.engine.spaces()] == ["other"]
+
+    @scenario()
+    async def test_a_space_can_be_used_again_after_it_was_forgotten(self, harness: Harness) -> None:
+        await _fill(harness)
+        await harness.engine.forget(SPACE)
+        assert await harness.commit(checks={"k00": None}, puts={"k00": b"2"}) is not None
+        assert await harness.value("k00") == b"2"
+        assert await harness.keys() == ["k00"]
+
+    @scenario(durable=True)
+    async def test_a_forgotten_space_stays_empty_after_a_restart(self, harness: Harness) -> None:
+        await _fill(harness)
+        await harness.engine.forget(SPACE)
+        await harness.put("new")
+        await harness.reopen()
+        assert await harness.keys() == ["new"]
+
+    @scenario()
+    async def test_the_batch_ids_of_a_forgotten_space_are_unknown(self, harness: Harness) -> None:
+        assert await harness.commit(adds={"n": 1}, id="once") is not None
+        await harness.engine.forget(SPACE)
+        assert await harness.commit(adds={"n": 1}, id="once") is not None
+        assert await harness.value("n") == b"1"
+
+    @scenario()
+    async def test_expired_rows_are_forgotten(self, harness: Harness) -> None:
+        await harness.put("k", expires=harness.later(10))
+        harness.clock.advance(milliseconds=20)
+        await harness.engine.forget(SPACE)
+        assert await harness.engine.sweep(limit=10) == 0
+
+    @scenario()
+    async def test_a_watch_of_another_space_continues(self, harness: Harness) -> None:
+        await _fill(harness)
+        start = await harness.put("a", space="other")
+        watch = harness.engine.watch("other", ALL, since=start)
+        await harness.put("b", space="other")
+        assert (await step(watch)).key == "b"
+        await harness.engine.forget(SPACE)
+        await harness.put("c", space="other")
+        assert (await step(watch)).key == "c"
+        await leave(watch)
+        assert [change.key for change in await harness.changes(since=start, space="other")] == [
+            "b",
+            "c",
+        ]
+
+    @scenario()
+    async def test_forgetting_nothing_is_not_an_error(self, harness: Harness) -> None:
+        await harness.engine.forget("never used")
+        await harness.engine.forget("never used")
+        assert [space async for space in harness.engine.spaces()] == []
+
+    @scenario()
+    async def test_a_call_that_was_interrupted_is_finished_by_the_next(
+        self, harness: Harness
+    ) -> None:
+        for turns in (1, 2, 5, 20, 100):
+            await _fill(harness)
+            forgetting = asyncio.ensure_future(harness.engine.forget(SPACE))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            forgetting.cancel()
+            with suppress(asyncio.CancelledError):
+                await forgetting
+            await harness.engine.forget(SPACE)
+            assert await harness.keys() == []
+
+
+async def _fill(harness: Harness) -> None:
+    keys = [f"k{number:02d}" for number in range(ROWS)]
+    for share in harness.shares(keys):
+        await harness.put(*share, expires=harness.later(60_000))
+    await harness.put(*keys[:10])
+    await harness.commit(deletes=(keys[0],), id="a batch")
