@@ -193,6 +193,9 @@ WATCHES_MAX: Final = 10_000
 """Active watches of all tenants over NATS, in one process: a client allowed to act as any tenant
 must not exhaust the memory."""
 
+FORM_FIELDS_MAX: Final = 1_000
+"""Fields and files of one form."""
+
 PASSWORD_BYTES_MAX: Final = 1_024
 """A password: longer than any phrase."""
 

@@ -101,10 +101,12 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "httpx": ("auth", "service", "systems"),  # JWKS, clients
     "argon2": ("service",),
     "httptools": ("serve",),
+    "jinja2": ("http",),
     "jwt": ("auth",),
     "nats": ("nats", "engines", "service", "systems"),
     "opentelemetry": ("serve",),
     "prometheus_client": ("metrics", "http", "nats", "search", "service", "serve", "systems"),
+    "python_multipart": ("http",),
     "starlette": ("http", "serve", "systems"),
     "structlog": ("auth", "http", "nats", "search", "serve", "service", "systems", "cli"),
     "uvicorn": ("serve",),

@@ -10,6 +10,8 @@ from keyhouse.http.endpoint import Section
 from keyhouse.http.errors import FLAT, NESTED, PROBLEM, ErrorFormat, Problem
 from keyhouse.http.event_stream import EventSource, EventStream
 from keyhouse.http.file_response import FileResponse, FileRoot
+from keyhouse.http.forms import UploadedFile
+from keyhouse.http.html import HtmlPage, Redirect, Templates
 from keyhouse.http.preconditions import Conditions, etag
 from keyhouse.http.response import Response, ResponseSpec, Stream, json_array
 from keyhouse.http.router import Route
@@ -28,13 +30,17 @@ __all__ = [
     "EventStream",
     "FileResponse",
     "FileRoot",
+    "HtmlPage",
     "HttpSettings",
     "Problem",
+    "Redirect",
     "Response",
     "ResponseSpec",
     "Route",
     "Section",
     "Stream",
+    "Templates",
+    "UploadedFile",
     "canonical_address",
     "delete_cookie",
     "etag",

@@ -91,7 +91,7 @@ class App:
             places = TenantPlaces()
             for route in section.routes:
                 self._add(route, section, prefix, places)
-                if route.path == "/" and not alone:
+                if route.path == "/" and route.method == "GET" and not alone:
                     self._add(redirect(prefix, f"{prefix}/", "To its page."), None, "")
         self._log = structlog.get_logger("keyhouse.http")
         process = secrets.token_hex(6)

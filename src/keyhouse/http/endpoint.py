@@ -17,6 +17,7 @@ from keyhouse.http.client_address import ClientAddress, TrustedProxies, trusted_
 from keyhouse.http.content_negotiation import check_accepted, check_json
 from keyhouse.http.cross_origin import check_csrf
 from keyhouse.http.errors import PROBLEM, ErrorFormat, SlowError
+from keyhouse.http.forms import FormReader
 from keyhouse.http.preconditions import NO_CONDITIONS, Conditions, conditions
 from keyhouse.http.response import (
     ANYTHING,
@@ -173,10 +174,12 @@ class HttpEndpoint:
         "_address_rates",
         "_auth",
         "_body_bytes_max",
+        "_body_name",
         "_body_timeout_seconds",
         "_converted",
         "_cors_origins",
         "_decode_body",
+        "_form",
         "_handler",
         "_has_body",
         "_headers",
@@ -241,6 +244,8 @@ class HttpEndpoint:
             or signature.root
         )
         self._decode_body = body_decoder(signature.body)
+        self._form = FormReader(signature.body) if signature.is_form else None
+        self._body_name = "form" if signature.is_form else "body"
         self._body_bytes_max = route.body_bytes_max or settings.body_bytes_max
         self._body_timeout_seconds = settings.body_timeout_seconds
         self._media_type = next(
@@ -283,7 +288,7 @@ class HttpEndpoint:
             await places.wait(caller.tenant, place)
         try:
             if self._has_body:
-                arguments["body"] = await self._body(request)
+                arguments[self._body_name] = await self._body(request)
             value = await self._handler(**arguments)
         finally:
             if caller is not None:
@@ -355,6 +360,10 @@ class HttpEndpoint:
         return arguments
 
     async def _body(self, request: HttpRequest) -> Any:
+        if self._form is not None:  # a page of another site can send one, also to sign in
+            check_csrf(request.method, request.headers, self._cors_origins)
+            text = await request.body(self._body_bytes_max, self._body_timeout_seconds)
+            return await self._form.read(request.header(b"content-type"), text)
         if self._signature.body is bytes:
             return await request.body(self._body_bytes_max, self._body_timeout_seconds)
         check_json(request.header(b"content-type"), request.header(b"content-encoding"))

@@ -33,6 +33,7 @@ from keyhouse.http.errors import (
     SlowError,
     problem_type,
 )
+from keyhouse.http.forms import MULTIPART, URLENCODED, UploadedFile
 from keyhouse.http.response import JSON, ResponseSpec
 from keyhouse.http.router import Route
 from keyhouse.http.signature import NONE_TYPE, HandlerSignature, handler_signature
@@ -139,6 +140,9 @@ class _Document:
             }
 
     def _body(self, route: Route, each: HandlerSignature) -> Json:
+        if each.is_form:
+            content = {"schema": _form_schema(self._types.inside(each.body))}
+            return {"required": True, "content": {URLENCODED: content, MULTIPART: content}}
         if each.body is bytes:
             return {"required": True, "content": {"application/octet-stream": {"schema": {}}}}
         content = {"schema": self._types.schema(each.body), **_example(route.example)}
@@ -224,14 +228,16 @@ def http_errors(
         yield NotFoundError
     if route.scope is not None:
         yield from (TokenError, ScopeError)
-        if route.method != "GET":
-            yield AccessError
     if limited:
         yield RateError
     yield AcceptError
+    if each.is_form or (route.scope is not None and route.method != "GET"):
+        yield AccessError
     if each.has_body:
         yield from (SlowError, LimitError)
-        if each.body is not bytes:
+        if each.is_form:
+            yield MediaTypeError
+        elif each.body is not bytes:
             yield from (DocumentError, MediaTypeError, RecordError)
     if each.conditions or 206 in each.replies:
         yield RevisionError
@@ -267,11 +273,22 @@ class _Types:
 
 def _types(each: HandlerSignature) -> Iterator[Any]:
     yield from each.path.values()
-    if each.has_body and each.body is not bytes:
+    if each.has_body and each.body is not bytes and not each.is_form:
         yield each.body
     for returns in each.replies.values():
         if returns.type is not NONE_TYPE and returns.media_type == JSON:
             yield returns.type
+
+
+def _form_schema(schema: Json) -> Json:
+    """Return the schema of a form: a file is binary text."""
+    is_file = {"$ref": f"{_REFERENCE}{UploadedFile.__name__}"}
+    file = {"type": "string", "format": "binary"}
+    members = {
+        name: file if is_file in (part, *part.get("anyOf", ())) else part
+        for name, part in schema["properties"].items()
+    }
+    return schema | {"properties": members}
 
 
 def _parameter(schema: Json) -> Json:

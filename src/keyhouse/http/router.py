@@ -38,6 +38,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         query                 a Struct: a member for each parameter
         headers               a Struct: a member for each header, renamed to it
         body                  any type that msgspec decodes from JSON; `bytes` for the raw body
+        form                  a Struct: a member for each field of an HTML form, instead of a body
         caller                the Caller, on a route with a scope; `Caller | None`: None for a
                               request without credentials
         client                the ClientAddress, through the trusted proxies

@@ -21,7 +21,7 @@ from keyhouse.limits import (
 )
 
 NONE_TYPE = type(None)
-ARGUMENTS = ("query", "headers", "body", "caller", "client", "conditions", "root")
+ARGUMENTS = ("query", "headers", "body", "form", "caller", "client", "conditions", "root")
 _decode_any = msgspec.json.Decoder().decode
 
 
@@ -32,6 +32,7 @@ class HandlerSignature(msgspec.Struct, frozen=True):
     query: type[msgspec.Struct] | None
     headers: type[msgspec.Struct] | None
     body: Any
+    is_form: bool
     caller: bool
     is_caller_optional: bool
     client: bool
@@ -71,9 +72,14 @@ def handler_signature(route: Route) -> HandlerSignature:
         raise DeclarationError(
             "A route whose handler takes the caller needs a scope.", path=route.path
         )
-    if "body" in names and route.method == "GET":
+    bodies = [name for name in ("body", "form") if name in names]
+    if bodies and route.method == "GET":
         raise DeclarationError("A GET route cannot have a body.", path=route.path)
-    structs = {name: hints.get(name) if name in names else None for name in ("query", "headers")}
+    if len(bodies) > 1:
+        raise DeclarationError("A route has a body or a form, not both.", path=route.path)
+    structs = {
+        name: hints.get(name) if name in names else None for name in ("query", "headers", "form")
+    }
     for name, kind in structs.items():
         if kind is not None and not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
             raise DeclarationError(
@@ -83,7 +89,8 @@ def handler_signature(route: Route) -> HandlerSignature:
         path={name: hints[name] for name in fields},
         query=structs["query"],
         headers=structs["headers"],
-        body=hints["body"] if "body" in names else NONE_TYPE,
+        body=hints[bodies[0]] if bodies else NONE_TYPE,
+        is_form=bodies == ["form"],
         caller="caller" in names,
         is_caller_optional="caller" in names and NONE_TYPE in get_args(hints["caller"]),
         client="client" in names,

@@ -1,0 +1,114 @@
+"""HTML pages: templates that escape everything, under a policy that allows no inline script.
+
+A page may load scripts, styles and images from its own origin only, and send forms only there; other
+sites cannot show it in a frame.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from keyhouse.errors import UsageError
+from keyhouse.http.response import EncodedResponse, Responder, ResponseSpec
+
+__all__ = ["PAGE_POLICY", "HtmlPage", "Redirect", "Templates"]
+
+PAGE_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; media-src 'self'; connect-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
+"""For pages with forms; scripts and styles are separate files."""
+
+_HTML: Final = "text/html; charset=utf-8"
+_LOCAL_PATH: Final = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
+
+
+class HtmlPage(Responder):
+    """An HTML page as the response. `headers` may set cookies."""
+
+    replies: ClassVar[Mapping[int, ResponseSpec]] = {
+        200: ResponseSpec(type=bytes, about="A page.", media_type=_HTML)
+    }
+
+    def __init__(
+        self,
+        html: str,
+        *,
+        status: int = 200,
+        headers: tuple[tuple[str, str], ...] = (),
+        policy: str = PAGE_POLICY,
+    ) -> None:
+        self.html = html
+        self._status = status
+        self._headers = headers
+        self._policy = policy
+
+    async def respond(self, method: str, headers: Mapping[bytes, bytes]) -> EncodedResponse:
+        own = [
+            (b"content-type", _HTML.encode()),
+            (b"content-security-policy", self._policy.encode()),
+            (b"referrer-policy", b"same-origin"),
+            (b"cross-origin-opener-policy", b"same-origin"),
+            (b"cache-control", b"private, no-store"),
+            *_encoded(self._headers),
+        ]
+        return EncodedResponse(self._status, own, self.html.encode())
+
+
+class Redirect(Responder):
+    """Redirects to a path of this server (303): after a form, the browser gets that page.
+
+    Raises UsageError for any other place, so that no parameter can send a user elsewhere.
+    """
+
+    replies: ClassVar[Mapping[int, ResponseSpec]] = {
+        303: ResponseSpec(type=type(None), about="To another page.")
+    }
+
+    def __init__(self, path: str, *, headers: tuple[tuple[str, str], ...] = ()) -> None:
+        if not _LOCAL_PATH.fullmatch(path):
+            raise UsageError("A redirect leads to a path of this server.", path=path)
+        self._path = path
+        self._headers = headers
+
+    async def respond(self, method: str, headers: Mapping[bytes, bytes]) -> EncodedResponse:
+        own = [
+            (b"location", self._path.encode()),
+            (b"cache-control", b"private, no-store"),
+            *_encoded(self._headers),
+        ]
+        return EncodedResponse(303, own)
+
+
+class Templates:
+    """The Jinja2 templates of a folder. Values are escaped, and a missing one is an error."""
+
+    def __init__(self, folder: Path, **shared: Any) -> None:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+        self._environment = Environment(
+            loader=FileSystemLoader(folder),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.globals.update(shared)
+
+    def page(
+        self,
+        name: str,
+        *,
+        status: int = 200,
+        headers: tuple[tuple[str, str], ...] = (),
+        **values: Any,
+    ) -> HtmlPage:
+        """Render a template as a page."""
+        html: str = self._environment.get_template(name).render(values)
+        return HtmlPage(html, status=status, headers=headers)
+
+
+def _encoded(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode("latin-1"), text.encode("latin-1")) for name, text in headers]
