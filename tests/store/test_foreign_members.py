@@ -38,6 +38,7 @@ INDEX = Summary(
     under="playlists",
     entry=lambda each: {"name": each.name},
     version=("version", 1),
+    rebuilt=True,
 )
 PLAYLIST = Record(
     Playlist,
@@ -203,3 +204,22 @@ async def test_verify_rebuilds_a_list_in_array_form(harness: Harness) -> None:
     await harness.plant({"lists/index": b'{"playlists":["c","b","a"]}'})
     assert {each.kind for each in await all_of(verify(store, repair=True))} == {"wrong"}
     assert json.loads((await harness.rows())["lists/index"][0]) == json.loads(before[0])
+
+
+@everywhere
+async def test_a_missing_list_is_rebuilt_by_the_next_write(harness: Harness) -> None:
+    """Another program wrote the documents, and no list: the next put listed one document."""
+    store = harness.store(LISTS)
+    documents = {f"lists/id/{id}": foreign(id=id, name=id * 2) for id in "cab"}
+    await harness.plant({**documents, "lists/id/bad": b"x"})
+    async with store.transaction() as tx:
+        await tx.put(PLAYLIST, Playlist(id="d", name="dd"))
+        await tx.delete(PLAYLIST, id="b")
+    assert (await stored(harness, "lists/index"))["playlists"] == {
+        id: {"name": id * 2} for id in "acd"
+    }
+    for id in "acd":
+        await store.delete(PLAYLIST, id=id)
+    assert set(await harness.rows()) == {"lists/id/bad"}
+    with pytest.raises(DeclarationError):
+        Summary("x", member="id", under="ids", rebuilt=True)

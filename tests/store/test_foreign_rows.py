@@ -1,11 +1,17 @@
 """Rows that another program wrote into a space: what is expired, newer, unreadable or under a key
 that no template builds never ends a read of the others."""
 
+import asyncio
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from keyhouse.clock import ManualClock
+from keyhouse.engine import Batch, Put
+from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import DataError, NewerError, UnreadableError, UsageError
 from keyhouse.schema import Record, Schema, Space
 from keyhouse.store import Store, UnreadableRow, verify
@@ -231,3 +237,54 @@ async def test_a_key_that_no_template_builds_is_in_no_scan(harness: Harness) -> 
     assert await store.count(REQUEST) == 2
     assert (await store.keys(REQUEST))[0] == ["request/alice", "request/zoe"]
     assert {each.kind for each in await all_of(verify(store))} == {"unknown"}
+
+
+KINDS_OF_ROWS = {
+    "ours": lambda id: ("doc/" + id, msgspec.json.encode(Document(id=id))),
+    "newer": lambda id: ("doc/" + id, NEWER),
+    "broken": lambda id: ("doc/" + id, b"x"),
+    "request": lambda id: ("request/" + id, msgspec.json.encode(Document(id=id))),
+    "unknown key": lambda id: ("request/" + id.upper(), b"{}"),
+}
+
+
+@given(
+    rows=st.dictionaries(st.text("abc", min_size=1, max_size=3), st.sampled_from([*KINDS_OF_ROWS])),
+    limit=st.integers(1, 4),
+    reverse=st.booleans(),
+)
+def test_pages_list_each_readable_row_once_and_each_unreadable_one_once(
+    rows: dict[str, str], limit: int, reverse: bool
+) -> None:
+    async def scenario() -> None:
+        engine = MemoryEngine(ManualClock())
+        puts = [Put(*KINDS_OF_ROWS[kind](id)) for id, kind in rows.items()]
+        if puts:
+            await engine.commit("s", Batch(puts=tuple(puts)))
+        store = Store(DOCUMENTS, engine, "s")
+
+        def named(*kinds: str) -> list[str]:
+            return sorted((id for id, kind in rows.items() if kind in kinds), reverse=reverse)
+
+        for record, kinds in ((DOCUMENT, ("ours",)), (REQUEST, ("request",))):
+            found: list[str] = []
+            skipped: list[str] = []
+            cursor = None
+            while True:
+                page = await store.page(
+                    record, limit=limit, cursor=cursor, reverse=reverse, unreadable="skip"
+                )
+                found += [str(entry.values[0]) for entry in page.entries]
+                skipped += [each.row.key.partition("/")[2] for each in page.unreadable]
+                assert len(page.entries) + len(page.unreadable) <= limit
+                if (cursor := page.cursor) is None:
+                    break
+            assert found == named(*kinds)
+            assert skipped == (named("newer", "broken") if record is DOCUMENT else [])
+            met: list[UnreadableRow] = []
+            scan = store.scan(record, reverse=reverse, unreadable=met.append)
+            assert [str(entry.values[0]) async for entry in scan] == found
+            assert [each.row.key.partition("/")[2] for each in met] == skipped
+            assert await store.count(record) == len(found) + len(skipped)
+
+    asyncio.run(scenario())

@@ -19,7 +19,9 @@ class Summary(Derived):
     the record. `constant` are further members that are always the same. `version` is the member with
     the version of the row, and the version that this code writes: a row of a newer version is not
     changed, and a write that would change it raises NewerError. Members that this code does not know
-    are kept.
+    are kept. A map that another program stored as a plain list gets its entries from the records with
+    the next write; so does a missing one if it is `rebuilt`, which reads all records of its key
+    before the first entry is written.
     """
 
     strategy = "merge"
@@ -35,6 +37,7 @@ class Summary(Derived):
         entry: Callable[[Any], object] | None = None,
         constant: Mapping[str, object] | None = None,
         version: tuple[str, int] | None = None,
+        rebuilt: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(at, **options)
@@ -43,6 +46,11 @@ class Summary(Derived):
         self.entry = entry
         self.constant = dict(constant or {})
         self.version = version
+        self.rebuilt = rebuilt
+        if rebuilt and entry is None:
+            raise DeclarationError(
+                "Only a summary with entries is rebuilt.", template=self.template.text
+            )
         if version is not None:
             self.constant[version[0]] = version[1]
         if under in self.constant:
@@ -83,10 +91,12 @@ class Summary(Derived):
         the members have no entries."""
         return {} if row is None else self._parsed(row)[0]
 
-    def lacks_entries(self, row: bytes | None) -> bool:
-        """Tell whether a map is stored as a plain list, so that its entries must be made from the
-        records."""
-        return self.entry is not None and row is not None and not self._parsed(row)[2]
+    def needs_rebuild(self, row: bytes | None) -> bool:
+        """Tell whether the entries must be made from the records: a map is stored as a plain list,
+        or is missing and `rebuilt`."""
+        if self.entry is None:
+            return False
+        return self.rebuilt if row is None else not self._parsed(row)[2]
 
     def merge(
         self,

@@ -25,14 +25,11 @@ and what it read stays checked. Reads may run concurrently; writes may not, sinc
 rows that the other is about to write.
 """
 
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from keyhouse.counter import sum_of
-from keyhouse.engine import Put, Row, Span, check_key
+from keyhouse.engine import Put, Span, check_key
 from keyhouse.errors import (
-    DataError,
-    KeyFieldError,
     RecordError,
     RevisionError,
     UnreadableError,
@@ -43,8 +40,8 @@ from keyhouse.schema import Counter, Derived, First, Index, JobState, Keys, Log,
 from keyhouse.store import write_plan
 from keyhouse.store.entry import ANY, Entry, Unset
 from keyhouse.store.linked_rows import LinkedRows
-from keyhouse.store.record_reader import read_records
 from keyhouse.store.row_buffer import Removal, concurrent_write
+from keyhouse.store.summary_rebuild import rebuilt_entries
 from keyhouse.store.write_plan import stamped, stored_rows
 
 T = TypeVar("T")
@@ -53,7 +50,6 @@ Merge = tuple[Record[Any], Any, str, Keys, Any, Any, int | None]
 """The arguments of one `Transaction.merge`."""
 
 _SUCCESSOR_PAGE_ROWS = 8
-_READ_KEYS = 250
 
 _EXPIRY_MARGIN_MS = 60_000
 """Time before the expiry of a counter in which it is not added to without a check. No commit is in
@@ -452,9 +448,10 @@ class Transaction(LinkedRows):
             and await self._still_listed(bound, derived, key, keys)
         ):
             return
-        if isinstance(derived, Summary) and derived.lacks_entries(row):
-            assert row is not None
-            rebuilt = await self._rebuilt(bound, derived, key, row)
+        if isinstance(derived, Summary) and derived.needs_rebuild(row):
+            rebuilt = await rebuilt_entries(
+                self._engine, self._space, bound, derived, key, row, self._writes
+            )
             merged = derived.merge(key, row, removed, added, rebuilt)
         else:
             merged = derived.merge(key, row, removed, added)
@@ -466,39 +463,6 @@ class Transaction(LinkedRows):
                 self._writes[key] = Put(key, merged, expires)
         elif row is not None:
             self._writes[key] = None
-
-    async def _rebuilt(
-        self, bound: Record[Any], derived: Summary, key: str, row: bytes
-    ) -> dict[str, object]:
-        """Return the entries of the records that a plain list names, made from the records.
-
-        They are read without a check: each write of one also writes this row, which is checked. A
-        record that is absent or unreadable has no entry.
-        """
-        owners: dict[str, Keys] = {}
-        for [values] in derived.owners(key, row):
-            with suppress(KeyFieldError):
-                owners[bound.template.join(values)] = values
-        unread = [owner for owner in owners if owner not in self._writes]
-        read = zip(unread, await self._read_many(bound, unread), strict=True)
-        found = {owner: None if stored is None else stored.value for owner, stored in read}
-        entries: dict[str, object] = {}
-        for owner, values in owners.items():
-            value = found[owner] if owner in found else self._value_at(owner)
-            with suppress(DataError, KeyFieldError):
-                if value is not None:
-                    record = bound.decode(value, owner)
-                    if key in (rows := derived.rows(record, values)):
-                        member, entry = rows[key]
-                        entries[member] = entry
-        return entries
-
-    async def _read_many(self, bound: Record[Any], keys: list[str]) -> list[Row | None]:
-        rows: list[Row | None] = []
-        for at in range(0, len(keys), _READ_KEYS):
-            some = keys[at : at + _READ_KEYS]
-            rows += await read_records(self._engine, self._space, bound, some)
-        return rows
 
     async def _still_listed(
         self, bound: Record[Any], derived: Derived, key: str, keys: Keys

@@ -178,6 +178,7 @@ PLAYLIST_INDEX = Summary(
     under="playlists",
     entry=index_entry,
     version=VERSION,
+    rebuilt=True,
 )
 PLAYLIST_NAME = Unique(_at("names/{name:norm}"), value="playlist_id")
 PLAYLIST = Record(
