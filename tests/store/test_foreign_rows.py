@@ -2,6 +2,7 @@
 that no template builds never ends a read of the others."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -239,7 +240,7 @@ async def test_a_key_that_no_template_builds_is_in_no_scan(harness: Harness) -> 
     assert {each.kind for each in await all_of(verify(store))} == {"unknown"}
 
 
-KINDS_OF_ROWS = {
+KINDS_OF_ROWS: dict[str, Callable[[str], tuple[str, bytes]]] = {
     "ours": lambda id: ("doc/" + id, msgspec.json.encode(Document(id=id))),
     "newer": lambda id: ("doc/" + id, NEWER),
     "broken": lambda id: ("doc/" + id, b"x"),
