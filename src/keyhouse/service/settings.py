@@ -60,8 +60,8 @@ SlowSeconds = Annotated[
 class TenantSettings(msgspec.Struct, frozen=True, kw_only=True):
     quota_keys: QuotaKeys = 0
     quota_bytes: QuotaBytes = 0
-    rate_per_second: RatePerSecond = 0.0
-    rate_burst: RateBurst = 0
+    rate_per_second: RatePerSecond = 100.0
+    rate_burst: RateBurst = 1_000
     sweep_seconds: SweepSeconds = 300.0
     usage_scan_seconds: UsageScanSeconds = 0.0
     slow_seconds: SlowSeconds = 0.1
@@ -72,8 +72,8 @@ class JwtTenantSettings(JwtSettings, frozen=True, kw_only=True):
 
     quota_keys: QuotaKeys = 0
     quota_bytes: QuotaBytes = 0
-    rate_per_second: RatePerSecond = 0.0
-    rate_burst: RateBurst = 0
+    rate_per_second: RatePerSecond = 100.0
+    rate_burst: RateBurst = 1_000
     sweep_seconds: SweepSeconds = 300.0
     usage_scan_seconds: UsageScanSeconds = 0.0
     slow_seconds: SlowSeconds = 0.1

@@ -6,8 +6,6 @@ from keyhouse.service.settings import (
     JwtTenantSettings,
     QuotaBytes,
     QuotaKeys,
-    RateBurst,
-    RatePerSecond,
     SweepSeconds,
 )
 from keyhouse.settings import setting
@@ -23,8 +21,6 @@ TENANT_PATTERN: Final = r"(?!.*_streamkit(?:_|\Z))[A-Za-z0-9_-]{1,64}"
 class StreamkitSettings(JwtTenantSettings, frozen=True, kw_only=True):
     quota_keys: QuotaKeys = 10_000
     quota_bytes: QuotaBytes = 16 * 1_024 * 1_024
-    rate_per_second: RatePerSecond = 100.0
-    rate_burst: RateBurst = 1_000
     sweep_seconds: SweepSeconds = 60.0
     keys: Annotated[
         KeyVersion,
