@@ -57,6 +57,9 @@ _HEAD_PIECE_BYTES: Final = 4_096
 _BODY_PIECE_BYTES: Final = 65_536
 """Bytes parsed before the pipeline is looked at again: they bound the requests that one read queues."""
 
+_CHUNKS_AT_ONCE: Final = 256
+"""Chunks of a body after which other connections are read first: each may be a single byte."""
+
 _log = structlog.get_logger("keyhouse.http")
 
 Timer = asyncio.TimerHandle
@@ -182,6 +185,10 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_received = 0  # bytes of an incomplete head, without its first piece
         self._piece_size = 0
         self.unparsed = b""
+        self._is_chunked = False
+        self._is_parse_scheduled = False
+        self._chunks = 0  # of the piece that is parsed
+        self._body_parts: list[bytes] = []  # of the piece that is parsed
         self._in_message = False  # from the end of a head to the end of its body
         self._has_content = False  # the piece contained some of a body
         self._is_discarding = False  # the response is complete and its request is not
@@ -211,26 +218,35 @@ class HttpProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         if self.unparsed or len(data) > _HEAD_PIECE_BYTES:
             self.unparsed += data
-            self._parse_pieces()
+            if not self._is_parse_scheduled:
+                self._parse_pieces()
         else:
             self._parse(data)
 
     def _parse_pieces(self) -> None:
-        """Parse until a request is queued; `on_response_complete` continues."""
-        while self.unparsed and not self.pipeline:
+        """Parse until a request is queued; `on_response_complete` continues. Chunked bodies are
+        parsed in small pieces, one in a turn of the event loop."""
+        self._is_parse_scheduled = False
+        while self.unparsed and not self.pipeline and not self._is_parse_scheduled:
             if self.transport.is_closing():
                 self.unparsed = b""
                 return
-            size = _BODY_PIECE_BYTES if self._in_message else _HEAD_PIECE_BYTES
+            whole = self._in_message and not self._is_chunked
+            size = _BODY_PIECE_BYTES if whole else _HEAD_PIECE_BYTES
             piece, self.unparsed = self.unparsed[:size], self.unparsed[size:]
             self._parse(piece)
+            self._is_parse_scheduled = self._chunks > _CHUNKS_AT_ONCE
         if self.unparsed:
             self.flow.pause_reading()
+            if self._is_parse_scheduled:
+                self.loop.call_soon(self._parse_pieces)
         else:
+            self._is_parse_scheduled = False
             self.flow.resume_reading()
 
     def _parse(self, data: bytes) -> None:
         self._piece_size = len(data)
+        self._chunks = 0
         self._has_content = False
         cycle = self.cycle
         self._is_discarding = self._in_message and cycle is not None and cycle.response_complete
@@ -246,6 +262,8 @@ class HttpProtocol(HttpToolsProtocol):
             is_own = isinstance(cause, KeyhouseError)
             self._respond_error(cause if is_own else UsageError("Invalid HTTP request."))  # type: ignore[arg-type]
             return
+        if self._body_parts:
+            self._end_piece()
         if self._in_message and not self._check_body(len(data)):
             return
         cycle = self.cycle
@@ -278,10 +296,18 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._has_content = True
+        self._chunks += 1
         if not self._is_discarding:
-            HttpToolsProtocol.on_body(self, body)
+            self._body_parts.append(body)
+
+    def _end_piece(self) -> None:
+        """Pass on what was parsed of a body. uvicorn copies the whole body for each part."""
+        parts, self._body_parts = self._body_parts, []
+        HttpToolsProtocol.on_body(self, parts[0] if len(parts) == 1 else b"".join(parts))
 
     def on_message_complete(self) -> None:
+        if self._body_parts:
+            self._end_piece()
         self._in_message = self._is_discarding = False
         HttpToolsProtocol.on_message_complete(self)
 
@@ -318,7 +344,9 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _check_host(self) -> None:
         """RFC 9112, 3.2: a request without Host, or with two, is ambiguous."""
-        hosts = [name for name, _ in self.headers].count(b"host")
+        names = [name for name, _ in self.headers]
+        self._is_chunked = b"transfer-encoding" in names
+        hosts = names.count(b"host")
         if hosts != 1 and (hosts or self.parser.get_http_version() == "1.1"):
             raise UsageError("A request must have one Host header.", hosts=hosts)
 
