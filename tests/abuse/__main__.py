@@ -1,10 +1,10 @@
-"""Measure every known attack: `python -m tests.abuse [SECONDS] [NAME...]`."""
+"""Measure known attacks: `python -m tests.abuse [SECONDS] [NAME...]`; `all at once` is a name too."""
 
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.abuse.attacks import ATTACKS
+from tests.abuse.attacks import ALL_AT_ONCE, ATTACKS
 from tests.abuse.support.attack import run
 from tests.abuse.support.server import ServerProcess
 
@@ -12,7 +12,7 @@ from tests.abuse.support.server import ServerProcess
 def main(arguments: list[str]) -> None:
     seconds = float(arguments[0]) if arguments else 10.0
     for name in arguments[1:] or ATTACKS:
-        attack = ATTACKS[name]
+        attack = ALL_AT_ONCE if name == "all at once" else ATTACKS[name]
         with (
             tempfile.TemporaryDirectory() as folder,
             ServerProcess(Path(folder), **attack.tables) as server,

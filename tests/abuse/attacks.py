@@ -249,3 +249,14 @@ ATTACKS: Final[dict[str, Attack]] = {
     "64 watches that read": Attack([watches(reads=True, listeners=4)]),
     "64 watches that never read": Attack([watches(reads=False, listeners=4)]),
 }
+
+
+def _prepare_all(server: ServerProcess) -> None:
+    fill(server, "mallory", 10_000, "x" * 700)
+    put_values(server, "mallory", 1_000, 64_000)
+
+
+ALL_AT_ONCE: Final = Attack(
+    [client for attack in ATTACKS.values() for client in attack.clients], _prepare_all
+)
+"""Every client of every attack, by one tenant and one plugin."""
