@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import audiobook_writes, export_import, peers, reads, sweeps, writes
+from benchmarks import audiobook_writes, export_import, peers, reads, searches, sweeps, writes
 from benchmarks import growth as store_growth
 from benchmarks.report import (
     draw,
@@ -31,7 +31,7 @@ from benchmarks.services import http, plugin_storage
 from keyhouse.bench import Result
 
 ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
-CASES = ("1", "2", "3", "3b", "4", "5", "6", "8", "growth", "export")
+CASES = ("1", "2", "3", "3b", "4", "5", "6", "7", "8", "growth", "export")
 
 
 class Report(msgspec.Struct):
@@ -92,6 +92,8 @@ async def results(cases: set[str], folder: Path, *, quick: bool) -> AsyncIterato
         peer = "PocketBase, one record by its id, with a token"
         result.note += f". {peers.note(peer, result.peer_ratio is not None)}"
         yield result
+    if "7" in cases:
+        yield await searches.measure(_make(folder / "searches"), rounds, 5_000)
     if "8" in cases:
         size = 2_000 if quick else 10_000
         for layout in (None, "rosey"):

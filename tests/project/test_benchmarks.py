@@ -5,6 +5,7 @@ A renamed setting once stopped every case over NATS, and only a run of `make ben
 import asyncio
 from pathlib import Path
 
+from benchmarks import searches
 from benchmarks.services.http import server_process
 from benchmarks.services.http_client import Run, get
 from benchmarks.services.nats import plugin_client
@@ -32,3 +33,8 @@ def test_the_http_servers_of_the_benchmark_respond(tmp_path: Path) -> None:
             ]
 
     assert asyncio.run(scenario()) == [10, 10]
+
+
+def test_the_search_of_the_benchmark_finds_what_the_one_by_hand_finds(tmp_path: Path) -> None:
+    result = asyncio.run(searches.measure(tmp_path, rounds=1, size=200, count=20))
+    assert result.ratio is not None and result.ratio > 0.05
