@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from typing import Any, Final, get_args
 
 import msgspec
-from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartParser, parse_options_header
 
 from keyhouse.errors import LimitError, UsageError
 from keyhouse.http.errors import MediaTypeError
@@ -46,7 +44,7 @@ class FormReader:
 
     async def read(self, content_type: str | None, body: bytes) -> Any:
         """Raises MediaTypeError (415), UsageError (400) or LimitError (413)."""
-        kind, options = parse_options_header(content_type)
+        kind, options = _parameters(content_type)
         pairs: list[tuple[str, Any]]
         if kind == URLENCODED.encode():
             if body.count(b"&") >= FORM_FIELDS_MAX:
@@ -71,6 +69,9 @@ class FormReader:
 
 async def _multipart(boundary: bytes, body: bytes) -> list[tuple[str, Any]]:
     """Parse piece by piece, so that other requests have their turn."""
+    from python_multipart.exceptions import FormParserError
+    from python_multipart.multipart import MultipartParser
+
     parts = _Parts()
     try:
         parser = MultipartParser(boundary, parts.callbacks())
@@ -126,7 +127,7 @@ class _Parts:
         self._content += data[start:end]
 
     def _end(self) -> None:
-        disposition, options = parse_options_header(
+        disposition, options = _parameters(
             self._headers.get(b"content-disposition", b"").decode("latin-1")
         )
         if disposition != b"form-data" or b"name" not in options:
@@ -143,6 +144,17 @@ class _Parts:
 
     def _complete(self) -> None:
         self.is_complete = True
+
+
+def _parameters(header: str | None) -> tuple[bytes, dict[bytes, bytes]]:
+    """Parse a header such as `form-data; name="title"`.
+
+    The library is imported when it is used: most services have no forms.
+    """
+    from python_multipart.multipart import parse_options_header
+
+    parsed: tuple[bytes, dict[bytes, bytes]] = parse_options_header(header)
+    return parsed
 
 
 def _text(data: bytes) -> str:
