@@ -13,8 +13,8 @@ from keyhouse.bench.keyspace import SPACE, WRITERS
 from keyhouse.bench.result import Result
 from keyhouse.schema import SECONDS
 from keyhouse.systems.audiobooks.isbn import isbn10, isbn13
-from keyhouse.systems.audiobooks.records import Book
-from keyhouse.systems.audiobooks.schema import BOOK, SCHEMAS
+from keyhouse.systems.audiobooks.records import Author, Book, Series, Work
+from keyhouse.systems.audiobooks.schema import AUTHOR, BOOK, SCHEMAS, SERIES, WORK
 
 Rows = list[tuple[str, bytes]]
 
@@ -48,6 +48,9 @@ async def measure(folder: Path, rounds: int, size: int) -> Result:
             bare.put(SPACE, [row for each in group for row in _rows(each, now)], next(revisions))
         return size
 
+    await store.put(AUTHOR, Author(id=author, name="Ann Author"))
+    await store.put(SERIES, Series(id=author, name="Evenings"))
+    await store.put(WORK, Work(id=author, title="Evenings"))
     await _check_same_rows(store, ids, author)
     measured = await compare({"ours": ours, "baseline": by_hand}, rounds=rounds)
     await engine.close()

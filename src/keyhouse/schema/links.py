@@ -9,15 +9,17 @@ the same rows lead back from the other record to everything that depends on it. 
 such index row (its field is None) has no link.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
+
+from msgspec import UNSET
 
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError
 from keyhouse.keys.key import Span
 from keyhouse.keys.segments import OptionalSegment
 from keyhouse.keys.template import Template
-from keyhouse.schema.compiled_rows import Keys
+from keyhouse.schema.compiled_rows import Keys, attribute
 from keyhouse.schema.derived import Index
 
 
@@ -48,7 +50,7 @@ class Reference(Link):
 class BoundLink:
     """A link between two records of one store, with their key fields bound."""
 
-    __slots__ = ("by", "child", "link", "owner", "owns")
+    __slots__ = ("_count", "_leads", "by", "child", "link", "owner", "owns")
 
     def __init__(self, link: Link, child: Any, owner: Any, by: tuple[Index, ...]) -> None:
         self.link = link
@@ -56,23 +58,23 @@ class BoundLink:
         self.child = child
         self.owner = owner
         self.by = by
+        self._count = len(owner.template.fields)
+        self._leads = [_lead(index, self._count) for index in by]
 
     def owner_keys(self, value: Any, keys: Keys) -> list[str]:
         """Return the keys of the records that a dependent one is linked to."""
-        return [self.owner.template.join(values) for values in self._owners(value, keys)]
+        join = self.owner.template.join
+        try:
+            return [join(values) for values in self._owners(value, keys)]
+        except KeyFieldError:
+            return []  # another program wrote a field that no key can hold
 
     def _owners(self, value: Any, keys: Keys) -> list[Keys]:
-        count = len(self.owner.template.fields)
         if not self.by:
-            return [keys[:count]]
+            return [keys[: self._count]]
         found: dict[Keys, None] = {}
-        for index in self.by:
-            try:
-                rows = index.rows(value, keys)
-            except KeyFieldError:
-                continue  # another program wrote a field that no key can hold
-            for key in rows:
-                found[(index.template.split(key) or ())[:count]] = None
+        for lead in self._leads:
+            found |= dict.fromkeys(lead(value, keys))
         return list(found)
 
     def spans(self, values: Keys) -> Iterator[tuple[Any, Span]]:
@@ -80,6 +82,35 @@ class BoundLink:
         for declared in self.by or (self.child,):
             template: Template = declared.template
             yield declared, template.span(dict(zip(template.fields, values, strict=False)))
+
+
+def _lead(index: Index, count: int) -> Callable[[Any, Keys], Iterable[Keys]]:
+    """Return a function of the leading fields of the rows that a record has in an index."""
+    rule = index.rule
+    if rule.each_at is not None or any(rule.required[count:]):
+        return lambda value, keys: _split_leads(index, count, value, keys)
+    sources = [
+        source if callable(source) or isinstance(source, int) else attribute(source)
+        for source in rule.sources[:count]
+    ]
+
+    def lead(value: Any, keys: Keys) -> Iterable[Keys]:
+        if rule.when is not None and not rule.when(value):
+            return ()
+        found = tuple(
+            [keys[source] if isinstance(source, int) else source(value) for source in sources]
+        )
+        return () if any(part is None or part is UNSET for part in found) else (found,)
+
+    return lead
+
+
+def _split_leads(index: Index, count: int, value: Any, keys: Keys) -> list[Keys]:
+    try:
+        rows = index.rows(value, keys)
+    except KeyFieldError:
+        return []  # another program wrote a field that no key can hold
+    return [(index.template.split(key) or ())[:count] for key in rows]
 
 
 def check_links(records: Sequence[Any], bound: frozenset[str]) -> None:

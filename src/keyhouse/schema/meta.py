@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -48,6 +49,7 @@ DELETION_JOBS = "delete-"
 """The names of deletion jobs begin with this."""
 
 
+@lru_cache(10_000)
 def deletion_job(record: str, key: str) -> str:
     """Return the name of the job that deletes what belongs to the record at a key.
 

@@ -34,6 +34,10 @@ from keyhouse.store.row_buffer import LinkBuffer, Removal, RowBuffer, revision_o
 
 _GUARD_LEASE_MS = 5_000
 _PAGE_ROWS = 500
+_ABSENT = {
+    True: "The record that this one belongs to does not exist.",
+    False: "The record that this one refers to does not exist.",
+}
 
 
 class LinkedRows(RowBuffer):
@@ -166,8 +170,7 @@ class LinkedRows(RowBuffer):
     async def _commit_linked(self, batch_id: str | None) -> int | None:
         noted, self._links = self._links, None
         assert noted is not None
-        await self._reject_half_deleted(noted)
-        if not await self._check_owners(noted):
+        if not await self._check_links(noted):
             return None
         self._links = noted
         guards: dict[str, int] = {}
@@ -195,42 +198,32 @@ class LinkedRows(RowBuffer):
             and self._guard_key(removal.record, key) not in guards
         }
 
-    async def _reject_half_deleted(self, noted: LinkBuffer) -> None:
-        """Raise if a new record has the key of one whose deletion has not ended."""
+    async def _check_links(self, noted: LinkBuffer) -> bool:
+        """Check that all records which are linked to exist, and that no new record has the key of
+        one whose deletion has not ended. Return False if one of them is being deleted."""
         created = {
             key: self._guard_key(bound, key)
             for key, bound in noted.created.items()
             if self._writes.get(key) is not None
         }
-        await self.prefetch([*created, *created.values()])
+        needed = {
+            owner: (link, key, self._guard_key(link.owner, owner))
+            for key, owners in noted.needed.items()
+            if self._writes.get(key) is not None or key in self._adds
+            for owner, link in owners.items()
+        }
+        guards = [guard for _, _, guard in needed.values()]
+        await self.prefetch([*created, *created.values(), *needed, *guards])
         for key, guard in created.items():
             if self._rows[key] is None and await self.row(guard) is not None:
                 raise ConflictError(
                     "What belonged to the deleted record of this key is still being deleted.",
                     key=key,
                 )
-
-    async def _check_owners(self, noted: LinkBuffer) -> bool:
-        """Check that all records which are linked to exist; return False if one of them is being
-        deleted."""
-        needed = {
-            owner: (link, key)
-            for key, owners in noted.needed.items()
-            if self._writes.get(key) is not None or key in self._adds
-            for owner, link in owners.items()
-        }
-        guards = {owner: self._guard_key(link.owner, owner) for owner, (link, _) in needed.items()}
-        await self.prefetch([*needed, *guards.values()])
-        for owner, (link, key) in needed.items():
+        for owner, (link, key, guard) in needed.items():
             if await self.row(owner) is None:
-                raise LinkError(
-                    "The record that this one belongs to does not exist."
-                    if link.owns
-                    else "The record that this one refers to does not exist.",
-                    key=key,
-                    missing=owner,
-                )
-            if not self._pass_guard(guards[owner]):
+                raise LinkError(_ABSENT[link.owns], key=key, missing=owner)
+            if not self._pass_guard(guard):
                 return False
         return True
 
@@ -299,7 +292,7 @@ class LinkedRows(RowBuffer):
         return self.binding.record(meta.job)
 
     def _guard_key(self, bound: Record[Any], key: str) -> str:
-        return self._job_record().template.build({"name": deletion_job(bound.name, key)})
+        return self._job_record().template.join((deletion_job(bound.name, key),))
 
     def _guard_value(self, key: str) -> bytes:
         lease = self._now + _GUARD_LEASE_MS

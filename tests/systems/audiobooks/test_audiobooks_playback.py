@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine
-from keyhouse.errors import RecordError
+from keyhouse.errors import LinkError, RecordError
 from keyhouse.schema import SECONDS
 from keyhouse.store import Store, append, prune
 from keyhouse.systems.audiobooks.playback import (
@@ -37,12 +37,15 @@ from keyhouse.systems.audiobooks.schema import (
     PLAYBACK,
     PROGRESS,
     SCHEMAS,
+    USER,
     USER_LISTEN_SECONDS,
     WATERMARK,
+    WORK,
     WORK_LISTEN_SECONDS,
     WORK_PLAYS,
 )
-from tests.systems.support.store_driver import NOW, Drive, holds, rows, ulid
+from tests.systems.support.library_stubs import holds, rows, stub
+from tests.systems.support.store_driver import NOW, Drive, ulid
 
 [SCHEMA] = SCHEMAS
 USER_ID, OTHER_USER, BOOK_ID, WORK_ID, FIRST, SECOND = (ulid(number) for number in range(1, 7))
@@ -234,6 +237,15 @@ def test_a_book_is_finished_at_95_percent_unless_set_manually(complete: float, s
 # The store
 
 
+async def library(engine: Engine) -> Store:
+    """Return a store with the listeners, the work, and a book that tests put again."""
+    store = Store(SCHEMA, engine, "library-1")
+    await stub(store, USER, USER_ID, OTHER_USER)
+    await stub(store, WORK, WORK_ID)
+    await stub(store, BOOK, BOOK_ID)
+    return store
+
+
 async def _play(store: Store, clock: ManualClock, *steps: Any) -> None:
     for kind, seconds, position in steps:
         clock.advance(seconds=seconds)
@@ -253,7 +265,7 @@ async def _statistics(store: Store) -> dict[str, int]:
 
 def test_an_event_updates_the_snapshot_and_the_statistics(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
-        store = Store(SCHEMA, engine, "library-1")
+        store = await library(engine)
         await store.put(DURATION_MAP, DURATIONS, book_id=BOOK_ID)
         await store.put(BOOK, Book(id=BOOK_ID, title="Dune", work_id=WORK_ID))
         await _play(store, clock, ("start", 0, 0), ("progress", 60, 60), ("pause", 30, 90))
@@ -294,7 +306,7 @@ def test_an_event_updates_the_snapshot_and_the_statistics(drive: Drive) -> None:
 
 def test_a_manual_status_survives_the_next_event(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
-        store = Store(SCHEMA, engine, "library-1")
+        store = await library(engine)
         await store.put(BOOK, Book(id=BOOK_ID, title="Dune"))
         await _play(store, clock, ("start", 0, 0))
         progress = await store.get(PROGRESS, user_id=USER_ID, book_id=BOOK_ID)
@@ -316,7 +328,7 @@ def test_no_event_sets_progress_back_to_0_percent(drive: Drive) -> None:
     one that was never started; one of a superseded file moved the place back to that file."""
 
     async def work(engine: Engine, clock: ManualClock) -> None:
-        store = Store(SCHEMA, engine, "library-1")
+        store = await library(engine)
 
         async def place() -> tuple[str | None, float, float]:
             progress = await store.get(PROGRESS, user_id=USER_ID, book_id=BOOK_ID)
@@ -342,10 +354,12 @@ def test_no_event_sets_progress_back_to_0_percent(drive: Drive) -> None:
     drive(work)
 
 
-def test_an_event_of_an_absent_book_is_not_counted(drive: Drive) -> None:
+def test_an_event_of_an_absent_book_is_rejected(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
-        store = Store(SCHEMA, engine, "library-1")
-        await _play(store, clock, ("start", 0, 0), ("progress", 60, 60))
+        store = await library(engine)
+        await store.delete(BOOK, id=BOOK_ID)
+        with pytest.raises(LinkError):
+            await _play(store, clock, ("start", 0, 0), ("progress", 60, 60))
         assert set((await _statistics(store)).values()) == {0}
         assert await store.get(PROGRESS, user_id=USER_ID, book_id=BOOK_ID) is None
         await holds(store, await rows(store))
@@ -357,7 +371,7 @@ def test_an_event_without_a_time_is_rejected(drive: Drive) -> None:
     """`yesterday` was stored, and from then on every event of that listener and book failed."""
 
     async def work(engine: Engine, clock: ManualClock) -> None:
-        store = Store(SCHEMA, engine, "library-1")
+        store = await library(engine)
         await store.put(BOOK, Book(id=BOOK_ID, title="Dune"))
         with pytest.raises(RecordError) as error:
             await append(store, PLAYBACK, replace(event("start", 0, 0), created_at="yesterday"))
@@ -377,7 +391,7 @@ def test_an_event_without_a_time_is_rejected(drive: Drive) -> None:
 
 def test_a_book_that_was_never_opened_has_a_manual_status(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
-        store = Store(SCHEMA, engine, "library-1")
+        store = await library(engine)
         await store.put(
             PROGRESS, Progress(user_id=USER_ID, book_id=BOOK_ID, manual_status="abandoned")
         )
@@ -389,7 +403,7 @@ def test_a_book_that_was_never_opened_has_a_manual_status(drive: Drive) -> None:
 
 def test_a_books_listeners_are_found(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
-        store = Store(SCHEMA, engine, "library-1")
+        store = await library(engine)
         await store.put(BOOK, Book(id=BOOK_ID, title="Dune"))
         await _play(store, clock, ("start", 0, 0))
         await append(store, PLAYBACK, replace(event("start", 0, 5), user_id=OTHER_USER))
@@ -404,7 +418,7 @@ def test_a_books_listeners_are_found(drive: Drive) -> None:
 
 def test_pruning_deletes_events_and_keeps_the_statistics(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
-        store = Store(SCHEMA, engine, "library-1")
+        store = await library(engine)
         await store.put(BOOK, Book(id=BOOK_ID, title="Dune", work_id=WORK_ID))
         await _play(store, clock, ("start", 0, 0), ("progress", 60, 60), ("pause", 60, 120))
         before = await _statistics(store)
@@ -433,8 +447,8 @@ def test_pruning_deletes_events_and_keeps_the_statistics(drive: Drive) -> None:
 
 def test_concurrent_events_are_counted_once_each(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
-        await Store(SCHEMA, engine, "library-1").put(BOOK, Book(id=BOOK_ID, title="Dune"))
-        store = Store(SCHEMA, engine, "library-1")
+        store = await library(engine)
+        await stub(store, USER, *(ulid(100 + number) for number in range(4)))
         events = [
             replace(event("start", 0, 0), user_id=ulid(100 + number % 4)) for number in range(24)
         ]

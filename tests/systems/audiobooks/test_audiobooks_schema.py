@@ -13,6 +13,9 @@ from keyhouse.systems.audiobooks.schema import (
     ASSET,
     AUTHOR,
     AUTHOR_BY_NAME,
+    BIN_OF_AUTHOR,
+    BIN_OF_SERIES,
+    BIN_OF_WORK,
     BOOK,
     BOOK_LISTEN_SECONDS,
     BOOK_PLAYS,
@@ -25,6 +28,7 @@ from keyhouse.systems.audiobooks.schema import (
     BOOKS_BY_TITLE,
     BOOKS_BY_WORK,
     DURATION_MAP,
+    ITEMS_OF_BOOK,
     LISTENERS_OF_BOOK,
     NEXT_SEQ,
     OPERATION,
@@ -39,6 +43,7 @@ from keyhouse.systems.audiobooks.schema import (
     SCHEMAS,
     SEGMENT,
     SEGMENTS_IN_ORDER,
+    SEGMENTS_OF_BOOK,
     SERIES,
     SERIES_BY_NAME,
     SERIES_BY_NAME_AND_AUTHOR,
@@ -55,6 +60,8 @@ from keyhouse.systems.audiobooks.schema import (
     WORK_BY_TITLE,
     WORK_LISTEN_SECONDS,
     WORK_PLAYS,
+    WORKS_OF_AUTHOR,
+    WORKS_OF_SERIES,
 )
 from tests.systems.support.store_driver import key_round_trips, ulid, value_round_trips
 
@@ -171,6 +178,41 @@ KEYS: list[tuple[Template, str, dict[str, object]]] = [
         SEGMENTS_IN_ORDER.template,
         f"bfi:{BOOK_ID}:0000000001",
         {"book_id": BOOK_ID, "track_number": 1},
+    ),
+    (
+        SEGMENTS_OF_BOOK.template,
+        f"idx:segment:book:{BOOK_ID}:{SEGMENT_ID}",
+        {"book_id": BOOK_ID, "id": SEGMENT_ID},
+    ),
+    (
+        ITEMS_OF_BOOK.template,
+        f"idx:playlist:book:{BOOK_ID}:{OTHER_ID}:0000000001",
+        {"book_id": BOOK_ID, "playlist_id": OTHER_ID, "position": 1},
+    ),
+    (
+        BIN_OF_AUTHOR.template,
+        f"idx:bin:author:{AUTHOR_ID}:{BOOK_ID}",
+        {"author_id": AUTHOR_ID, "id": BOOK_ID},
+    ),
+    (
+        BIN_OF_SERIES.template,
+        f"idx:bin:series:{SERIES_ID}:{BOOK_ID}",
+        {"series_id": SERIES_ID, "id": BOOK_ID},
+    ),
+    (
+        BIN_OF_WORK.template,
+        f"idx:bin:work:{WORK_ID}:{BOOK_ID}",
+        {"work_id": WORK_ID, "id": BOOK_ID},
+    ),
+    (
+        WORKS_OF_AUTHOR.template,
+        f"idx:work:author:{AUTHOR_ID}:{WORK_ID}",
+        {"author_id": AUTHOR_ID, "id": WORK_ID},
+    ),
+    (
+        WORKS_OF_SERIES.template,
+        f"idx:work:series:{SERIES_ID}:{WORK_ID}",
+        {"series_id": SERIES_ID, "id": WORK_ID},
     ),
     (PLAYLIST.template, f"pl:{OTHER_ID}", {"id": OTHER_ID}),
     (
@@ -478,8 +520,9 @@ def test_hashes_are_not_shown() -> None:
     }
 
 
-def test_a_book_in_the_bin_has_no_index_rows() -> None:
+def test_a_book_in_the_bin_has_only_the_index_rows_of_the_bin() -> None:
     book = BOOK.compute(Book(id=BOOK_ID, title="Dune", tags=["x"], author_id=AUTHOR_ID))
     assert sum(len(derived.rows(book, (BOOK_ID,))) for derived in BOOK.derived) == 3
     book.deleted_at = AT
-    assert sum(len(derived.rows(book, (BOOK_ID,))) for derived in BOOK.derived) == 0
+    found = [key for derived in BOOK.derived for key in derived.rows(book, (BOOK_ID,))]
+    assert found == [f"idx:bin:author:{AUTHOR_ID}:{BOOK_ID}"]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine
-from keyhouse.errors import RecordError, UniqueError
+from keyhouse.errors import LinkError, RecordError, UniqueError
 from keyhouse.store import Store, append
 from keyhouse.systems.audiobooks.records import (
     Author,
@@ -18,6 +18,7 @@ from keyhouse.systems.audiobooks.records import (
     DurationMap,
     Operation,
     OperationLine,
+    PlaybackEvent,
     Playlist,
     Segment,
     Series,
@@ -35,17 +36,21 @@ from keyhouse.systems.audiobooks.schema import (
     NEXT_SEQ,
     OPERATION,
     OPERATION_LOG,
+    PLAYBACK,
     PLAYLIST,
     PLAYLIST_ITEM,
+    PREFERENCE,
     SCHEMAS,
     SEGMENT,
     SERIES,
     SERIES_BY_NAME,
     SERIES_BY_NAME_AND_AUTHOR,
+    USER,
     WORK,
     WORK_BY_TITLE,
 )
-from tests.systems.support.store_driver import NOW_TEXT, Drive, holds, rows, ulid, written
+from tests.systems.support.library_stubs import holds, rows, stub
+from tests.systems.support.store_driver import NOW_TEXT, Drive, ulid, written
 
 [SCHEMA] = SCHEMAS
 ONE, TWO, THREE, FOUR, FIVE = (ulid(number) for number in range(1, 6))
@@ -83,6 +88,7 @@ def test_two_authors_may_have_series_of_one_name(
 ) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
+        await stub(store, AUTHOR, ONE, TWO)
         await store.put(SERIES, Series(id=THREE, name="Chronicles", author_id=ONE))
         await store.put(SERIES, Series(id=FOUR, name="CHRONICLES", author_id=TWO))
         await store.put(SERIES, Series(id=FIVE, name="chronicles"))
@@ -134,6 +140,7 @@ def test_two_authors_may_have_series_of_one_name(
 def test_a_work_is_found_by_its_title_and_author(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
+        await stub(store, AUTHOR, ONE)
         await store.put(WORK, Work(id=TWO, title="2001: A Space Odyssey", author_id=ONE))
         await store.put(WORK, Work(id=THREE, title="2001: a space odyssey"))
         with pytest.raises(UniqueError):
@@ -142,6 +149,7 @@ def test_a_work_is_found_by_its_title_and_author(drive: Drive) -> None:
         assert {key: value for key, value in found.items() if key.startswith("idx:")} == {
             f"idx:work:title:2001%3A a space odyssey:author:{ONE}": TWO,
             "idx:work:title:2001%3A a space odyssey:author:null": THREE,
+            f"idx:work:author:{ONE}:{TWO}": 1,
         }
         await holds(store, found)
         await store.put(WORK, Work(id=THREE, title="Beowulf"))
@@ -169,6 +177,9 @@ def test_a_books_rows_from_creation_to_deletion(drive: Drive) -> None:
             tags=["Fantasy", "FANTASY ", "mood: calm"],
             genres=["Novel"],
         )
+        await stub(store, AUTHOR, TWO)
+        await stub(store, SERIES, THREE, FIVE)
+        await stub(store, WORK, FOUR)
         await store.put(BOOK, book)
         await store.put(DURATION_MAP, DurationMap(), book_id=ONE)
         stored = written(
@@ -225,15 +236,14 @@ def test_a_books_rows_from_creation_to_deletion(drive: Drive) -> None:
 
         # Into the bin, out again, and gone.
         await store.put(BOOK, replace(changed, deleted_at=LATER_TEXT))
-        await holds(
-            store, {f"b:{ONE}": written(BOOK, changed, deleted_at=LATER_TEXT), **duration_map}
-        )
+        binned = {f"b:{ONE}": written(BOOK, changed, deleted_at=LATER_TEXT), **duration_map}
+        await holds(store, {**binned, f"idx:bin:series:{FIVE}:{ONE}": 1})
+        with pytest.raises(LinkError, match="still referred to"):
+            await store.delete(SERIES, id=FIVE)
         await store.put(BOOK, changed)
         assert len(await rows(store)) == 5
         await holds(store, await rows(store))
         await store.delete(BOOK, id=ONE)
-        await holds(store, duration_map)
-        await store.delete(DURATION_MAP, book_id=ONE)
         await holds(store, {})
 
     drive(work)
@@ -242,6 +252,8 @@ def test_a_books_rows_from_creation_to_deletion(drive: Drive) -> None:
 def test_books_are_listed_by_each_of_their_indexes(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
+        await stub(store, AUTHOR, TWO)
+        await stub(store, SERIES, THREE)
         positions: list[float | None] = [None, 10, 1.5, 2, 1]
         for number, position in enumerate(positions, 1):
             await store.put(
@@ -308,6 +320,7 @@ def segment(identifier: str, number: int) -> Segment:
 def test_a_merged_segment_takes_the_position_of_the_old_ones(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
+        await stub(store, BOOK, ONE)
         old = [segment(TWO, 1), segment(THREE, 2)]
         for each in old:
             await store.put(SEGMENT, each)
@@ -325,7 +338,13 @@ def test_a_merged_segment_takes_the_position_of_the_old_ones(drive: Drive) -> No
                 await tx.put(SEGMENT, replace(each, active=False, superseded_by=FOUR))
             await tx.put(SEGMENT, segment(FOUR, 1))
         found = await rows(store)
-        assert sorted(found) == [f"bf:{TWO}", f"bf:{THREE}", f"bf:{FOUR}", f"bfi:{ONE}:0000000001"]
+        assert sorted(found) == [
+            f"bf:{TWO}",
+            f"bf:{THREE}",
+            f"bf:{FOUR}",
+            f"bfi:{ONE}:0000000001",
+            *(f"idx:segment:book:{ONE}:{each}" for each in (TWO, THREE, FOUR)),
+        ]
         assert (
             found[f"bfi:{ONE}:0000000001"] == FOUR and found[f"bf:{TWO}"]["superseded_by"] == FOUR
         )
@@ -341,6 +360,7 @@ def test_a_merged_segment_takes_the_position_of_the_old_ones(drive: Drive) -> No
 def test_two_segments_swap_positions(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
+        await stub(store, BOOK, ONE)
         first, second = segment(TWO, 1), segment(THREE, 2)
         await store.put(SEGMENT, first)
         await store.put(SEGMENT, second)
@@ -358,6 +378,8 @@ def test_two_segments_swap_positions(drive: Drive) -> None:
 def test_a_playlist_and_its_items_from_creation_to_deletion(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
+        await stub(store, USER, TWO)
+        await stub(store, BOOK, THREE, FOUR)
         await store.put(PLAYLIST, Playlist(id=ONE, name="To hear", user_id=TWO))
         await store.put(PLAYLIST, Playlist(id=FIVE, name="Everybody's"))
         for position, book in enumerate((THREE, FOUR), 1):
@@ -371,6 +393,8 @@ def test_a_playlist_and_its_items_from_creation_to_deletion(drive: Drive) -> Non
                 f"idx:playlist:user:{TWO}:{ONE}": 1,
                 f"pli:{ONE}:0000000001": THREE,
                 f"pli:{ONE}:0000000002": FOUR,
+                f"idx:playlist:book:{THREE}:{ONE}:0000000001": 1,
+                f"idx:playlist:book:{FOUR}:{ONE}:0000000002": 1,
             },
         )
         async with store.transaction() as tx:
@@ -381,10 +405,10 @@ def test_a_playlist_and_its_items_from_creation_to_deletion(drive: Drive) -> Non
             THREE,
         ]
         await holds(store, await rows(store))
-        async with store.transaction() as tx:
-            for position in (1, 2):
-                await tx.delete(PLAYLIST_ITEM, playlist_id=ONE, position=position)
-            await tx.delete(PLAYLIST, id=ONE)
+        await store.delete(BOOK, id=FOUR)
+        items = [entry.values[1] async for entry in store.scan(PLAYLIST_ITEM, playlist_id=ONE)]
+        assert items == [2], "a purged book leaves its places"
+        await store.delete(USER, id=TWO)
         await store.delete(PLAYLIST, id=FIVE)
         await holds(store, {})
 
@@ -415,9 +439,70 @@ def test_an_operation_and_its_log_from_creation_to_deletion(drive: Drive) -> Non
         assert await store.get(NEXT_SEQ, operation_id=ONE) == 2
         await store.put(OPERATION, replace(operation, status="failed", error="interrupted"))
         await store.delete(OPERATION, id=ONE)
-        await store.delete(NEXT_SEQ, operation_id=ONE)
-        for seq in (0, 1):
-            await store.delete(OPERATION_LOG, operation_id=ONE, seq=seq)
         await holds(store, {})
+
+    drive(work)
+
+
+async def filled(store: Store) -> None:
+    """Put a listened book with everything that belongs to it, and its user."""
+    await stub(store, USER, TWO)
+    await stub(store, AUTHOR, THREE)
+    await store.put(WORK, Work(id=FOUR, title="Dune", author_id=THREE))
+    await store.put(BOOK, Book(id=ONE, title="Dune", author_id=THREE, work_id=FOUR))
+    await store.put(SEGMENT, segment(FIVE, 1))
+    await store.put(SEGMENT, replace(segment(ulid(6), 1), active=False))
+    await store.put(DURATION_MAP, DurationMap(), book_id=ONE)
+    await store.put(PLAYLIST, Playlist(id=ulid(7), name="To hear", user_id=TWO))
+    await store.put(PLAYLIST_ITEM, ONE, playlist_id=ulid(7), position=1)
+    await store.put(PREFERENCE, "dark", user_id=TWO, key="theme")
+    for at in (0, 60):
+        event = PlaybackEvent(
+            user_id=TWO,
+            book_id=ONE,
+            segment_id=FIVE,
+            position_seconds=at,
+            event_type="progress" if at else "start",
+            created_at=f"2026-01-01T00:0{at // 60}:00Z",
+        )
+        await append(store, PLAYBACK, event)
+
+
+def test_a_purged_book_leaves_nothing_but_what_others_own(drive: Drive) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = library(engine)
+        await filled(store)
+        await store.delete(BOOK, id=ONE)
+        left = {key.partition(":")[0] for key in await rows(store)}
+        assert left == {"w", "idx", "pl", "pref", "stats"}
+        assert [key for key in await rows(store) if ONE in key] == []
+        await holds(store, await rows(store))
+
+    drive(work)
+
+
+def test_a_deleted_user_leaves_the_books_and_nothing_else(drive: Drive) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = library(engine)
+        await filled(store)
+        await store.delete(USER, id=TWO)
+        assert [key for key in await rows(store) if TWO in key or ulid(7) in key] == []
+        assert await store.get(BOOK, id=ONE) is not None
+        await holds(store, await rows(store))
+
+    drive(work)
+
+
+def test_an_author_or_work_with_books_is_not_deleted(drive: Drive) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = library(engine)
+        await filled(store)
+        for record, id in ((AUTHOR, THREE), (WORK, FOUR)):
+            with pytest.raises(LinkError, match="still referred to"):
+                await store.delete(record, id=id)
+        await store.delete(BOOK, id=ONE)
+        await store.delete(WORK, id=FOUR)
+        await store.delete(AUTHOR, id=THREE)
+        assert not [key for key in await rows(store) if THREE in key or FOUR in key]
 
     drive(work)

@@ -28,7 +28,8 @@ from keyhouse.systems.audiobooks.schema import (
     USER_BY_NAME,
     USER_SECRETS,
 )
-from tests.systems.support.store_driver import NOW_TEXT, Drive, holds, rows, ulid, written
+from tests.systems.support.library_stubs import holds, rows, stub
+from tests.systems.support.store_driver import NOW_TEXT, Drive, ulid, written
 
 [SCHEMA] = SCHEMAS
 ONE, TWO, THREE, FOUR = (ulid(number) for number in range(1, 5))
@@ -90,6 +91,7 @@ def test_a_session_and_its_index_row_expire_together(drive: Drive) -> None:
             user_agent="x",
             token_hash="hash",
         )
+        await stub(store, USER, ONE)
         await store.put(SESSION, session)
         session.id, session.expires_at = THREE, "2026-01-01T02:00:00Z"
         await store.put(SESSION, session)
@@ -114,6 +116,7 @@ def test_a_session_and_its_index_row_expire_together(drive: Drive) -> None:
 def test_records_of_users_and_the_library_have_one_row_each(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
+        await stub(store, USER, ONE)
         await store.put(USER_SECRETS, UserSecrets(user_id=ONE, hashes={"api": "x"}))
         await store.put(PREFERENCE, {"speed": 1.5}, user_id=ONE, key="player:speed")
         await store.put(PREFERENCE, "dark", user_id=ONE, key="theme")
@@ -143,9 +146,7 @@ def test_records_of_users_and_the_library_have_one_row_each(drive: Drive) -> Non
             "player:speed",
             "theme",
         ]
-        await store.delete(USER_SECRETS, user_id=ONE)
-        await store.delete(PREFERENCE, user_id=ONE, key="player:speed")
-        await store.delete(PREFERENCE, user_id=ONE, key="theme")
+        await store.delete(USER, id=ONE)
         await store.delete(ROLE_PERMISSIONS, role="viewer")
         await store.delete(ARGON2_PARAMS)
         await store.delete(ASSET, id=FOUR)

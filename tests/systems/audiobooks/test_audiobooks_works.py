@@ -12,6 +12,7 @@ from keyhouse.errors import NewerError
 from keyhouse.store import Store, migrate, verify
 from keyhouse.systems.audiobooks.records import Book, Series, Work
 from keyhouse.systems.audiobooks.schema import (
+    AUTHOR,
     BOOK,
     BOOK_LISTEN_SECONDS,
     BOOK_PLAYS,
@@ -22,7 +23,8 @@ from keyhouse.systems.audiobooks.schema import (
     WORK_PLAYS,
     join_work,
 )
-from tests.systems.support.store_driver import NOW_TEXT, Drive, holds, rows, ulid
+from tests.systems.support.library_stubs import holds, rows, stub
+from tests.systems.support.store_driver import NOW_TEXT, Drive, ulid
 
 [SCHEMA] = SCHEMAS
 AUTHOR_ID = ulid(1)
@@ -99,15 +101,17 @@ def of_the_library(found: dict[str, Any]) -> dict[str, Any]:
 def test_old_data_migrated_equals_new_data_written(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         old, new = Store(SCHEMA, engine, "old"), Store(SCHEMA, engine, "new")
+        await stub(old, AUTHOR, AUTHOR_ID)
+        await stub(new, AUTHOR, AUTHOR_ID)
         await old_data(engine, "old")
         await new_data(new)
         await holds(old, await rows(old))
 
-        [done, _] = await migrate(old)
-        assert done.records == 4
+        done, *reindexed = await migrate(old)
+        assert done.records == 4 and len(reindexed) == SCHEMA.version - 1
         migrated = await rows(old)
         assert of_the_library(migrated) == await rows(new)
-        assert migrated["meta:version"] == 2
+        assert migrated["meta:version"] == SCHEMA.version
         assert migrated["mig:000001"] == {
             "id": 1,
             "applied_at": NOW_TEXT,
@@ -126,9 +130,10 @@ def test_old_data_migrated_equals_new_data_written(drive: Drive) -> None:
 def test_a_dry_run_writes_nothing(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "old")
+        await stub(store, AUTHOR, AUTHOR_ID)
         await old_data(engine, "old")
         before = await rows(store)
-        [done, _] = await migrate(store, dry_run=True)
+        done, *_ = await migrate(store, dry_run=True)
         assert done.records == 4 and done.rows > 0
         await holds(store, before)
 
@@ -139,8 +144,9 @@ def test_a_new_library_is_migrated_and_a_newer_one_rejected(drive: Drive) -> Non
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "new")
         await migrate(store)
-        assert (await rows(store))["meta:version"] == 2
-        await engine.commit("new", Batch(puts=(Put("meta:version", b"3"),)))
+        assert (await rows(store))["meta:version"] == SCHEMA.version
+        newer = str(SCHEMA.version + 1).encode()
+        await engine.commit("new", Batch(puts=(Put("meta:version", newer),)))
         with pytest.raises(NewerError):
             await migrate(store)
 
@@ -153,6 +159,7 @@ def test_series_become_unique_by_name_and_author(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "library-1")
         first, second, other, author = (ulid(number) for number in (41, 42, 43, 44))
+        await stub(store, AUTHOR, author)
         series = [
             Series(id=first, name="Chronicles", author_id=author),
             Series(id=second, name="chronicles", author_id=author),
@@ -184,6 +191,7 @@ def test_moving_a_book_moves_its_statistics_to_the_new_work(drive: Drive) -> Non
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "library-1")
         one, other = ulid(21), ulid(22)
+        await stub(store, WORK, one, other)
         book = Book(id=ulid(31), title="Dune", work_id=one)
         await store.put(BOOK, book)
         await store.put(BOOK, replace(book, id=ulid(32)))

@@ -5,7 +5,7 @@ IDs are ULIDs. Names in keys are in normal form (`:norm`), and `:` in them is es
 sequences have ten digits: a position in a series is in thousandths, so that 1.5 sorts between 1 and
 2, and an unset one (`null`) last.
 
-Three rows are not in the document. `idx:series:name_author:…` keeps series unique by name and
+Some rows are not in the document. `idx:series:name_author:…` keeps series unique by name and
 author; `idx:series:name:…` holds the first of a name. `idx:play:book:…` leads from a book to its
 listeners. `playw:…` is the watermark up to which the playback events of a listener and book are
 counted in the statistics.
@@ -16,7 +16,15 @@ inactive, which frees their positions, then puts the new one at position 1, all 
 so does moving segments. **The items of a playlist** (`pli:`) are separate records: their positions
 belong to the playlist, not to the book.
 
-A book in the bin (`deleted_at`) keeps its record and has no index rows, so no list shows it.
+A book in the bin (`deleted_at`) keeps its record; its only index rows are `idx:bin:…`, so no list
+shows it, and what it refers to is not deleted.
+
+**What belongs together** is declared (`belongs_to`): a deleted book takes its segments, durations,
+listeners' progress with events and watermarks, statistics and places in playlists along; a user the
+sessions, secrets, preferences, playlists, progress and statistics; a playlist its items; an
+operation its lines. Authors, series and works with books, or works, are not deleted (`references`).
+For that, `idx:segment:book:…`, `idx:playlist:book:…`, `idx:work:author:…` and `idx:work:series:…`
+lead from the owner to the others.
 """
 
 from collections.abc import Mapping
@@ -33,13 +41,15 @@ from keyhouse.schema import (
     Log,
     Meta,
     Migration,
+    Owner,
     Record,
+    Reference,
     Schema,
     Space,
     Unique,
     at_field,
 )
-from keyhouse.store import Entry, Transaction
+from keyhouse.store import Entry, Transaction, reindex
 from keyhouse.systems.audiobooks.isbn import isbn10, isbn13
 from keyhouse.systems.audiobooks.playback import Listening, count, current_place, percent, unheard
 from keyhouse.systems.audiobooks.records import (
@@ -67,6 +77,9 @@ __all__ = [
     "ASSET",
     "AUTHOR",
     "AUTHOR_BY_NAME",
+    "BIN_OF_AUTHOR",
+    "BIN_OF_SERIES",
+    "BIN_OF_WORK",
     "BOOK",
     "BOOKS_BY_AUTHOR",
     "BOOKS_BY_GENRE",
@@ -79,6 +92,7 @@ __all__ = [
     "BOOK_LISTEN_SECONDS",
     "BOOK_PLAYS",
     "DURATION_MAP",
+    "ITEMS_OF_BOOK",
     "LISTENERS_OF_BOOK",
     "NEXT_SEQ",
     "OPERATION",
@@ -93,6 +107,7 @@ __all__ = [
     "SCHEMAS",
     "SEGMENT",
     "SEGMENTS_IN_ORDER",
+    "SEGMENTS_OF_BOOK",
     "SERIES",
     "SERIES_BY_NAME",
     "SERIES_BY_NAME_AND_AUTHOR",
@@ -107,10 +122,13 @@ __all__ = [
     "VERSION",
     "WATERMARK",
     "WORK",
+    "WORKS_OF_AUTHOR",
+    "WORKS_OF_SERIES",
     "WORK_BY_TITLE",
     "WORK_LISTEN_SECONDS",
     "WORK_PLAYS",
     "introduce_works",
+    "is_binned",
     "is_listed",
     "join_work",
     "make_series_unique",
@@ -140,6 +158,7 @@ USER_SECRETS = Record(
     version=VERSION,
     unknown="keep",
     private=("hashes",),
+    belongs_to=Owner(USER),
 )
 
 # Session
@@ -155,12 +174,17 @@ SESSION = Record(
     timestamps=("expires_at",),
     private=("token_hash",),
     expiry=at_field("expires_at"),
+    belongs_to=Owner(USER, by=SESSIONS_OF_USER),
 )
 
 # User preferences, and permissions of roles
 
 PREFERENCE: Record[Any] = Record(
-    Any, "pref:{user_id:ulid}:{key}", name="preference", doc="Any JSON, by the user's key."
+    Any,
+    "pref:{user_id:ulid}:{key}",
+    name="preference",
+    doc="Any JSON, by the user's key.",
+    belongs_to=Owner(USER),
 )
 ROLE_PERMISSIONS = Record(
     RolePermissions, "authz:{role}", name="role_permissions", version=VERSION, unknown="keep"
@@ -194,6 +218,7 @@ SERIES = Record(
     SERIES_BY_NAME,
     SERIES_BY_NAME_AND_AUTHOR,
     SERIES_OF_AUTHOR,
+    references=Reference(AUTHOR, by=SERIES_OF_AUTHOR),
     computed={"normalized_name": lambda series: normal(series.name)},
     version=VERSION,
     unknown="keep",
@@ -205,10 +230,15 @@ SERIES = Record(
 WORK_BY_TITLE = Unique(
     "idx:work:title:{normalized_title:norm}:author:{author_id:ulid?}", value="id"
 )
+WORKS_OF_AUTHOR = Index("idx:work:author:{author_id:ulid}:{id:ulid}")
+WORKS_OF_SERIES = Index("idx:work:series:{series_id:ulid}:{id:ulid}")
 WORK = Record(
     Work,
     "w:{id:ulid}",
     WORK_BY_TITLE,
+    WORKS_OF_AUTHOR,
+    WORKS_OF_SERIES,
+    references=(Reference(AUTHOR, by=WORKS_OF_AUTHOR), Reference(SERIES, by=WORKS_OF_SERIES)),
     computed={"normalized_title": lambda work: normal(work.title)},
     version=VERSION,
     unknown="keep",
@@ -221,6 +251,10 @@ WORK = Record(
 
 def is_listed(book: Book) -> bool:
     return not book.deleted_at
+
+
+def is_binned(book: Book) -> bool:
+    return bool(book.deleted_at)
 
 
 BOOKS_BY_AUTHOR = Index("idx:book:author:{author_id:ulid}:{id:ulid}", when=is_listed)
@@ -239,6 +273,9 @@ BOOKS_BY_ISBN13 = Index(
     Template("idx:book:isbn13:{isbn13}:{id:ulid}", isbn13=Regex("[0-9]{13}")), when=is_listed
 )
 BOOKS_BY_WORK = Index("idx:book:work:{work_id:ulid}:{id:ulid}", when=is_listed)
+BIN_OF_AUTHOR = Index("idx:bin:author:{author_id:ulid}:{id:ulid}", when=is_binned)
+BIN_OF_SERIES = Index("idx:bin:series:{series_id:ulid}:{id:ulid}", when=is_binned)
+BIN_OF_WORK = Index("idx:bin:work:{work_id:ulid}:{id:ulid}", when=is_binned)
 BOOK = Record(
     Book,
     "b:{id:ulid}",
@@ -250,6 +287,14 @@ BOOK = Record(
     BOOKS_BY_ISBN10,
     BOOKS_BY_ISBN13,
     BOOKS_BY_WORK,
+    BIN_OF_AUTHOR,
+    BIN_OF_SERIES,
+    BIN_OF_WORK,
+    references=(
+        Reference(AUTHOR, by=(BOOKS_BY_AUTHOR, BIN_OF_AUTHOR)),
+        Reference(SERIES, by=(BOOKS_BY_SERIES, BIN_OF_SERIES)),
+        Reference(WORK, by=(BOOKS_BY_WORK, BIN_OF_WORK)),
+    ),
     computed={
         "normalized_title": lambda book: normal(book.title),
         "isbn10": lambda book: None if book.isbn10 is None else isbn10(book.isbn10),
@@ -267,10 +312,13 @@ BOOK = Record(
 SEGMENTS_IN_ORDER = Unique(
     "bfi:{book_id:ulid}:{track_number:010d}", value="id", when=lambda segment: bool(segment.active)
 )
+SEGMENTS_OF_BOOK = Index("idx:segment:book:{book_id:ulid}:{id:ulid}")
 SEGMENT = Record(
     Segment,
     "bf:{id:ulid}",
     SEGMENTS_IN_ORDER,
+    SEGMENTS_OF_BOOK,
+    belongs_to=Owner(BOOK, by=SEGMENTS_OF_BOOK),
     version=VERSION,
     unknown="keep",
     created="created_at",
@@ -284,14 +332,21 @@ PLAYLIST = Record(
     Playlist,
     "pl:{id:ulid}",
     PLAYLISTS_OF_USER,
+    belongs_to=Owner(USER, by=PLAYLISTS_OF_USER),
     version=VERSION,
     unknown="keep",
     created="created_at",
     updated="updated_at",
 )
+ITEMS_OF_BOOK = Index(
+    "idx:playlist:book:{book_id:ulid}:{playlist_id:ulid}:{position:010d}",
+    fields={"book_id": str},
+)
 PLAYLIST_ITEM = Record(
     str,
     "pli:{playlist_id:ulid}:{position:010d}",
+    ITEMS_OF_BOOK,
+    belongs_to=(Owner(PLAYLIST), Owner(BOOK, by=ITEMS_OF_BOOK)),
     name="playlist_item",
     doc="The book at that position.",
 )
@@ -303,6 +358,7 @@ PROGRESS = Record(
     Progress,
     "playp:{user_id:ulid}:{book_id:ulid}",
     LISTENERS_OF_BOOK,
+    belongs_to=(Owner(USER), Owner(BOOK, by=LISTENERS_OF_BOOK)),
     version=VERSION,
     unknown="keep",
     updated="updated_at",
@@ -313,20 +369,21 @@ DURATION_MAP = Record(
     name="duration_map",
     version=VERSION,
     unknown="keep",
+    belongs_to=Owner(BOOK),
 )
 
 # Stats aggregates (derived)
 
-BOOK_PLAYS = Counter("stats:book:plays:{book_id:ulid}", name="book_plays")
+BOOK_PLAYS = Counter("stats:book:plays:{book_id:ulid}", name="book_plays", belongs_to=Owner(BOOK))
 USER_LISTEN_SECONDS = Counter(
-    "stats:user:listen_seconds:{user_id:ulid}", name="user_listen_seconds"
+    "stats:user:listen_seconds:{user_id:ulid}", name="user_listen_seconds", belongs_to=Owner(USER)
 )
 BOOK_LISTEN_SECONDS = Counter(
-    "stats:book:listen_seconds:{book_id:ulid}", name="book_listen_seconds"
+    "stats:book:listen_seconds:{book_id:ulid}", name="book_listen_seconds", belongs_to=Owner(BOOK)
 )
-WORK_PLAYS = Counter("stats:work:plays:{work_id:ulid}", name="work_plays")
+WORK_PLAYS = Counter("stats:work:plays:{work_id:ulid}", name="work_plays", belongs_to=Owner(WORK))
 WORK_LISTEN_SECONDS = Counter(
-    "stats:work:listen_seconds:{work_id:ulid}", name="work_listen_seconds"
+    "stats:work:listen_seconds:{work_id:ulid}", name="work_listen_seconds", belongs_to=Owner(WORK)
 )
 
 # Playback event (immutable): each updates the snapshot and the statistics in its own commit
@@ -341,12 +398,15 @@ def _needs(event: PlaybackEvent) -> dict[str, tuple[Record[Any], dict[str, Any]]
 
 
 def _fold(state: Listening | None, event: PlaybackEvent, found: Mapping[str, Any]) -> FoldResult:
-    """Count an event, and move the snapshot. One of an absent book or an unknown segment changes
-    nothing: the service rejects it before it is appended."""
+    """Count an event, and move the snapshot. One of an unknown segment counts nothing: the service
+    rejects it before it is appended. One of an absent book has no owner, so it is rejected."""
     durations, book, before = found["durations"], found["book"], found["progress"]
     place = current_place(event.segment_id, event.position_seconds, durations)
     if book is None or place is None:
-        return FoldResult(state if state is not None else unheard(event))
+        result = FoldResult(state if state is not None else unheard(event))
+        if before is None:  # the event belongs to it
+            result.puts = [(PROGRESS, Progress(user_id=event.user_id, book_id=event.book_id), {})]
+        return result
     event = replace(event, segment_id=place.segment_id, position_seconds=place.position_seconds)
     counted = count(state, event, durations)
     progress = Progress(
@@ -375,7 +435,12 @@ def _fold(state: Listening | None, event: PlaybackEvent, found: Mapping[str, Any
     )
 
 
-WATERMARK = Record(Listening, "playw:{user_id:ulid}:{book_id:ulid}", name="watermark")
+WATERMARK = Record(
+    Listening,
+    "playw:{user_id:ulid}:{book_id:ulid}",
+    name="watermark",
+    belongs_to=Owner(PROGRESS),
+)
 PLAYBACK = Log(
     PlaybackEvent,
     "playe:{user_id:ulid}:{book_id:ulid}:{at:ulid}",
@@ -386,6 +451,7 @@ PLAYBACK = Log(
     state=WATERMARK,
     fold=_fold,
     needs=_needs,
+    belongs_to=Owner(PROGRESS),
 )
 
 # Operations and logs
@@ -397,7 +463,7 @@ OPERATION = Record(
     unknown="keep",
     timestamps=("started_at", "completed_at"),
 )
-NEXT_SEQ = Counter("op:{operation_id:ulid}:next_seq", name="next_seq")
+NEXT_SEQ = Counter("op:{operation_id:ulid}:next_seq", name="next_seq", belongs_to=Owner(OPERATION))
 OPERATION_LOG = Log(
     OperationLine,
     "opl:{operation_id:ulid}:{seq:010d}",
@@ -406,6 +472,7 @@ OPERATION_LOG = Log(
     version=VERSION,
     unknown="keep",
     sequence=NEXT_SEQ,
+    belongs_to=Owner(OPERATION),
 )
 
 # Security, and future extensions
@@ -437,17 +504,19 @@ async def introduce_works(tx: Transaction, entry: Entry[Book]) -> None:
     book = entry.record
     if book.work_id is not None:
         return
-    found = await tx.lookup(
-        WORK, WORK_BY_TITLE, normalized_title=book.title, author_id=book.author_id
-    )
-    if found is None:
-        work = Work(
-            id=book.id, title=book.title, author_id=book.author_id, series_id=book.series_id
-        )
-        await tx.put(WORK, work, expect=None)
-        await join_work(tx, book, work.id)
-    else:
+    author_id = book.author_id
+    if author_id is not None and await tx.get(AUTHOR, id=author_id) is None:
+        author_id = None  # another program has left it behind
+    found = await tx.lookup(WORK, WORK_BY_TITLE, normalized_title=book.title, author_id=author_id)
+    if found is not None:
         await join_work(tx, book, found.record.id)
+        return
+    series_id = book.series_id
+    if series_id is not None and await tx.get(SERIES, id=series_id) is None:
+        series_id = None
+    work = Work(id=book.id, title=book.title, author_id=author_id, series_id=series_id)
+    await tx.put(WORK, work, expect=None)
+    await join_work(tx, book, work.id)
 
 
 async def make_series_unique(tx: Transaction, entry: Entry[Series]) -> None:
@@ -479,6 +548,10 @@ SCHEMAS: tuple[Schema, ...] = (
         migrations=(
             Migration(1, "Work introduction (v1.1.0)", BOOK, introduce_works),
             Migration(2, "Series unique by name and author", SERIES, make_series_unique),
+            reindex(3, "Segments by book", SEGMENT),
+            reindex(4, "Places of books in playlists", PLAYLIST_ITEM),
+            reindex(5, "Binned books by author, series and work", BOOK),
+            reindex(6, "Works by author and series", WORK),
         ),
     ),
 )
