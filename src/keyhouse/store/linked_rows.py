@@ -58,7 +58,7 @@ class LinkedRows(RowBuffer):
         noted = self._noted()
         if dependents:
             noted.removed.pop(after.key, None)
-            if before is None:
+            if before is None and any(link.owns for link in dependents):
                 noted.created[after.key] = bound
         needed = noted.needed.get(after.key, {})
         current: dict[str, BoundLink] = {}
