@@ -19,12 +19,8 @@ belong to the playlist, not to the book.
 A book in the bin (`deleted_at`) keeps its record; its only index rows are `idx:bin:…`, so no list
 shows it, and what it refers to is not deleted.
 
-**What belongs together** is declared (`belongs_to`): a deleted book takes its segments, durations,
-listeners' progress with events and watermarks, statistics and places in playlists along; a user the
-sessions, secrets, preferences, playlists, progress and statistics; a playlist its items; an
-operation its lines. Authors, series and works with books, or works, are not deleted (`references`).
-For that, `idx:segment:book:…`, `idx:playlist:book:…`, `idx:work:author:…` and `idx:work:series:…`
-lead from the owner to the others.
+**What belongs together** is declared (`belongs_to`, `references`); `idx:segment:book:…`,
+`idx:playlist:book:…`, `idx:work:author:…` and `idx:work:series:…` lead to it from the other end.
 """
 
 from collections.abc import Mapping
@@ -504,14 +500,13 @@ async def introduce_works(tx: Transaction, entry: Entry[Book]) -> None:
     book = entry.record
     if book.work_id is not None:
         return
-    author_id = book.author_id
+    author_id, series_id = book.author_id, book.series_id
     if author_id is not None and await tx.get(AUTHOR, id=author_id) is None:
         author_id = None  # another program has left it behind
     found = await tx.lookup(WORK, WORK_BY_TITLE, normalized_title=book.title, author_id=author_id)
     if found is not None:
         await join_work(tx, book, found.record.id)
         return
-    series_id = book.series_id
     if series_id is not None and await tx.get(SERIES, id=series_id) is None:
         series_id = None
     work = Work(id=book.id, title=book.title, author_id=author_id, series_id=series_id)
