@@ -139,6 +139,15 @@ class Book(Struct, kw_only=True):
     version: int = 1
 
 
+def is_listed(book: Book) -> bool:
+    """Tell whether lists show the book: it is not in the bin."""
+    return not book.deleted_at
+
+
+def is_binned(book: Book) -> bool:
+    return bool(book.deleted_at)
+
+
 class Segment(Struct, kw_only=True):
     """A physical media file of a book. `track_number` is its position in the book, whatever the
     tags of the file contain."""

@@ -66,6 +66,8 @@ from keyhouse.systems.audiobooks.records import (
     User,
     UserSecrets,
     Work,
+    is_binned,
+    is_listed,
 )
 
 __all__ = [
@@ -243,15 +245,6 @@ WORK = Record(
 )
 
 # Book (logical)
-
-
-def is_listed(book: Book) -> bool:
-    return not book.deleted_at
-
-
-def is_binned(book: Book) -> bool:
-    return bool(book.deleted_at)
-
 
 BOOKS_BY_AUTHOR = Index("idx:book:author:{author_id:ulid}:{id:ulid}", when=is_listed)
 BOOKS_BY_SERIES = Index(
