@@ -35,6 +35,13 @@ class RoseySettings(JwtTenantSettings, frozen=True, kw_only=True):
         PREFIX,
         setting("Changes may be published below `<changes_prefix>.<plugin>`."),
     ] = "db.changes"
+    payload_prefix: Annotated[
+        Annotated[str, PREFIX] | None,
+        setting(
+            "Also answer `<payload_prefix>.<operation>`, such as `rosey.db.kv.set`, with"
+            " `plugin_name` in the body. A body can name any plugin."
+        ),
+    ] = None
     queue: Annotated[
         str, PREFIX, setting("Queue group shared by the processes of one service.")
     ] = "rosey"
@@ -65,6 +72,20 @@ class RoseySettings(JwtTenantSettings, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_prefixes()
+        self._check_payload_prefix()
+
+    def _check_payload_prefix(self) -> None:
+        """Reject a prefix whose subjects another subscription receives too."""
+        own = self.payload_prefix
+        for other in () if own is None else (*self.prefixes, self.changes_prefix):
+            begins = f"{other}.".startswith(f"{own}.") or f"{own}.".startswith(f"{other}.")
+            if begins and (own != other or other == self.changes_prefix):
+                raise UsageError(
+                    "payload_prefix must be one of prefixes, or share no beginning with them and "
+                    "changes_prefix.",
+                    payload_prefix=own,
+                    other=other,
+                )
 
     def _check_prefixes(self) -> None:
         """Reject a prefix that begins with another: the service would receive its own changes as

@@ -23,6 +23,7 @@ from keyhouse.systems.rosey.errors import PluginNameError
 from keyhouse.systems.rosey.limits import BODY_BYTES_PER_REQUEST
 from keyhouse.systems.rosey.messages import BODIES, COSTS, OPERATIONS, Watch, log_fields
 from keyhouse.systems.rosey.operations import Plugin
+from keyhouse.systems.rosey.payload_form import payload_endpoint
 from keyhouse.systems.rosey.schema import VALUE
 from keyhouse.systems.rosey.settings import RoseySettings
 
@@ -66,7 +67,7 @@ class Subjects:
         self._forbidden_replies = ("_INBOX_", "$", *(f"{prefix}." for prefix in own))
 
     def endpoints(self) -> list[Endpoint]:
-        return [
+        endpoints = [
             Endpoint(
                 name=prefix.replace(".", "-"),
                 subject=f"{prefix}.*.*",
@@ -78,6 +79,11 @@ class Subjects:
             )
             for prefix in self._settings.prefixes
         ]
+        if (payload_prefix := self._settings.payload_prefix) is not None:
+            first = self._settings.prefixes[0]
+            handler = self._handler(len(first) + 1)
+            endpoints.append(payload_endpoint(payload_prefix, first, handler, self._settings.queue))
+        return endpoints
 
     def _handler(self, start: int) -> Callable[[Request], Awaitable[bytes | None]]:
         """Return a plain function: a coroutine here would add one more step to every message."""

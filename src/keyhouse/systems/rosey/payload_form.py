@@ -1,0 +1,81 @@
+"""The payload form: `<prefix>.<operation>` with the plugin's name in the body.
+
+    rosey.db.kv.set {"plugin_name": "trivia", "key": "theme", "value": "dark", "ttl_seconds": 60}
+    -> {"success": true, "data": {}}
+    -> {"success": false, "error": {"code": "MISSING_FIELD", "message": "…"}}
+
+Rosey's first database service had it, with four operations. It is off by default: a body can name
+any plugin, so NATS permissions do not isolate plugins, and all of them share one queue.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from keyhouse.errors import KeyhouseError, MalformedError, MissingFieldError, RecordError
+from keyhouse.nats.endpoint import Endpoint, Request, error_reply
+from keyhouse.service.errors import SubjectError
+
+__all__ = ["payload_endpoint"]
+
+PAYLOAD_OPERATIONS: Final = ("set", "get", "delete", "list")
+
+_SUCCESS: Final = b'{"success":true'
+_RENAMED: Final = {"ttl_seconds": "ttl"}
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_name = msgspec.json.Decoder(str).decode
+_decode_error = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def payload_endpoint(
+    prefix: str, own_prefix: str, handle: Callable[[Request], Awaitable[bytes | None]], queue: str
+) -> Endpoint:
+    """Return the endpoint. `handle` handles the same requests in the subject form, below
+    `own_prefix`."""
+
+    async def respond(request: Request) -> bytes | None:
+        try:
+            reply = await handle(_subject_form(request, prefix, own_prefix))
+        except KeyhouseError as error:
+            flat = _decode_error(error_reply(error))
+            described = {"code": flat["error_code"], "message": flat["message"]}
+            return _encode({"success": False, "error": described})
+        if reply is None:
+            return None
+        return b'%b,"data":{%b}' % (_SUCCESS, reply.removeprefix(_SUCCESS).lstrip(b","))
+
+    return Endpoint(
+        name=f"{prefix.replace('.', '-')}-payload",
+        subject=f"{prefix}.*",
+        handler=respond,
+        operations={name: f"{prefix}.{name}" for name in PAYLOAD_OPERATIONS},
+        queue=queue,
+    )
+
+
+def _subject_form(request: Request, prefix: str, own_prefix: str) -> Request:
+    """Return the request with the plugin in its subject."""
+    operation = request.subject[len(prefix) + 1 :]
+    if operation not in PAYLOAD_OPERATIONS:
+        raise SubjectError(
+            "Unknown operation.", subject=request.subject, known=list(PAYLOAD_OPERATIONS)
+        )
+    try:
+        body = _decode(request.data or b"{}")
+    except msgspec.ValidationError as error:
+        raise RecordError("Invalid field in the request.", reason=str(error)) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise MalformedError("The request is not JSON in UTF-8.", reason=str(error)) from None
+    name = body.pop("plugin_name", None)
+    if name is None:
+        raise MissingFieldError("Missing required field: plugin_name")
+    try:
+        plugin = _decode_name(name)
+    except msgspec.ValidationError as error:
+        raise RecordError("Invalid field in the request.", reason=str(error)) from None
+    data = _encode({_RENAMED.get(field, field): value for field, value in body.items()})
+    subject = f"{own_prefix}.{plugin}.{operation}"
+    return Request(subject, data, request.reply, request.publisher)
