@@ -12,6 +12,7 @@ from keyhouse import ManualClock, Record, Schema, Space, Template, Text, open_en
 from keyhouse.engine import Engine
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import KeyhouseError, QuotaError, UnknownOutcomeError
+from keyhouse.limits import USAGE_NEAR_SECONDS_MAX
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog
 from keyhouse.service.tenants import Tenant, Tenants
@@ -312,5 +313,49 @@ def test_tenants_are_evicted_unless_they_are_busy() -> None:
         for number in range(10):
             tenants.get(f"t{number}")
         assert tenants.cached("busy") is None
+
+    asyncio.run(story())
+
+
+def two_processes() -> tuple[Usage, Usage, ManualClock]:
+    clock = ManualClock()
+    engine = MemoryEngine(clock=clock)
+    one, other = (Usage(Store(SCHEMA, engine, "trivia"), Quota(QUOTA, 0)) for _ in range(2))
+    return one, other, clock
+
+
+def test_near_its_quota_a_tenant_is_counted_again_after_ten_seconds() -> None:
+    """Each process counted by itself for five minutes: two of them stored twice the quota."""
+
+    async def story() -> None:
+        one, other, clock = two_processes()
+        for number in range(QUOTA - 1):
+            await one.transact(put(f"one-{number}"))
+        await other.transact(put("other"))
+        assert other.current == Size(QUOTA, other.current.bytes if other.current else 0)
+        clock.advance(seconds=USAGE_NEAR_SECONDS_MAX + 1)
+        with pytest.raises(QuotaError):
+            await one.transact(put("one-more"))
+
+    asyncio.run(story())
+
+
+def test_a_count_that_took_long_is_not_repeated_for_each_rejection() -> None:
+    async def story() -> None:
+        one, other, clock = two_processes()
+        for number in range(QUOTA):
+            await one.transact(put(f"one-{number}"))
+        assert one._count is not None
+        await one.count()
+        one._count.seconds = 1.0
+        counted_at = one._count.counted_at
+        for _ in range(5):
+            clock.advance(seconds=3)
+            with pytest.raises(QuotaError):
+                await one.transact(put("one-more"))
+        assert one._count.counted_at == counted_at
+        await other.transact(lambda tx: tx.delete(ITEM, key="one-0"))
+        clock.advance(seconds=6)
+        await one.transact(put("one-more"))
 
     asyncio.run(story())
