@@ -66,3 +66,51 @@ def test_an_interval_of_zero_never_sweeps() -> None:
         await Sweeper(MemoryEngine(), 0, metrics, OperationLog("items", 1)).run()
 
     asyncio.run(story())
+
+
+def test_a_clock_that_was_set_forward_deletes_nothing_at_once() -> None:
+    async def story() -> None:
+        clock, timer = ManualClock(), ManualClock(0)
+        engine = MemoryEngine(clock=clock)
+        await Store(SCHEMA, engine, "t").put(ITEM, 1, ttl=30 * 86_400, key="scene")
+        sweeping, _ = sweeper(engine, timer=timer)
+        clock.advance(seconds=40 * 86_400)
+        with capture_logs() as lines:
+            assert await sweeping.sweep() == 0
+            timer.advance(seconds=300)
+            clock.advance(seconds=300)
+            assert await sweeping.sweep() == 0
+        assert [line["event"] for line in lines] == ["items cleanup failed"], "logged once"
+        clock.advance(seconds=-40 * 86_400)
+        assert await sweeping.sweep() == 0
+        assert await Store(SCHEMA, engine, "t").get(ITEM, key="scene") == 1, "it was set right"
+
+    asyncio.run(story())
+
+
+def test_a_clock_that_stays_ahead_is_believed_after_an_hour() -> None:
+    async def story() -> None:
+        clock, timer = ManualClock(), ManualClock(0)
+        engine = MemoryEngine(clock=clock)
+        await Store(SCHEMA, engine, "t").put(ITEM, 1, ttl=60, key="k")
+        sweeping, _ = sweeper(engine, timer=timer)
+        clock.advance(seconds=7_200)
+        assert await sweeping.sweep() == 0
+        timer.advance(seconds=3_600)
+        clock.advance(seconds=3_600)
+        assert await sweeping.sweep() == 1
+
+    asyncio.run(story())
+
+
+def test_a_process_that_sleeps_between_two_sweeps_is_not_a_leap() -> None:
+    async def story() -> None:
+        clock, timer = ManualClock(), ManualClock(0)
+        engine = MemoryEngine(clock=clock)
+        await Store(SCHEMA, engine, "t").put(ITEM, 1, ttl=60, key="k")
+        sweeping, _ = sweeper(engine, timer=timer)
+        clock.advance(seconds=86_400)
+        timer.advance(seconds=86_400)
+        assert await sweeping.sweep() == 1
+
+    asyncio.run(story())

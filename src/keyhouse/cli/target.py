@@ -150,7 +150,7 @@ def find_store_url(system: str | None, store: str | None, data: Path | None) -> 
             raise UsageError(
                 "A data folder has a store for each system: name the system.", data=str(data)
             )
-        return _reachable_url(default_url(system, data), data)
+        return _configured_url(system, data) or _reachable_url(default_url(system, data), data)
     if (named := store or os.environ.get(STORE)) or os.environ.get(SERVICE):
         return named
     return _configured_url(system)
@@ -172,11 +172,15 @@ def store_url(system: str | None, store: str | None, data: Path | None) -> str:
     return url
 
 
-def _configured_url(system: str | None) -> str | None:
-    """Return the engine of a system by the settings of `keyhouse serve`, or None."""
+def _configured_url(system: str | None, data: Path | None = None) -> str | None:
+    """Return the engine of a system by the settings of `keyhouse serve`, or None.
+
+    With a data folder, as `keyhouse serve --data` finds it: an engine that is set comes first.
+    """
     if system not in NAMES:
         return None
-    loaded = load_settings({}, os.environ, None, systems=NAMES, strict=False)
+    flags = {} if data is None else {"data": str(data)}
+    loaded = load_settings(flags, os.environ, None, systems=NAMES, strict=False)
     if system not in loaded.engines and not {"engine", "data"} & set(loaded.sources):
         return None
     url = loaded.engine_url(system, alone=loaded.settings.systems == (system,))

@@ -112,7 +112,7 @@ def make_folder(url: str) -> None:
     folder = rest.removeprefix("///")
     if scheme == "rocksdb" and PLACEHOLDER not in url and not folder.startswith("//"):
         with suppress(OSError):
-            Path(folder).mkdir(exist_ok=True)
+            Path(folder).mkdir(0o700, exist_ok=True)
 
 
 def _with_parameters(url: str, names: dict[str, str], exclusive: set[str], alone: bool) -> str:

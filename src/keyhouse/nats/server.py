@@ -106,10 +106,10 @@ class NatsServer:
 
     def start(self) -> None:
         """Start the process; it is ready some time later."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         configuration = self.folder / "nats-server.json"
         _write_private(configuration, json.dumps(self._configuration(), indent=2))
-        with (self.folder / "nats-server.log").open("ab") as log:
+        with open(self.folder / "nats-server.log", "ab", opener=_open_private) as log:
             self._process = subprocess.Popen(
                 [find_binary(), "--config", str(configuration)],
                 stdin=subprocess.DEVNULL,
@@ -264,6 +264,11 @@ def free_port() -> int:
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+
+
+def _open_private(path: str, flags: int) -> int:
+    """Create a missing file for its owner only."""
+    return os.open(path, flags, 0o600)
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -71,7 +71,7 @@ class Database:
         """Open the folder, or create it; its parent folder must exist."""
         try:
             if not os.path.isdir(self.folder):
-                os.mkdir(self.folder)
+                os.mkdir(self.folder, 0o700)
             check_folder(self.folder)
             self._open()
         except Exception as error:

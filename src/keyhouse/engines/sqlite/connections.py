@@ -1,8 +1,9 @@
 """Opens the file: its settings, its format, and the program it belongs to. Knows no rows."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
 import apsw
@@ -83,6 +84,8 @@ def open_reader(path: str) -> Connection:
 
 def _opened(path: str, flags: int, set_up: Callable[[Connection], None]) -> Connection:
     """Open and set up a connection; close it on failure, as it would hold the file's locks."""
+    if flags & apsw.SQLITE_OPEN_CREATE:
+        _create_private(path)
     try:
         connection = Connection(path, flags=flags)
         try:
@@ -93,6 +96,15 @@ def _opened(path: str, flags: int, set_up: Callable[[Connection], None]) -> Conn
     except apsw.Error as error:
         raise translate(error, path) from error
     return connection
+
+
+def _create_private(path: str) -> None:
+    """Create a missing file for its owner only. SQLite gives the WAL the mode of its file.
+
+    Errors are left to SQLite, which reports them.
+    """
+    with suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def until_available(call: Callable[[], Answer]) -> Answer:
