@@ -23,7 +23,9 @@ from keyhouse.engine import Batch, Engine, Put
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.errors import DeclarationError, LimitError, UnavailableError, UsageError
-from keyhouse.search import SearchIndex, SearchSchema
+from keyhouse.schema import Record, Schema, Space
+from keyhouse.search import SearchIndex, SearchSchema, SearchSource
+from keyhouse.store import Store
 from keyhouse.testing.faults import FaultyEngine, Killed, die
 from tests.search.support.library import (
     NOTE,
@@ -234,6 +236,76 @@ def test_hidden_unreadable_and_other_records_are_left_out(tmp_path: Path) -> Non
         "volume:4",
         "volume:4",
     ]
+
+
+def test_a_record_whose_texts_fail_stops_no_other(tmp_path: Path) -> None:
+    def texts(found: Volume) -> Any:
+        return {"title": found.title} if found.title != "Bad" else {"title": [found.tags]}
+
+    async def scenario(engine: Engine, folder: Path) -> None:
+        store = store_on(engine)
+        await store.put(VOLUME, volume("0", "Bad"))
+        await store.put(VOLUME, volume("1", "Good"))
+        schema = SearchSchema(
+            "library", SearchSource(record=VOLUME, texts=texts), fields={"title": 1.0}
+        )
+        index = SearchIndex(schema, folder, store)
+        assert await found(index, "good") == ["1"]
+        await store.put(VOLUME, volume("2", "Bad"))
+        entry = await store.put(VOLUME, volume("3", "Good"))
+        assert await found(index, "good", after=entry.revision) == ["1", "3"]
+        await index.close()
+
+    with capture_logs() as logs:
+        run(scenario, tmp_path)
+    failed = [line["key"] for line in logs if line["event"] == "record not searchable"]
+    assert failed == ["volume:0", "volume:2"]
+
+
+def test_hits_of_a_space_in_the_key_have_the_fields_that_the_store_takes(tmp_path: Path) -> None:
+    tenant_volume = Record(Volume, "tenant:{tenant}:volume:{id}", name="volume")
+    schema = Schema("tenants", tenant_volume, space=Space("a tenant", field="tenant"))
+    searched = SearchSchema(
+        "tenants",
+        SearchSource(record=tenant_volume, texts=lambda each: {"title": each.title}),
+        fields={"title": 1.0},
+    )
+
+    async def scenario(engine: Engine, folder: Path) -> None:
+        def store(space: str) -> Store:
+            return Store(schema, engine, space)
+
+        index = SearchIndex(searched, folder, store)
+        for space in ("ann", "bob"):
+            await store(space).put(tenant_volume, volume("1", f"Plans of {space}"))
+        for space in ("ann", "bob"):
+            [hit] = (await index.search("plans", space=space)).hits
+            [value] = await store(space).get_many(tenant_volume, [hit.fields])
+            assert value is not None and value.title == f"Plans of {space}"
+        await index.close()
+
+    run(scenario, tmp_path)
+
+
+def test_changes_of_other_records_advance_the_revision(tmp_path: Path) -> None:
+    """Otherwise a space in which only they change would be built again after each restart."""
+
+    async def scenario(engine: Engine, folder: Path) -> None:
+        store = store_on(engine)
+        await store.put(VOLUME, volume("1", "One"))
+        index = index_on(engine, folder)
+        await found(index, "one")
+        for number in range(100):
+            entry = await store.put(NOTE, Writer(id=str(number), name="x"))
+        assert await found(index, "one", after=entry.revision) == ["1"]
+        await index.close()
+        await engine.sweep(limit=1_000)
+        index = index_on(engine, folder)
+        assert (await index.search("one")).revision == entry.revision
+        assert index._followers[""].rebuilds == 0
+        await index.close()
+
+    run(scenario, tmp_path, MemoryEngine(changes_kept=20))
 
 
 # Rebuilding

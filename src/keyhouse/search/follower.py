@@ -18,7 +18,7 @@ comes, or when no further change comes for a moment.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing, suppress
 from functools import partial
@@ -41,6 +41,9 @@ R = TypeVar("R")
 
 SETTLE_SECONDS: Final = 0.02
 """A commit is complete when no further change of it comes for this long."""
+
+SAVE_SECONDS: Final = 1.0
+"""Interval at which the revision is written while only other records change."""
 
 RETRY_SECONDS: Final = 0.2
 RETRY_SECONDS_MAX: Final = 10.0
@@ -72,6 +75,8 @@ class SpaceFollower:
         self.revision = -1
         """Every change up to this revision can be found."""
         self.rebuilds = 0
+        self._saved = -1
+        self._saved_at = 0.0
         self._changed = asyncio.Event()
         self._task = asyncio.create_task(self._run())
 
@@ -81,6 +86,9 @@ class SpaceFollower:
         async with self.reading:
             if self.file is not None:
                 file, self.file = self.file, None
+                if self.revision > self._saved:
+                    with suppress(apsw.Error):  # it is at an earlier revision then
+                        await self._in_thread(partial(file.apply, (), self.revision))
                 await self._in_thread(file.close)
 
     async def repair(self) -> None:
@@ -149,6 +157,7 @@ class SpaceFollower:
             if opened is None or revision is None:
                 await self._build()
             else:
+                self._saved = revision
                 self._show(opened, revision)
         return self.revision
 
@@ -212,6 +221,7 @@ class SpaceFollower:
         if opened is None:
             raise OSError("the search file that was just built cannot be opened")
         self.rebuilds += 1
+        self._saved = revision
         self._show(opened, revision)
         _log.info("search index built", documents=documents, **self._names())
 
@@ -244,14 +254,22 @@ class SpaceFollower:
                 await self._apply(batch, complete)
 
     async def _apply(self, batch: Sequence[Change], complete: int) -> None:
-        newest = {change.key: change for change in batch}
+        """Apply the changes of searched records. A revision with no such change is written once a
+        second, since others may be written all the time."""
+        newest = {change.key: change for change in batch if self._is_searched(change.key)}
         file = self.file
         assert file is not None
         revision = complete if complete > self.revision else None
-        if newest or revision is not None:
+        now = asyncio.get_running_loop().time()
+        if newest or (revision is not None and now - self._saved_at >= SAVE_SECONDS):
             await self._in_thread(partial(file.apply, self._documents(newest.values()), revision))
+            self._saved_at = now
+            self._saved = self._saved if revision is None else revision
         if revision is not None:
             self._show(file, revision)
+
+    def _is_searched(self, key: str) -> bool:
+        return any(key.startswith(record.template.head) for _, record in self._bound)
 
     def _show(self, file: SearchFile, revision: int) -> None:
         self.file, self.revision = file, revision
@@ -286,24 +304,44 @@ class SpaceFollower:
         key = row.key
         try:
             value = record.decode(data, key)
+            return Document(
+                key,
+                row.revision,
+                number,
+                _lists(source.texts(value)),
+                {} if source.filters is None else _lists(source.filters(value)) or {},
+                key if source.sort is None else _text(source.sort(value)),
+                row.expires,
+            )
         except DataError as error:  # of another program, or of newer code
             _log.warning("record not searchable", reason=error.sentence, key=key, **self._names())
-            return Document(key, row.revision, number)
-        return Document(
-            key,
-            row.revision,
-            number,
-            source.texts(value),
-            {} if source.filters is None else source.filters(value),
-            key if source.sort is None else source.sort(value),
-            row.expires,
-        )
+        except Exception:  # of a function of the declaration: one record must not stop the others
+            _log.exception("record not searchable", key=key, **self._names())
+        return Document(key, row.revision, number)
 
     def _names(self) -> dict[str, str]:
         return {"search": self._schema.name, "space": self._store.space}
 
     async def _in_thread(self, work: Callable[[], R]) -> R:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+def _lists(found: Mapping[str, str | Iterable[str] | None] | None) -> dict[str, list[str]] | None:
+    """Return what a declared function returned, with a list of texts for each name."""
+    if found is None:
+        return None
+    return {
+        name: [_text(values)] if isinstance(values, str) else [_text(each) for each in values or ()]
+        for name, values in found.items()
+    }
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(
+            f"a searched text, filter or sort value is text, not {type(value).__name__}"
+        )
+    return value
 
 
 async def _batches(
