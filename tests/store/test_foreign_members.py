@@ -8,9 +8,10 @@ import pytest
 from msgspec import UNSET, UnsetType
 
 from keyhouse.errors import DeclarationError, NewerError, RecordError
+from keyhouse.keyring import KeyRing
 from keyhouse.schema import MILLISECONDS, Record, Schema, Space, Summary
 from keyhouse.store import Store, verify
-from tests.store.support.harness import Harness, all_of, everywhere
+from tests.store.support.harness import SPACE, Harness, all_of, everywhere
 
 
 class Item(msgspec.Struct, kw_only=True):
@@ -223,3 +224,23 @@ async def test_a_missing_list_is_rebuilt_by_the_next_write(harness: Harness) -> 
     assert set(await harness.rows()) == {"lists/id/bad"}
     with pytest.raises(DeclarationError):
         Summary("x", member="id", under="ids", rebuilt=True)
+
+
+SECRET = Record(Playlist, "secret/{id}", name="secret", unknown="keep", sealed=("owner",))
+SECRETS = Schema("secrets", SECRET, space=Space("a space"))
+
+
+@everywhere
+async def test_a_sealed_member_and_unknown_ones_are_kept_apart(harness: Harness) -> None:
+    """The encrypted form was treated as a member that this code does not know."""
+    store = Store(SECRETS, harness.engine, SPACE, key_ring=KeyRing.new())
+    secret = Playlist(id="a", owner=Owner(user_name="ann"))
+    await store.put(SECRET, secret)
+    plain = await stored(harness, "secret/a")
+    await harness.plant({"secret/a": json.dumps(plain | {"extra": 1}).encode()})
+    for name in ("x", "y"):
+        await store.put(SECRET, msgspec.structs.replace(secret, name=name))
+    after = await stored(harness, "secret/a")
+    assert after["extra"] == 1 and set(after["owner"]) == {"$enc"}
+    assert len(json.dumps(after["owner"])) == len(json.dumps(plain["owner"]))
+    assert await store.get(SECRET, id="a") == msgspec.structs.replace(secret, name="y")

@@ -137,6 +137,8 @@ class RecordJson(Generic[T]):
             plain = document.parse(stored if self.upgrade is None else self._upgraded(stored, ""))
         except (DocumentError, UnreadableError):
             return data
+        for name in self._sealed_members if isinstance(plain, dict) else ():
+            plain.pop(name, None)  # encrypted: what is in it is not a member
         if self._known.are_all_of(plain):
             return data
         written = document.parse(data)

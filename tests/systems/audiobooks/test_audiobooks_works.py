@@ -204,5 +204,9 @@ def test_moving_a_book_moves_its_statistics_to_the_new_work(drive: Drive) -> Non
         moved = await store.get(BOOK, id=ulid(31))
         assert moved is not None and moved.work_id == other
         await holds(store, await rows(store))
+        await store.transact(lambda tx: join_work(tx, moved, None))
+        assert await store.get(WORK_PLAYS, work_id=other) == 0
+        detached = await store.get(BOOK, id=ulid(31))
+        assert detached is not None and detached.work_id is None
 
     drive(work)

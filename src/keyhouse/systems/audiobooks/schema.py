@@ -474,13 +474,15 @@ ASSET = Record(Asset, "asset:{id:ulid}", version=VERSION, unknown="keep", create
 # Migrations: `mig:<versionPadded>` and `meta:version` are the default of Meta
 
 
-async def join_work(tx: Transaction, book: Book, work_id: str) -> None:
-    """Move a book to a work, and its statistics from the old work to the new one, in one commit."""
+async def join_work(tx: Transaction, book: Book, work_id: str | None) -> None:
+    """Move a book to a work, or out of its work, and its statistics from the old work to the new
+    one, in one commit."""
     for of_book, of_work in ((BOOK_PLAYS, WORK_PLAYS), (BOOK_LISTEN_SECONDS, WORK_LISTEN_SECONDS)):
         counted = await tx.get(of_book, book_id=book.id) or 0
         if book.work_id is not None:
             await tx.add(of_work, -counted, work_id=book.work_id)
-        await tx.add(of_work, counted, work_id=work_id)
+        if work_id is not None:
+            await tx.add(of_work, counted, work_id=work_id)
     await tx.put(BOOK, replace(book, work_id=work_id))
 
 
