@@ -1,5 +1,5 @@
-"""Whatever is put and deleted, in transactions of any order: no record is without its owner, none
-refers to an absent one, and the store equals a model of dictionaries."""
+"""Laws of linked records, in transactions of any order: no record is without its owner, none refers
+to an absent one, and the store equals a model of dictionaries."""
 
 import asyncio
 from typing import Any
