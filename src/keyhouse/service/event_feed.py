@@ -37,7 +37,7 @@ SETTLE_SECONDS: Final = 0.002
 SHARED_SETTLE_SECONDS: Final = 0.02
 """A commit without another change for this long has ended; longer where a server sends them."""
 
-WOKEN_AT_ONCE: Final = 32
+WOKEN_AT_ONCE: Final = 16
 """Streams that are written to before other requests have their turn."""
 
 _HEARTBEAT: Final = b":\n\n"
