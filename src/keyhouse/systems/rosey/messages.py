@@ -132,6 +132,7 @@ COSTS: Final[dict[str, Callable[[Any], int]]] = {
     "list": lambda body: min(body.limit, PAGE_ROWS_MAX) // 100,
     "scan": lambda body: min(body.limit, PAGE_ROWS_MAX) // 100,
     "count": lambda body: 10,
+    "watch": lambda body: 300,
 }
 """Cost of a request in the rate of its plugin, by operation, beside one for each request."""
 

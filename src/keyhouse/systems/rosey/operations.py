@@ -4,6 +4,7 @@ body.
 Replies are assembled here as JSON: a stored value is sent as the bytes it is.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
@@ -26,7 +27,11 @@ from keyhouse.service.tenants import Tenant
 from keyhouse.service.usage import Quota
 from keyhouse.store import Transaction, rows_while
 from keyhouse.systems.rosey import messages
-from keyhouse.systems.rosey.limits import PLUGIN_BATCH_KEYS_MAX, PLUGIN_VALUE_BYTES_MAX
+from keyhouse.systems.rosey.limits import (
+    PLUGIN_BATCH_KEYS_MAX,
+    PLUGIN_LONG_READS_MAX,
+    PLUGIN_VALUE_BYTES_MAX,
+)
 from keyhouse.systems.rosey.schema import SCHEMAS, VALUE
 
 T = TypeVar("T")
@@ -44,6 +49,7 @@ class Plugin(Tenant):
     def __init__(self, name: str, engine: Engine, quota: Quota, reply_bytes_max: int) -> None:
         super().__init__(name, SCHEMAS[0], engine, quota)
         self.locks = KeyLocks()
+        self._long_reads = asyncio.Semaphore(PLUGIN_LONG_READS_MAX)
         self._reply_bytes_max = reply_bytes_max - _ENVELOPE_BYTES
 
     @property
@@ -73,7 +79,7 @@ class Plugin(Tenant):
         await self.locks.wait_for(keys)
         values: dict[str, msgspec.Raw] = {}
         size = 0
-        async with aclosing(self.store.rows_in_pages(keys)) as pages:
+        async with self._long_reads, aclosing(self.store.rows_in_pages(keys)) as pages:
             async for page in pages:
                 for row in page:
                     if row is not None:
@@ -101,9 +107,9 @@ class Plugin(Tenant):
 
     async def count(self, body: messages.CountRequest) -> bytes:
         await self.locks.wait_for_all()
-        return b'{"success":true,"count":%d}' % await self.store.count(
-            VALUE, prefix=body.prefix or None
-        )
+        async with self._long_reads:
+            count = await self.store.count(VALUE, prefix=body.prefix or None)
+        return b'{"success":true,"count":%d}' % count
 
     # Writing
 
@@ -198,15 +204,16 @@ class Plugin(Tenant):
                 items.append(item)
             return left >= 0
 
-        _, cursor = await rows_while(
-            self.store,
-            VALUE,
-            fits,
-            limit=min(body.limit, PAGE_ROWS_MAX),
-            cursor=body.cursor,
-            prefix=body.prefix or None,
-            keys_only=keys_only,
-        )
+        async with self._long_reads:
+            _, cursor = await rows_while(
+                self.store,
+                VALUE,
+                fits,
+                limit=min(body.limit, PAGE_ROWS_MAX),
+                cursor=body.cursor,
+                prefix=body.prefix or None,
+                keys_only=keys_only,
+            )
         if left < 0 and not items:  # an empty page would make a client request it forever
             raise LimitError(
                 "Not even the first item fits into a reply: see reply_bytes_max.",

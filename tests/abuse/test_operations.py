@@ -1,0 +1,153 @@
+"""Every NATS operation under clients that repeat the most expensive request, flood and send
+nonsense: a neighbor does not notice, and memory stays bounded.
+
+The operations are those that the running service lists. A usual run attacks each for a moment,
+beside one neighbor; `make soak` each for a minute.
+"""
+
+import asyncio
+import json
+import random
+import socket
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import nats
+import pytest
+
+from tests.abuse.attacks import asking, put_values
+from tests.abuse.support.attack import Client, run
+from tests.abuse.support.server import ServerProcess
+from tests.soak import SOAK, size
+
+SECONDS_EACH = 0.5
+LARGE = "x" * 60_000
+KEYS = [f"k{number:05d}" for number in range(1_000)]
+
+EXPENSIVE: Final[dict[str, dict[str, Any]]] = {
+    "set": {"key": "a", "value": LARGE},
+    "get": {"key": "k00000"},
+    "delete": {"key": "a"},
+    "list": {"limit": 10_000},
+    "mget": {"keys": KEYS},
+    "incr": {"key": "n"},
+    "cas": {"key": "a", "value": LARGE, "revision": None},
+    "batch": {"ops": [{"op": "set", "key": f"b{n}", "value": n} for n in range(1_000)]},
+    "scan": {"limit": 10_000},
+    "count": {},
+    "watch": {"subject": "_INBOX_mallory.changes", "since": 0},
+    "touch": {"key": "k00000", "ttl": 1_000},
+}
+"""The most expensive request of each operation."""
+
+
+@pytest.mark.long
+@pytest.mark.soak
+def test_no_operation_takes_memory_or_time_from_a_neighbor(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        operations = asyncio.run(listed_operations(server.nats))
+        assert operations == set(EXPENSIVE), "an operation has no attack here"
+        put_values(server, "mallory", 1_000, 60_000)
+        if SOAK:
+            for operation in sorted(operations):
+                outcome = run(server, *clients(operation), seconds=size(5, 60))
+                outcome.check(operation)
+        else:
+            run(server, _for_a_moment, seconds=SECONDS_EACH * len(operations)).check()
+        assert "unhandled exception" not in server.log.read_text()
+
+
+@pytest.mark.long
+@pytest.mark.soak
+def test_nonsense_over_nats_leaves_memory_flat_and_is_answered_by_documented_codes(
+    tmp_path: Path,
+) -> None:
+    inputs = size(4_000, 200_000)
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    with ServerProcess(tmp_path, rosey={"rate_per_second": 0.0}) as server:
+        asyncio.run(fuzz(server, random.Random(seed), inputs // 4))
+        settled = server.rss_bytes
+        codes = asyncio.run(fuzz(server, random.Random(seed + 1), inputs * 3 // 4))
+        assert server.rss_bytes - settled < 48 * 1_024 * 1_024
+        assert "INTERNAL_ERROR" not in codes and "DATABASE_ERROR" not in codes, codes
+        assert {"INVALID_JSON", "MISSING_FIELD", "VALIDATION_ERROR"} <= codes
+        assert "unhandled exception" not in server.log.read_text()
+
+
+async def listed_operations(url: str) -> set[str]:
+    """Return the operations that the service lists by the micro protocol."""
+    connection = await nats.connect(url)
+    info = json.loads((await connection.request("$SRV.INFO.rosey", timeout=10)).data)
+    await connection.close()
+    return {endpoint["name"] for endpoint in info["endpoints"]}
+
+
+def clients(operation: str) -> list[Client]:
+    """Return clients that repeat the request, and one that floods without waiting for replies."""
+    repeating = [asking("mallory", operation, EXPENSIVE[operation]) for _ in range(2)]
+    return [*repeating, flooding(operation)]
+
+
+def flooding(operation: str) -> Client:
+    data = json.dumps(EXPENSIVE[operation]).encode()
+    count = max(10, 500_000 // len(data))
+    message = f"PUB db.kv.mallory.{operation} {len(data)}\r\n".encode() + data + b"\r\n"
+
+    def attack(server: ServerProcess, stop: threading.Event) -> None:
+        with closing(socket.create_connection(server.nats_address)) as connection:
+            connection.sendall(b'CONNECT {"verbose":false}\r\n')
+            while not stop.is_set():
+                connection.sendall(message * min(count, 5_000))
+                stop.wait(0.5)
+
+    return attack
+
+
+def _for_a_moment(server: ServerProcess, stop: threading.Event) -> None:
+    for operation in EXPENSIVE:
+        moment = threading.Event()
+        threads = [
+            threading.Thread(target=client, args=(server, moment)) for client in clients(operation)
+        ]
+        for thread in threads:
+            thread.start()
+        stop.wait(SECONDS_EACH)
+        moment.set()
+        for thread in threads:
+            thread.join(30)
+
+
+async def fuzz(server: ServerProcess, rng: random.Random, inputs: int) -> set[str]:
+    """Send mutated requests and return the error codes of the replies."""
+    connection = await nats.connect(server.nats)
+    codes: set[str] = set()
+
+    async def ask() -> None:
+        operation = rng.choice(list(EXPENSIVE))
+        plugin = rng.choice(["mallory", "p", "Ä", "A" * 101, "p%", "0"])
+        reply = await connection.request(
+            f"db.kv.{plugin}.{operation}", nonsense(rng, operation), timeout=60
+        )
+        codes.add(json.loads(reply.data).get("error_code", ""))
+
+    for _ in range(0, inputs, 50):
+        await asyncio.gather(*(ask() for _ in range(50)))
+    await connection.close()
+    return codes
+
+
+def nonsense(rng: random.Random, operation: str) -> bytes:
+    wrong: list[Any] = [None, -1, 2**70, 1.5, "", "\0", "x" * 300, [], {}, [[]], True]
+    body = {
+        name: rng.choice([value, rng.choice(wrong)])
+        for name, value in EXPENSIVE[operation].items()
+        if rng.random() < 0.8 and operation not in ("batch", "mget", "watch")
+    }
+    body |= {name: rng.choice(wrong) for name in ("key", "ttl", "limit") if rng.random() < 0.3}
+    data = bytearray(json.dumps(body).encode())
+    for _ in range(rng.choice([0, 0, 0, 1, 3])):
+        data[rng.randrange(len(data))] = rng.randrange(256)
+    return bytes(data)
