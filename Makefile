@@ -7,6 +7,7 @@
 PYTHON ?= python3
 JOBS ?= 3
 ENGINES ?=
+BROWSER ?=
 SIZE ?= 100
 UV := uv==0.13.7
 
@@ -32,9 +33,12 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: test
-test: check ## Run all checks and tests, with coverage of the core (ENGINES=sqlite,…: fewer)
-	@KEYHOUSE_ENGINES=$(ENGINES) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --cov --cov-report=
+test: check ## Run all checks and tests, with coverage of the core (ENGINES=…, BROWSER=off: fewer)
+	@test '$(BROWSER)' = off || $(BIN)/python -m tools.browser
+	@KEYHOUSE_ENGINES=$(ENGINES) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --cov --cov-report= \
+	  $(if $(filter off,$(BROWSER)),-m 'not browser')
 	@$(BIN)/coverage report --fail-under $(CORE_COVERAGE)
+	@test '$(BROWSER)' != off || echo "The page tests were not run: BROWSER=off."
 
 # Tests that a change usually breaks: few servers, no kills, nothing marked long. Each starts no or
 # few processes; tests/serve/test_serve.py and most of tests/cli start one program per test.
