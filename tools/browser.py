@@ -40,7 +40,7 @@ ARGUMENTS = (
     "--disable-sync",
 )
 
-CURE = (
+ADVICE = (
     "There is no browser for the page tests: run `python -m tools.browser`, install Chromium, or set"
     " KEYHOUSE_BROWSER to one. `make test BROWSER=off` leaves these tests out."
 )
@@ -84,7 +84,7 @@ def install() -> Browser:
     if os.environ.get("KEYHOUSE_BROWSER"):
         raise SystemExit("KEYHOUSE_BROWSER names a file that does not exist.")
     if sys.platform != "linux" or platform.machine() != "x86_64":
-        raise SystemExit(CURE)
+        raise SystemExit(ADVICE)
     print(f"Unpacking {CHROMIUM} for the page tests, once.", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         _unpack(_pack(CHROMIUM, Path(folder)))
@@ -120,7 +120,7 @@ def _pack(package: str, folder: Path) -> Path:
     )
     archives = list(folder.glob("*.tgz"))
     if packed.returncode or len(archives) != 1:
-        raise SystemExit(f"npm could not fetch {package}.\n{packed.stderr.decode()}\n{CURE}")
+        raise SystemExit(f"npm could not fetch {package}.\n{packed.stderr.decode()}\n{ADVICE}")
     digest = hashlib.sha512(archives[0].read_bytes()).digest()
     if base64.b64encode(digest).decode() != SHA512[package]:
         raise SystemExit(f"The archive of {package} does not have the pinned hash.")

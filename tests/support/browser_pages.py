@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
-from tools.browser import AXE_SCRIPT, CURE, find
+from tools.browser import ADVICE, AXE_SCRIPT, find
 
 WIDE, NARROW = 1_280, 320
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
@@ -123,7 +123,7 @@ async def open_browser() -> AsyncIterator[Pages]:
     """Start a browser. Without one the test fails: it is never skipped."""
     found = find()
     if found is None or not AXE_SCRIPT.exists():
-        pytest.fail(CURE)
+        pytest.fail(ADVICE)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(**found.launch_options)
         try:

@@ -32,6 +32,8 @@ _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=ut
 _GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\b)")
 
 _ASSETS = Path(__file__).parent / "assets"
+_VENDOR = _ASSETS / "vendor"
+_VENDOR_FILES = ("htmx.min.js", "hx-sse.min.js")
 _ASSET_FILES = ("swagger-ui-bundle.js", "swagger-ui.css", "docs.js")
 _DOCS_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
@@ -145,6 +147,8 @@ def docs_routes(sections: Sequence[Section], *, alone: bool) -> Iterator[Route]:
         yield redirect("/", "/docs", "To the API reference.")
     for name in _ASSET_FILES:
         yield file_route(f"/docs/{name}", _ASSETS / name, cache="max-age=3600")
+    for name in _VENDOR_FILES:  # for the pages of all services
+        yield file_route(f"/assets/{name}", _VENDOR / name, cache="max-age=3600")
 
 
 def _docs_page(
