@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import starmap
 from time import perf_counter
 from typing import Final, NamedTuple
@@ -35,7 +36,7 @@ SWEEP_ROWS_MAX: Final = 2_000
 SWEEP_BUSY_SECONDS: Final = 0.000_25
 """Time of a step's statements while others write; the pages it adds to their commit cost as much."""
 
-PRUNE_ROWS: Final = 500
+PRUNE_ROWS: Final = 64
 """Changes, and batch ids, that a sweep prunes in one transaction; then it pauses as long."""
 
 FORGET_ROWS: Final = 500
@@ -150,13 +151,16 @@ class SqliteEngine:
         return swept
 
     async def _prune(self) -> None:
-        kept = self._changes_kept
+        """Prune in small steps, with twice the rows that others commit: so it always ends."""
+        kept, rows, settled = self._changes_kept, PRUNE_ROWS, self._writer.settled
         while True:
             started = perf_counter()
-            write = SqliteWrite(lambda transaction: transaction.prune(kept, PRUNE_ROWS), alone=True)
-            if await self._writer.submit(write) < PRUNE_ROWS:
+            write = SqliteWrite(partial(_prune_step, kept, rows), rows=rows)
+            if await self._writer.submit(write) < rows:
                 return
-            await _pause(perf_counter() - started)
+            await _pause(min(perf_counter() - started, PAUSE_SECONDS_MAX))
+            others, settled = self._writer.settled - settled, self._writer.settled
+            rows = min(SWEEP_ROWS_MAX, max(PRUNE_ROWS, 2 * others))
 
     async def forget(self, space: str) -> None:
         def erase(transaction: SqliteTransaction) -> int:
@@ -194,6 +198,10 @@ def _sweep_step(rows: int) -> Callable[[SqliteTransaction], _Step]:
         return _Step(removed, perf_counter() - started, before, transaction.revision)
 
     return step
+
+
+def _prune_step(kept: int, rows: int, transaction: SqliteTransaction) -> int:
+    return transaction.prune(kept, rows)
 
 
 async def _pause(seconds: float) -> None:
