@@ -53,6 +53,15 @@ BATCH_ID_BYTES_MAX: Final = 128
 BATCH_ID_KEPT_SECONDS: Final = 24 * 3_600
 """Time for which a repeated batch id is recognised."""
 
+SERVED_PAGE_ITEMS_MAX: Final = 500
+"""Items in one page of a list of a served schema."""
+
+SERVED_BATCH_OPERATIONS_MAX: Final = 500
+"""Operations in one batch of a served schema."""
+
+IDEMPOTENCY_KEY_CHARS_MAX: Final = 255
+"""An `Idempotency-Key` of a request to a served schema."""
+
 HTTP_BODY_BYTES_MAX: Final = 1_024 * 1_024
 """The body of an HTTP request, unless its route or the settings set another limit."""
 

@@ -56,7 +56,7 @@ class _Document:
         self._routes = [(route, handler_signature(route)) for route in routes]
         self._shared: Json = {}
         self._errors = section.error_format
-        types = [kind for _, each in self._routes for kind in _types(each)]
+        types = [kind for route, each in self._routes for kind in _types(route, each)]
         self._types = _Types([*types, self._errors.body])
 
     def generate(self, version: str, at: str) -> Json:
@@ -145,8 +145,9 @@ class _Document:
             return {"required": True, "content": {URLENCODED: content, MULTIPART: content}}
         if each.body is bytes:
             return {"required": True, "content": {"application/octet-stream": {"schema": {}}}}
-        content = {"schema": self._types.schema(each.body), **_example(route.example)}
-        return {"required": True, "content": {JSON: content}}
+        kind = each.body if route.body_type is None else route.body_type
+        content = {"schema": self._types.schema(kind), **_example(route.example)}
+        return {"required": True, "content": dict.fromkeys(route.body_media_types, content)}
 
     def _replies(self, route: Route, each: HandlerSignature) -> Json:
         replies = {
@@ -271,10 +272,10 @@ class _Types:
         return schema
 
 
-def _types(each: HandlerSignature) -> Iterator[Any]:
+def _types(route: Route, each: HandlerSignature) -> Iterator[Any]:
     yield from each.path.values()
     if each.has_body and each.body is not bytes and not each.is_form:
-        yield each.body
+        yield each.body if route.body_type is None else route.body_type
     for returns in each.replies.values():
         if returns.type is not NONE_TYPE and returns.media_type == JSON:
             yield returns.type

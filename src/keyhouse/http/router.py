@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from keyhouse.errors import DeclarationError, KeyhouseError, UsageError
-from keyhouse.http.response import ResponseSpec
+from keyhouse.http.response import JSON, ResponseSpec
 
 T = TypeVar("T")
 
@@ -51,8 +51,10 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     it. `scope` is the scope that a caller must have; "": any caller; None: no caller is identified.
     `replies` maps a status to a type or a ResponseSpec; by default status 200 returns the handler's
     annotation, or 204 if that is None. `problems` are the errors that only this handler raises; the HTTP layer's own are
-    known. `example` is a body, for the document. `extract_json` takes the JSON out of a body that may
-    have text around it, before anything of it is checked.
+    known. `example` is a body, for the document; `body_type` is its type there, and
+    `body_media_types` its media types, where the handler takes any JSON and checks it itself.
+    `extract_json` takes the JSON out of a body that may have text around it, before anything of it
+    is checked.
     """
 
     method: str
@@ -62,6 +64,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     replies: Mapping[int, Any] = {}
     problems: Sequence[type[KeyhouseError]] = ()
     example: Any = msgspec.UNSET
+    body_type: Any = None
+    body_media_types: Sequence[str] = (JSON,)
     body_bytes_max: int | None = None
     extract_json: Callable[[bytes], bytes] | None = None
     tag: str = ""

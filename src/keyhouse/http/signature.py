@@ -170,7 +170,10 @@ def query_pairs(query: bytes) -> Iterator[tuple[str, str]]:
 
 
 class Parameters:
-    """Converts texts by name to a Struct: the query, or headers. A list may come repeatedly."""
+    """Converts texts by name to a Struct: the query, or headers. A list may come repeatedly.
+
+    A Struct with `unknown_parameter(name)` makes the error for other names itself.
+    """
 
     __slots__ = ("_kind", "_lists", "_names", "_what")
 
@@ -185,6 +188,8 @@ class Parameters:
         values: dict[str, Any] = {}
         for name, value in pairs:
             if name not in self._names:
+                if (make_error := getattr(self._kind, "unknown_parameter", None)) is not None:
+                    raise make_error(name)
                 raise UsageError(f"Unknown {self._what}.", name=name, known=sorted(self._names))
             if name in self._lists:
                 values.setdefault(name, []).append(value)

@@ -67,13 +67,15 @@ class Derived:
         fields: Mapping[str, Source] | None = None,
         each: Mapping[str, Source] | None = None,
         when: Callable[[Any], bool] | None = None,
+        name: str | None = None,
     ) -> None:
         """`each`: the field that takes every value of a collection in turn. `when`: only records
-        for which it returns true have the row."""
+        for which it returns true have the row. `name`: what requests of a service call it."""
         self.template = at if isinstance(at, Template) else Template(at)
         self.fields = dict(fields or {})
         self.each = dict(each or {})
         self.when = when
+        self.name = name
         self.record_name = ""
         if len(self.each) > 1:
             raise DeclarationError(

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Final, Generic, Protocol, Self, TypeGuard, TypeVar
 
 import msgspec
@@ -17,9 +18,10 @@ from keyhouse.errors import (
 from keyhouse.schema import document
 from keyhouse.schema.compiled_rows import attribute
 from keyhouse.schema.expiry import Expiry
+from keyhouse.schema.merge_patch import merge_patch
 from keyhouse.schema.record_check import members_to_check
 from keyhouse.schema.times import TimeFormat
-from keyhouse.schema.unknown_members import known_members
+from keyhouse.schema.unknown_members import KnownMembers, known_members
 
 T = TypeVar("T")
 
@@ -205,9 +207,40 @@ class RecordJson(Generic[T]):
     def _sealed_members(self) -> tuple[str, ...]:
         return tuple([self._members[name] for name in self.sealed])
 
+    def plain(self, value: T) -> Any:
+        """Return the value as plain JSON, with its private attributes."""
+        return msgspec.to_builtins(value) if self.unknown is None else self._with_unknown(value)
+
+    def member(self, attribute: str) -> str:
+        """Return the JSON name of an attribute."""
+        return self._members[attribute]
+
+    def strictly_accepted(self, plain: object) -> T:
+        """Return the value of parsed JSON from outside. Raises RecordError if it does not have the
+        record's type, or has members that the record neither knows nor carries."""
+        if self.unknown is None and self._all_known is not None:
+            unknown = self._all_known.first_unknown(plain)
+            if unknown is not None:
+                raise RecordError(
+                    "The value has a member that its record does not.",
+                    record=self.name,
+                    member=unknown,
+                )
+        return self.parse(document.encode(plain))
+
+    def patched(self, value: T, patch: Any) -> T:
+        """Return the value with a merge patch (RFC 7396) applied. Raises RecordError if the result
+        is not of the record."""
+        document.check(patch)
+        return self.strictly_accepted(merge_patch(self.plain(value), patch))
+
+    @cached_property
+    def _all_known(self) -> KnownMembers | None:
+        return known_members(inspect.type_info(self.type))
+
     def shown(self, value: T) -> Any:
         """Return the value as plain JSON without its private attributes."""
-        plain = msgspec.to_builtins(value) if self.unknown is None else self._with_unknown(value)
+        plain = self.plain(value)
         for name in self.private:
             plain.pop(self._members[name], None)
         return plain

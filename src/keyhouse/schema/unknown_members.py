@@ -31,6 +31,22 @@ class KnownMembers(msgspec.Struct):
             )
         )
 
+    def first_unknown(self, plain: Any) -> str | None:
+        """Return the path of a member that is not known, or None."""
+        if not isinstance(plain, dict):
+            return None
+        for name in plain:
+            if name not in self.names:
+                return str(name)
+        for name, known in self.objects.items():
+            if (found := known.first_unknown(plain.get(name))) is not None:
+                return f"{name}.{found}"
+        for name, known in self.lists.items():
+            for at, item in enumerate(_items(plain.get(name))):
+                if (found := known.first_unknown(item)) is not None:
+                    return f"{name}[{at}].{found}"
+        return None
+
     def keep(self, stored: Any, written: Any) -> None:
         """Add the unknown members of stored JSON to the JSON that replaces it."""
         if not isinstance(stored, dict) or not isinstance(written, dict):

@@ -75,14 +75,14 @@ class ServiceRuntime(Generic[T]):
             **parts,
         )
 
-    def metered(self, routes: Mapping[str, Route]) -> Sequence[Route]:
+    def metered(self, routes: Mapping[str, Route] | Sequence[tuple[str, Route]]) -> Sequence[Route]:
         """Return the routes; those of an operation, by its name, have handlers that are measured
         and logged."""
         return [
             msgspec.structs.replace(route, handler=self._metered(operation, route.handler))
             if operation in self.metrics.operations
             else route
-            for operation, route in routes.items()
+            for operation, route in (routes.items() if isinstance(routes, Mapping) else routes)
         ]
 
     def _metered(

@@ -43,16 +43,17 @@ class Tenant:
         work: Callable[[Transaction], Awaitable[R]],
         *,
         reservation: Reservation | None = None,
+        batch_id: str | None = None,
     ) -> tuple[R, int]:
         """Run `work` in a transaction, within the quota; return its result and the revision of the
         commit."""
         if self.usage is not None:
-            return await self.usage.transact(work, reservation=reservation)
+            return await self.usage.transact(work, reservation=reservation, batch_id=batch_id)
 
         async def run(tx: Transaction) -> tuple[R, Transaction]:
             return await work(tx), tx
 
-        result, tx = await self.store.transact(run)
+        result, tx = await self.store.transact(run, batch_id=batch_id)
         return result, tx.revision
 
     @property

@@ -182,6 +182,7 @@ class Usage:
         work: Callable[[Transaction], Awaitable[T]],
         *,
         reservation: Reservation | None = None,
+        batch_id: str | None = None,
     ) -> tuple[T, int]:
         """Run `work` in a transaction within the quota; return its result and the revision of the
         commit.
@@ -193,11 +194,11 @@ class Usage:
         try:
             await self._refresh(self._age_seconds_max())
             try:
-                return await self._transact(work, reservation)
+                return await self._transact(work, reservation, batch_id)
             except QuotaError:
                 if not await self._refresh(USAGE_RECOUNT_SECONDS_MIN):
                     raise
-            return await self._transact(work, reservation)
+            return await self._transact(work, reservation, batch_id)
         finally:
             self._pending -= 1
 
@@ -217,7 +218,10 @@ class Usage:
         held.size = EMPTY
 
     async def _transact(
-        self, work: Callable[[Transaction], Awaitable[T]], reservation: Reservation | None
+        self,
+        work: Callable[[Transaction], Awaitable[T]],
+        reservation: Reservation | None,
+        batch_id: str | None,
     ) -> tuple[T, int]:
         held = Reservation()
         deltas: list[UsageDelta] = []
@@ -234,7 +238,7 @@ class Usage:
             return result, tx
 
         try:
-            result, tx = await self._store.transact(measured)
+            result, tx = await self._store.transact(measured, batch_id=batch_id)
             revision = tx.revision
         except (UnknownOutcomeError, asyncio.CancelledError):
             revision = 0

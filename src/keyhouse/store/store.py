@@ -16,6 +16,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Iterable,
 )
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
@@ -23,7 +24,7 @@ from typing import Any, TypeVar
 from msgspec.structs import force_setattr
 
 from keyhouse.clock import IdSource, UlidSource
-from keyhouse.engine import Engine
+from keyhouse.engine import Batch, Check, Engine, check_limits
 from keyhouse.errors import (
     ContentionError,
     NewerError,
@@ -52,6 +53,10 @@ R = TypeVar("R")
 
 _VERSION_CHECK_MS = 10_000
 """Interval at which a store that writes reads the version of its space."""
+
+_NEVER_STORED = "keyhouse-never-stored"
+_REVISION_MAX = 2**63 - 1
+"""A check of this key at this revision always fails."""
 
 _ATTEMPTS_BEFORE_BACKOFF = 8
 """Attempts of a transaction that loses to other processes before it waits between two of them."""
@@ -140,6 +145,46 @@ class Store(RecordReads):
             revision = tx.revision
         force_setattr(entry, "revision", revision)  # it was made here, and nobody else has it yet
         return entry
+
+    async def update(
+        self,
+        record: Record[T],
+        patch: Any,
+        /,
+        *,
+        ttl: int | None = None,
+        expect: int | Unset | None = ANY,
+        **fields: Any,
+    ) -> Entry[T]:
+        """Change some members of a stored record by a merge patch (RFC 7396), whatever others write
+        meanwhile; return the entry as stored. See `Transaction.update`."""
+
+        async def work(tx: Transaction) -> tuple[Entry[T], Transaction]:
+            return await tx.update(record, patch, ttl=ttl, expect=expect, **fields), tx
+
+        entry, tx = await self.transact(work)
+        force_setattr(entry, "revision", tx.revision)
+        return entry
+
+    async def put_many(self, record: Record[T], values: Iterable[T], /) -> list[Entry[T]]:
+        """Write several records that hold all fields of their keys: all of them, or none."""
+
+        async def work(tx: Transaction) -> tuple[list[Entry[T]], Transaction]:
+            return [await tx.put(record, value) for value in values], tx
+
+        values = list(values)
+        entries, tx = await self.transact(work)
+        for entry in entries:
+            force_setattr(entry, "revision", tx.revision)
+        return entries
+
+    async def applied(self, batch_id: str) -> int | None:
+        """Return the revision of the transaction with this batch id; None if there was none within
+        `BATCH_ID_KEPT_SECONDS`."""
+        never = Check(_NEVER_STORED, _REVISION_MAX)
+        batch = Batch(checks=(never,), id=batch_id)
+        check_limits(batch, self.engine.capabilities)
+        return await self.engine.commit(self.space, batch)
 
     async def delete(
         self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any

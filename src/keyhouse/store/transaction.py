@@ -30,6 +30,7 @@ from typing import Any, TypeVar
 from keyhouse.counter import sum_of
 from keyhouse.engine import Put, Span, check_key
 from keyhouse.errors import (
+    NotFoundError,
     RecordError,
     RevisionError,
     UnreadableError,
@@ -174,6 +175,32 @@ class Transaction(LinkedRows):
             raise
         finally:
             self._is_writing = False
+
+    async def update(
+        self,
+        record: Record[T],
+        patch: Any,
+        /,
+        *,
+        ttl: int | None = None,
+        expect: int | Unset | None = ANY,
+        **fields: Any,
+    ) -> Entry[T]:
+        """Change some members of a stored record by a merge patch (RFC 7396): None removes one.
+
+        Raises NotFoundError if there is no such record. A TTL that was given with the record stays
+        as it is.
+        """
+        bound = self.binding.record(record)
+        found = await self.entry(record, **fields)
+        if found is None:
+            if expect is not ANY:
+                self._check_expected(bound.template.build(fields), None, expect)
+            raise NotFoundError("There is no such record to update.", record=bound.name, **fields)
+        value = bound.patched(found.record, patch)
+        if ttl is None and bound.expiry is not None and bound.expiry.mode == "write":
+            ttl = None if found.expires is None else _seconds_left(found.expires, self._now)
+        return await self.put(record, value, ttl=ttl, expect=expect, **fields)
 
     async def put_event(self, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
         """Write an event at a key that is free: the half of `append` that does not fold."""
@@ -508,6 +535,10 @@ def appended_error(log: Record[Any]) -> UsageError:
         "Events are written by `append`, which also folds them; use `restore` to write one again as it was.",
         log=log.name,
     )
+
+
+def _seconds_left(expires: int, now: int) -> int:
+    return max(1, -(-(expires - now) // 1_000))
 
 
 def _values(bound: Record[Any], key: str, fields: dict[str, Any]) -> Keys:

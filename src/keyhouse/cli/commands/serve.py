@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +10,8 @@ import typer
 
 from keyhouse.cli.options import ConfigFile, examples, system_names
 from keyhouse.cli.target import load_object
+from keyhouse.schema import Schema
+from keyhouse.service.spec import Service
 from keyhouse.settings import read_settings
 from keyhouse.settings.sources import load_settings
 from keyhouse.systems.registry import NAMES, has_service, load_service
@@ -17,6 +19,7 @@ from keyhouse.systems.registry import NAMES, has_service, load_service
 
 @examples(
     "keyhouse serve",
+    "keyhouse serve recipes:BOX",
     "keyhouse serve rosey --nats nats://host:4222 --http off",
     "keyhouse serve --engine postgresql://user@host/database --http 0.0.0.0:8080",
 )
@@ -26,7 +29,7 @@ def serve(
         typer.Argument(
             metavar="SYSTEM...",
             help=f"The systems to serve: {', '.join(filter(has_service, NAMES))}, or your own"
-            " service as module:NAME. Default: all.",
+            " schema or service as module:NAME. Default: all.",
             autocompletion=system_names,
         ),
     ] = None,
@@ -96,16 +99,17 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
     except ModuleNotFoundError as error:
         raise ImportError(f"Serving needs {error.name}: pip install 'keyhouse[serve]'") from error
 
-    own = [_service_name(name) for name in flags["systems"] or () if ":" in name]
+    own = _load_own(flags["systems"] or ())
     loaded = load_settings(flags, os.environ, config, systems=(*NAMES, *own))
     settings = loaded.settings
     names = settings.systems or tuple(name for name in NAMES if has_service(name))
-    services = {
-        _service_name(name): load_object(name) if ":" in name else load_service(name).build
-        for name in names
+    own |= _load_own(names)
+    services: dict[str, Any] = {name: load_service(name).build for name in names if ":" not in name}
+    services |= {
+        name: each.build if isinstance(each, Service) else each for name, each in own.items()
     }
     with loaded.name_sources():
-        _check_tables(loaded.tables)
+        _check_tables(loaded.tables, own)
     set_up_logs(settings.log_level, settings.log_format)
     log = structlog.get_logger("keyhouse.serve")
     log.info("starting", process=os.getpid(), **(settings.for_log() | {"data": settings.data}))
@@ -116,14 +120,42 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
         serve(loaded, services, _announce_json if json else _announce)
 
 
-def _check_tables(tables: Mapping[str, Mapping[str, Any]]) -> None:
+def _load_own(names: Iterable[str]) -> dict[str, Any]:
+    """Load the caller's own services and schemas, each `module:NAME`, by the name they have here.
+
+    A schema has its own name, a service that of its module.
+    """
+    from keyhouse.service.schema_service.service import check_name, schema_service
+
+    own: dict[str, Any] = {}
+    for name in names:
+        if ":" not in name:
+            continue
+        loaded: Any = load_object(name)
+        named = _service_name(name)
+        if isinstance(loaded, Schema):
+            named, loaded = check_name(loaded), schema_service(loaded)
+        elif not callable(loaded) or isinstance(loaded, type):
+            raise typer.BadParameter(
+                f"{name!r} is neither a Schema nor a service function but a {type(loaded).__name__}."
+            )
+        if named in own or named in (*NAMES, "http"):
+            raise typer.BadParameter(f"{name!r} has the name of another system: {named}.")
+        own[named] = loaded
+    return own
+
+
+def _check_tables(tables: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any]) -> None:
     """Reject invalid settings of every system, served or not, before anything is opened.
 
-    A service of the caller's own checks its settings itself.
+    A service function of the caller's own checks its settings itself.
     """
     import msgspec
 
     no_settings = msgspec.defstruct("NoSettings", [("engine", str | None, None)])
+    for name, service in own.items():
+        if isinstance(service, Service):
+            read_settings(service.settings, tables[name], table=name)
     for name in NAMES:
         if tables[name]:
             kind = load_service(name).settings if has_service(name) else no_settings

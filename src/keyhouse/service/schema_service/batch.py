@@ -1,0 +1,133 @@
+"""A batch: operations of one space that are applied all or not at all."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from keyhouse.errors import KeyhouseError, LimitError, UsageError
+from keyhouse.limits import SERVED_BATCH_OPERATIONS_MAX
+from keyhouse.service.schema_service.catalog import Catalog, Kind, ServedRecord
+from keyhouse.service.schema_service.operations import (
+    ServedItem,
+    SpaceOperations,
+    item_of,
+    patch_in,
+    put_in,
+)
+from keyhouse.store import Entry, Transaction
+
+__all__ = ["BatchOperation", "Protocol", "SchemaBatch", "SchemaBatchReply", "run_batch"]
+
+Protocol = Literal["http", "nats"]
+
+_KINDS: dict[str, Kind] = {
+    "put": "record",
+    "patch": "record",
+    "delete": "record",
+    "add": "counter",
+    "append": "log",
+}
+
+
+class BatchOperation(msgspec.Struct, forbid_unknown_fields=True):
+    """One operation. `fields` is the address; of a log, the fields that the event does not hold."""
+
+    op: Literal["put", "patch", "delete", "add", "append"]
+    record: str | UnsetType = UNSET
+    counter: str | UnsetType = UNSET
+    log: str | UnsetType = UNSET
+    fields: dict[str, Any] = {}
+    value: Any = UNSET
+    by: int | UnsetType = UNSET
+
+
+class SchemaBatch(msgspec.Struct, forbid_unknown_fields=True):
+    operations: Annotated[list[BatchOperation], Meta(max_length=SERVED_BATCH_OPERATIONS_MAX)]
+
+
+class SchemaBatchReply(msgspec.Struct):
+    """The revision of the commit, and the item of each operation; null for those that have none.
+    A repeat of a batch has no items."""
+
+    revision: int
+    items: list[ServedItem | None] | UnsetType = UNSET
+
+
+Step = tuple[ServedRecord, Entry[Any]] | None
+
+
+async def run_batch(
+    space: SpaceOperations,
+    catalog: Catalog,
+    operations: list[BatchOperation],
+    *,
+    protocol: Protocol,
+    key: str | None = None,
+) -> SchemaBatchReply:
+    """Apply the operations in order, in one commit. An error has the index of its operation."""
+    if len(operations) > SERVED_BATCH_OPERATIONS_MAX:
+        raise LimitError("Too many operations in a batch.", limit=SERVED_BATCH_OPERATIONS_MAX)
+    served = [
+        _numbered(at, _find, catalog, protocol, operation)
+        for at, operation in enumerate(operations)
+    ]
+
+    async def work(tx: Transaction) -> list[Step]:
+        steps: list[Step] = []
+        for at, (target, operation) in enumerate(zip(served, operations, strict=True)):
+            try:
+                steps.append(await _apply(space, tx, target, operation))
+            except KeyhouseError as error:
+                error.fields["operation"] = at
+                raise
+        return steps
+
+    steps, revision = await space.once(work, key, "batch")
+    if steps is None:
+        return SchemaBatchReply(revision)
+    items = [None if step is None else item_of(*step, revision) for step in steps]
+    return SchemaBatchReply(revision, items)
+
+
+def _numbered(at: int, function: Any, *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except KeyhouseError as error:
+        error.fields["operation"] = at
+        raise
+
+
+def _find(catalog: Catalog, protocol: Protocol, operation: BatchOperation) -> ServedRecord:
+    kind = _KINDS[operation.op]
+    names = {name: getattr(operation, name) for name in ("record", "counter", "log")}
+    given = [name for name, value in names.items() if value is not UNSET]
+    if given != [kind]:
+        raise UsageError("An operation names what it works on.", op=operation.op, needs=kind)
+    needed = {"put": "value", "patch": "value", "append": "value", "add": "by"}.get(operation.op)
+    for name in ("value", "by"):
+        if (getattr(operation, name) is UNSET) is (name == needed):
+            problem = "needs this member" if name == needed else "does not take this member"
+            raise UsageError(f"The operation {problem}.", op=operation.op, member=name)
+    return catalog.find(protocol, names[kind], kind, write=True)
+
+
+async def _apply(
+    space: SpaceOperations, tx: Transaction, served: ServedRecord, operation: BatchOperation
+) -> Step:
+    fields = served.of_json(operation.fields)
+    value: Any = operation.value
+    if operation.op == "put":
+        address = served.with_members(fields, value)
+        return served, (await put_in(tx, served, value, address))[0]
+    if operation.op == "patch":
+        return served, await patch_in(tx, served, value, fields)
+    if operation.op == "append":
+        event = served.value_of(value, fields)
+        return served, await space.append_in(tx, served, event, fields)
+    if operation.op == "add":
+        by: Any = operation.by
+        await tx.add(served.record, by, **fields)  # type: ignore[arg-type]  # it is a Counter
+    else:
+        await tx.delete(served.record, **fields)
+    return None

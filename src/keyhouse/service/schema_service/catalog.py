@@ -1,0 +1,264 @@
+"""The served part of a schema: its records, counters and logs by name, with their key fields and indexes.
+
+The store's own rows (versions, jobs) are not served. The state of a log and the counter of its
+sequence are read-only: `append` alone writes them.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from keyhouse.errors import AccessError, DeclarationError, NotFoundError, RecordError, UsageError
+from keyhouse.keys.segment_protocol import Segment
+from keyhouse.schema import Counter, Index, Log, Record, Schema, Unique
+from keyhouse.schema.index_names import index_names
+from keyhouse.service.schema_service.fields import field_of_json, field_of_text
+from keyhouse.service.schema_service.settings import RecordSettings
+
+__all__ = ["Catalog", "Fields", "Kind", "ServedIndex", "ServedRecord"]
+
+RESERVED: Final = frozenset(
+    {"by", "cursor", "limit", "order", "prefix", "record", "reverse", "since", "ttl"}
+    | {"between", "expect", "unreadable"}
+)
+"""Names that parameters of requests and of the store have: invalid names of key fields."""
+
+_NAME: Final = re.compile("[A-Za-z0-9_-]+")
+
+Kind = Literal["record", "counter", "log"]
+Fields = dict[str, Any]
+
+
+class ServedIndex:
+    """An index: its name, and its key fields in order."""
+
+    def __init__(self, name: str, index: Index, bound: frozenset[str]) -> None:
+        self.name = name
+        self.index = index
+        self.segments = _segments(index, bound)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return tuple(self.segments)
+
+    def value_of_text(self, name: str, text: str) -> Any:
+        return field_of_text(name, self.segments[name], text)
+
+
+class ServedRecord:
+    """A record, counter or log: its name, key fields and indexes, and whether it may be written."""
+
+    def __init__(
+        self, record: Record[Any], bound: frozenset[str], settings: RecordSettings, *, inner: bool
+    ) -> None:
+        self.record = record
+        self.name = record.name
+        self.kind: Kind = (
+            "counter"
+            if isinstance(record, Counter)
+            else "log"
+            if isinstance(record, Log)
+            else "record"
+        )
+        self.settings = settings
+        self.is_writable = not (settings.read_only or inner)
+        self.segments = _segments(record, bound)
+        self.indexes = {
+            name: ServedIndex(name, index, bound) for name, index in index_names(record).items()
+        }
+        self.lookups = {
+            name: each for name, each in self.indexes.items() if isinstance(each.index, Unique)
+        }
+        self.members = {
+            name: record.member(source)
+            for name in self.segments
+            if isinstance(source := record.fields.get(name, name), str)
+            and source in record.attributes
+        }
+        """Key fields that are members of the value, by field."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of its address, in order."""
+        return tuple(self.segments)
+
+    @property
+    def order(self) -> str | None:
+        """The field that the service assigns: the position of an event in its log."""
+        return self.record.order if isinstance(self.record, Log) else None
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The key fields that the value does not hold: a new record needs them beside it."""
+        held = self.record.holder
+        return tuple(name for name in self.segments if held(name) is None and name != self.order)
+
+    def set_by_store(self) -> Iterator[tuple[str, Any]]:
+        """Yield the attributes that the store sets at each write, with a value of their type."""
+        record = self.record
+        if record.version is not None:
+            yield record.version
+        for name in (record.created, record.updated):
+            if name is not None:
+                yield name, record.times.format(0)
+        if isinstance(record, Log) and record.order in record.attributes:
+            yield record.order, 0 if record.sequence is not None else ""
+
+    def of_texts(self, texts: Mapping[str, str]) -> Fields:
+        """Return key fields that were sent as text."""
+        return {name: field_of_text(name, self.segments[name], texts[name]) for name in texts}
+
+    def of_json(self, fields: Mapping[str, Any]) -> Fields:
+        """Return the key fields of a JSON object. Unknown ones are left to the template."""
+        return {
+            name: field_of_json(name, self.segments[name], value)
+            if name in self.segments
+            else value
+            for name, value in fields.items()
+        }
+
+    def with_members(self, fields: Fields, plain: Any) -> Fields:
+        """Return an address with the fields that only the value holds."""
+        if not isinstance(plain, dict):
+            return fields
+        held = {
+            name: field_of_json(name, self.segments[name], plain[member])
+            for name, member in self.members.items()
+            if name not in fields and member in plain
+        }
+        return {**fields, **held}
+
+    def value_of(self, plain: Any, fields: Fields) -> Any:
+        """Return the value of parsed JSON. Members that the address or the store gives may be left
+        out; RecordError if one differs from the address."""
+        if isinstance(plain, dict) and self.record.is_struct:
+            plain = dict(plain)
+            if self.order in self.members and self.members[self.order] in plain:
+                raise RecordError(
+                    "The position of an event is assigned by the service: leave it out.",
+                    member=self.order,
+                )
+            for name, value in fields.items():
+                if name in self.members:
+                    plain.setdefault(self.members[name], msgspec.to_builtins(value))
+            for name, value in self.set_by_store():
+                plain.setdefault(self.record.member(name), value)
+        value = self.record.strictly_accepted(plain)
+        self.check_address(value, fields)
+        return value
+
+    def may_move(self, patch: Any) -> bool:
+        """Tell whether a merge patch may change a key field of the record."""
+        held = [name for name in self.segments if self.record.holder(name) is not None]
+        members = {self.members.get(name) for name in held}
+        return None in members or not isinstance(patch, dict) or not members.isdisjoint(patch)
+
+    def check_address(self, value: Any, fields: Fields) -> None:
+        for name, given in fields.items():
+            held = self.record.holder(name)
+            if held is None or name not in self.segments:
+                continue
+            if not _is_same(self.segments[name], held(value), given):
+                raise RecordError(
+                    "The value has another address than the request.",
+                    field=name,
+                    address=given,
+                    value=held(value),
+                )
+
+
+class Catalog:
+    """The served records of a schema by name, and the rules of access to them."""
+
+    def __init__(self, schema: Schema, settings: Mapping[str, RecordSettings]) -> None:
+        self.schema = schema
+        bound = frozenset(schema.fixed) | frozenset(filter(None, [schema.space.field]))
+        own = schema.meta.records if schema.meta is not None else ()
+        served = [each for each in schema.records if not any(each is one for one in own)]
+        inner = [log.state for log in served if isinstance(log, Log)]
+        inner += [log.sequence for log in served if isinstance(log, Log)]
+        if unknown := sorted(set(settings) - {each.name for each in served}):
+            raise UsageError(
+                "The settings name a record that the schema does not have.",
+                setting=f"{schema.name}.records.{unknown[0]}",
+                known=[each.name for each in served],
+            )
+        for each in served:
+            _check_names(each)
+        self._served = {
+            each.name: ServedRecord(
+                each,
+                bound,
+                settings.get(each.name, RecordSettings()),
+                inner=any(each is one for one in inner),
+            )
+            for each in served
+        }
+
+    def all(self, protocol: Literal["http", "nats"], *kinds: Kind) -> Sequence[ServedRecord]:
+        """Return what a protocol serves of these kinds, or of all."""
+        return [
+            each
+            for each in self._served.values()
+            if getattr(each.settings, protocol) and (not kinds or each.kind in kinds)
+        ]
+
+    def find(
+        self, protocol: Literal["http", "nats"], name: object, *kinds: Kind, write: bool = False
+    ) -> ServedRecord:
+        """Return one by name. Raises NotFoundError if there is none of these kinds, and AccessError
+        if it is to be written and is read-only."""
+        for each in self.all(protocol, *kinds):
+            if each.name == name:
+                if write:
+                    check_writable(each)
+                return each
+        what = kinds[0] if len(kinds) == 1 else "record"
+        raise NotFoundError(
+            f"The schema has no such {what}.",
+            name=name,
+            known=[each.name for each in self.all(protocol, *kinds)],
+        )
+
+
+def _check_names(record: Record[Any]) -> None:
+    """Raise DeclarationError if a request could not name a field or the record itself."""
+    for template in record.templates:
+        if taken := sorted(RESERVED & set(template.fields)):
+            raise DeclarationError(
+                "A key field of a served schema must not have the name of a parameter.",
+                record=record.name,
+                field=taken[0],
+                reserved=sorted(RESERVED),
+            )
+    if not _NAME.fullmatch(record.name):
+        raise DeclarationError(
+            "A record of a served schema needs a name of letters, digits, _ and -.",
+            record=record.name,
+        )
+
+
+def check_writable(served: ServedRecord) -> None:
+    """Raise AccessError if the record is read-only."""
+    if not served.is_writable:
+        raise AccessError("This record is read-only.", record=served.name)
+
+
+def _segments(declared: Any, bound: frozenset[str]) -> dict[str, Segment]:
+    template = declared.template
+    return {
+        name: segment
+        for name, segment in zip(template.fields, template.segments, strict=True)
+        if name not in bound
+    }
+
+
+def _is_same(segment: Segment, one: object, other: object) -> bool:
+    if one == other:
+        return True
+    try:
+        return segment.format(one) == segment.format(other)
+    except ValueError:
+        return False

@@ -1,0 +1,326 @@
+"""The operations of a served schema, the same for HTTP and NATS.
+
+Each works in one space, on declarations of the catalog, and returns what both protocols send. An
+answer shows a value only to callers who may read.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from keyhouse.engine import Engine
+from keyhouse.errors import ConflictError, NotFoundError, RevisionError, UsageError
+from keyhouse.limits import SERVED_PAGE_ITEMS_MAX
+from keyhouse.schema import MILLISECONDS, Schema
+from keyhouse.service.schema_service.catalog import Fields, ServedIndex, ServedRecord
+from keyhouse.service.schema_service.fields import field_of_text
+from keyhouse.service.tenants import Tenant
+from keyhouse.service.usage import Quota
+from keyhouse.store import Entry, Event, Transaction, append_in
+
+__all__ = [
+    "PAGE_ITEMS",
+    "CounterValue",
+    "ServedItem",
+    "ServedPage",
+    "SpaceOperations",
+    "item_of",
+    "no_index",
+    "patch_in",
+    "put_in",
+]
+
+PAGE_ITEMS: Final = 50
+"""Items of a page, by default."""
+
+Check = Callable[[int | None], None]
+"""Raises RevisionError if a record at this revision (None: no record) must not be written."""
+
+R = TypeVar("R")
+
+_RANGES: Final = ("from", "to", "prefix")
+
+
+class ServedItem(msgspec.Struct, omit_defaults=True):
+    """A record as it is sent. `value` is left out for a caller that may not read."""
+
+    key: str
+    fields: dict[str, Any]
+    revision: int
+    expires_at: str | None
+    value: Any = UNSET
+
+
+class ServedPage(msgspec.Struct):
+    """Some items. A watch since `revision` misses nothing; `cursor` is that of the next page."""
+
+    items: list[ServedItem]
+    revision: int | UnsetType
+    cursor: str | UnsetType
+
+
+class CounterValue(msgspec.Struct):
+    value: int | UnsetType = UNSET
+
+
+class SpaceOperations(Tenant):
+    """The operations in one space."""
+
+    def __init__(self, name: str, engine: Engine, quota: Quota, *, schema: Schema) -> None:
+        super().__init__(name, schema, engine, quota)
+
+    async def get(self, served: ServedRecord, fields: Fields) -> ServedItem:
+        found = await self.store.entry(served.record, **fields)
+        if found is None:
+            raise _absent(served, fields)
+        return self._item(served, found, found.revision)
+
+    async def lookup(self, served: ServedRecord, by: ServedIndex, fields: Fields) -> ServedItem:
+        """Return the record that a unique row leads to."""
+        found = await self.store.lookup(served.record, by.index, **fields)
+        if found is None:
+            raise _absent(served, fields)
+        return self._item(served, found, found.revision)
+
+    async def page(
+        self,
+        served: ServedRecord,
+        filters: Mapping[str, str],
+        *,
+        by: str | None = None,
+        order: Literal["asc", "desc"] = "asc",
+        limit: int = PAGE_ITEMS,
+        cursor: str | None = None,
+    ) -> ServedPage:
+        """Return some records: leading fields by equality, the next one by range or prefix.
+
+        `filters` are texts by parameter: `minutes`, `minutes.from`, `minutes.to`, `title.prefix`.
+        """
+        if not 1 <= limit <= SERVED_PAGE_ITEMS_MAX:
+            raise UsageError("A page has 1 to 500 items.", limit=limit, most=SERVED_PAGE_ITEMS_MAX)
+        if by is not None and by not in served.indexes:
+            raise no_index(served, by=by)
+        index = None if by is None else served.indexes[by]
+        page = await self.store.page(
+            served.record,
+            by=None if index is None else index.index,
+            limit=limit,
+            cursor=cursor,
+            reverse=order == "desc",
+            unreadable="skip",
+            **_filter_arguments(served, index, filters),
+        )
+        items = [self._item(served, entry, entry.revision) for entry in page.entries]
+        return ServedPage(items, page.revision, UNSET if page.cursor is None else page.cursor)
+
+    async def create(self, served: ServedRecord, plain: Any, fields: Fields) -> ServedItem:
+        """Write a record that must not exist. `fields` are the key fields that it does not hold."""
+        value = served.value_of(plain, fields)
+
+        async def work(tx: Transaction) -> Entry[Any]:
+            return await tx.put(served.record, value, expect=None, **fields)
+
+        try:
+            entry, revision = await self.transact(work)
+        except RevisionError as error:
+            raise ConflictError("The record already exists.", key=error.fields["key"]) from None
+        return self._item(served, entry, revision)
+
+    async def put(
+        self,
+        served: ServedRecord,
+        plain: Any,
+        fields: Fields,
+        *,
+        check: Check | None = None,
+        ttl: int | None = None,
+    ) -> tuple[ServedItem, bool]:
+        """Write a record; return its item, and whether it is new. Private members that are left out
+        stay as they are."""
+
+        async def work(tx: Transaction) -> tuple[Entry[Any], bool]:
+            return await put_in(tx, served, plain, fields, check=check, ttl=ttl)
+
+        (entry, is_new), revision = await self.transact(work)
+        return self._item(served, entry, revision), is_new
+
+    async def patch(
+        self, served: ServedRecord, patch: Any, fields: Fields, *, check: Check | None = None
+    ) -> ServedItem:
+        """Change some members of a record by a merge patch."""
+
+        async def work(tx: Transaction) -> Entry[Any]:
+            return await patch_in(tx, served, patch, fields, check=check)
+
+        entry, revision = await self.transact(work)
+        return self._item(served, entry, revision)
+
+    async def delete(
+        self, served: ServedRecord, fields: Fields, *, check: Check | None = None
+    ) -> bool:
+        """Delete a record and all that belongs to it; return whether it was there."""
+        if self.store.schema.has_links:
+            expected: dict[str, Any] = {}
+            if check is not None:
+                found = await self.store.entry(served.record, **fields)
+                check(None if found is None else found.revision)
+                expected = {"expect": None if found is None else found.revision}
+            return await self.store.delete(served.record, **expected, **fields)
+
+        async def work(tx: Transaction) -> bool:
+            if check is not None:
+                found = await tx.entry(served.record, **fields)
+                check(None if found is None else found.revision)
+            return await tx.delete(served.record, **fields)
+
+        return (await self.transact(work))[0]
+
+    async def count(self, served: ServedRecord, fields: Fields) -> CounterValue:
+        return CounterValue(await self.store.get(served.record, **fields) or 0)
+
+    async def add(
+        self, served: ServedRecord, by: int, fields: Fields, *, key: str | None = None
+    ) -> CounterValue:
+        """Add to a counter, once for each idempotency key; return its value."""
+
+        async def work(tx: Transaction) -> None:
+            await tx.add(served.record, by, **fields)  # type: ignore[arg-type]  # it is a Counter
+
+        await self.once(work, key, "add", served.name, *map(str, fields.values()))
+        return await self.count(served, fields)
+
+    async def append(self, served: ServedRecord, plain: Any, fields: Fields) -> ServedItem:
+        """Append an event to a log, and fold it."""
+        value = served.value_of(plain, fields)
+
+        async def work(tx: Transaction) -> Entry[Any]:
+            return await self.append_in(tx, served, value, fields)
+
+        entry, revision = await self.transact(work)
+        return self._item(served, entry, revision)
+
+    async def append_in(
+        self, tx: Transaction, served: ServedRecord, value: Any, fields: Fields
+    ) -> Entry[Any]:
+        if served.order in fields:
+            raise UsageError(
+                "The position of an event is assigned by the service.", field=served.order
+            )
+        return await append_in(tx, self.store.ids, served.record, value, **fields)  # type: ignore[arg-type]  # it is a Log
+
+    async def once(
+        self, work: Callable[[Transaction], Awaitable[R]], key: str | None, *target: str
+    ) -> tuple[R | None, int]:
+        """Run a transaction; with an idempotency key, only if it was not applied before. A repeat
+        returns no result, and the revision of the first."""
+        if key is None:
+            return await self.transact(work)
+        batch_id = sha256("\0".join(("idempotency", *target, key)).encode()).hexdigest()
+        if (revision := await self.store.applied(batch_id)) is not None:
+            return None, revision
+        return await self.transact(work, batch_id=batch_id)
+
+    def _item(self, served: ServedRecord, entry: Entry[Any], revision: int) -> ServedItem:
+        return item_of(served, entry, revision)
+
+
+async def put_in(
+    tx: Transaction,
+    served: ServedRecord,
+    plain: Any,
+    fields: Fields,
+    *,
+    check: Check | None = None,
+    ttl: int | None = None,
+) -> tuple[Entry[Any], bool]:
+    """Write a record within a transaction; return its entry, and whether it is new."""
+    before = await tx.entry(served.record, **fields)
+    if check is not None:
+        check(None if before is None else before.revision)
+    if before is not None and served.record.private and isinstance(plain, dict):
+        stored = served.record.plain(before.record)
+        members = [served.record.member(name) for name in served.record.private]
+        plain = {name: stored[name] for name in members if name in stored} | plain
+    value = served.value_of(plain, fields)
+    return await tx.put(served.record, value, ttl=ttl, **fields), before is None
+
+
+async def patch_in(
+    tx: Transaction,
+    served: ServedRecord,
+    patch: Any,
+    fields: Fields,
+    *,
+    check: Check | None = None,
+) -> Entry[Any]:
+    """Change a record by a merge patch within a transaction."""
+    before = await tx.entry(served.record, **fields)
+    if check is not None:
+        check(None if before is None else before.revision)
+    if before is None:
+        raise _absent(served, fields)
+    if served.may_move(patch):
+        served.check_address(served.record.patched(before.record, patch), fields)
+    return await tx.update(served.record, patch, **fields)
+
+
+def item_of(served: ServedRecord, entry: Entry[Any] | Event[Any], revision: int) -> ServedItem:
+    """Return an entry as it is sent. The event of a record that is gone has no value."""
+    gone = isinstance(entry, Event) and entry.gone
+    return ServedItem(
+        entry.key,
+        dict(zip(served.fields, entry.values, strict=True)),
+        revision,
+        None if entry.expires is None else MILLISECONDS.format(entry.expires),
+        UNSET if gone else served.record.shown(entry.record),
+    )
+
+
+def _filter_arguments(
+    served: ServedRecord, index: ServedIndex | None, filters: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the arguments of `Store.page`. Raises UsageError, with the indexes that exist, if the
+    key does not serve the filters."""
+    segments = served.segments if index is None else index.segments
+    names = list(segments)
+    equal: Fields = {}
+    bounds: dict[str, Any] = {}
+    ranged: set[str] = set()
+    for parameter, text in filters.items():
+        name, dot, kind = parameter.rpartition(".")
+        if not dot or kind not in _RANGES:
+            name, kind = parameter, ""
+        if name not in segments:
+            raise no_index(served, by=None if index is None else index.name, filter=parameter)
+        if not kind:
+            equal[name] = field_of_text(name, segments[name], text)
+            continue
+        ranged.add(name)
+        bounds[kind] = text if kind == "prefix" else field_of_text(name, segments[name], text)
+    following = names[len(equal)] if len(equal) < len(names) else None
+    if set(names[: len(equal)]) != set(equal) or (ranged and ranged != {following}):
+        raise no_index(served, by=None if index is None else index.name, filter=", ".join(filters))
+    if "prefix" in bounds:
+        if len(bounds) > 1:
+            raise UsageError("Give a range or a prefix of a field, not both.", field=following)
+        return {**equal, "prefix": bounds["prefix"]}
+    return {**equal, "between": (bounds.get("from"), bounds.get("to"))} if bounds else equal
+
+
+def no_index(served: ServedRecord, **given: object) -> UsageError:
+    return UsageError(
+        "No index serves this request: filter the leading fields by equality, and the next one by "
+        "range or prefix.",
+        record=served.name,
+        **{name: value for name, value in given.items() if value is not None},
+        key=", ".join(served.fields),
+        indexes=[f"{name}: {', '.join(each.fields)}" for name, each in served.indexes.items()],
+    )
+
+
+def _absent(served: ServedRecord, fields: Fields) -> NotFoundError:
+    address = [msgspec.to_builtins(value) for value in fields.values()]
+    return NotFoundError("There is no such record.", record=served.name, address=address)

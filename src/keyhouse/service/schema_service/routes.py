@@ -1,0 +1,371 @@
+"""The HTTP routes of a schema, generated from its declarations: one set for each record, counter
+and log.
+
+A handler's signature is made here, since its path and query follow from the record's key.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from inspect import Parameter, Signature
+from typing import Any, Final, Literal
+
+import msgspec
+
+from keyhouse.auth import Caller
+from keyhouse.errors import (
+    AccessError,
+    ConflictError,
+    ContentionError,
+    CounterError,
+    KeyhouseError,
+    LimitError,
+    LinkError,
+    NotFoundError,
+    QuotaError,
+    RecordError,
+    UniqueError,
+    UnknownOutcomeError,
+)
+from keyhouse.http import Conditions, Response, ResponseSpec, Route
+from keyhouse.http.signature import ARGUMENTS
+from keyhouse.service.schema_service.catalog import Catalog, ServedRecord
+from keyhouse.service.schema_service.document_types import (
+    RecordTypes,
+    choice,
+    filters,
+    parameters,
+)
+from keyhouse.service.schema_service.handlers import (
+    PAGE_ITEMS,
+    READ,
+    WRITE,
+    Increment,
+    Limit,
+    SchemaHandlers,
+    SpaceHeader,
+    WriteHeaders,
+)
+from keyhouse.service.schema_service.operations import CounterValue, no_index
+
+__all__ = ["OPERATIONS", "routes"]
+
+OPERATIONS: Final = (
+    "list",
+    "get",
+    "lookup",
+    "create",
+    "put",
+    "patch",
+    "delete",
+    "add",
+    "append",
+    "batch",
+    "watch",
+)
+
+Named = tuple[str, Route]
+Call = Callable[..., Awaitable[Any]]
+
+_MERGE_PATCH: Final = ("application/merge-patch+json", "application/json")
+_WRITE_PROBLEMS: Final[tuple[type[KeyhouseError], ...]] = (
+    QuotaError,
+    RecordError,
+    LimitError,
+    UniqueError,
+    LinkError,
+    ContentionError,
+    UnknownOutcomeError,
+)
+_ETAG: Final = {"ETag": "The revision, for If-Match and If-None-Match."}
+_LOCATION: Final = {"Location": "The address of the record, relative to the request's."}
+
+
+def routes(catalog: Catalog, on: SchemaHandlers) -> list[Named]:
+    """Return the routes, each with the name of its operation."""
+    found: list[Named] = []
+    for served in catalog.all("http"):
+        made = _Routes(served, on)
+        kinds = {"record": made.record, "counter": made.counter, "log": made.log}
+        found += kinds[served.kind]()
+    if any(each.is_writable for each in catalog.all("http")):
+        found.append(("batch", _batch(on)))
+    if watched := catalog.all("http"):
+        found.append(("watch", _watch(on, watched)))
+    found.append(
+        (
+            "schema",
+            Route(method="GET", path="/schema", handler=on.schema, scope=READ, tag="schema"),
+        )
+    )
+    return found
+
+
+class _Routes:
+    """The routes of one record, counter or log."""
+
+    def __init__(self, served: ServedRecord, on: SchemaHandlers) -> None:
+        self._served = served
+        self._on = on
+        self._types = RecordTypes(served)
+        self._path = f"/{served.kind}s/{served.name}"
+        names = {field: f"{field}_" if field in ARGUMENTS else field for field in served.fields}
+        self._names = names
+        self._address = "".join([f"/{{{name}}}" for name in names.values()])
+
+    def record(self) -> Iterator[Named]:
+        yield self._list("list", f"List {self._served.name} records, by key or by an index.")
+        if self._address:
+            yield "get", self._get()
+        if self._served.lookups:
+            yield "lookup", self._lookup()
+        if self._served.is_writable:
+            yield "create", self._create()
+            yield "put", self._put()
+            yield "patch", self._patch()
+            yield "delete", self._delete()
+
+    def counter(self) -> Iterator[Named]:
+        name = self._served.name
+        yield (
+            "get",
+            self._route(
+                "GET",
+                f"count_{name}",
+                f"Read the counter {name}.",
+                self._on.count,
+                {"headers": SpaceHeader},
+                CounterValue,
+                scope=READ,
+                at=True,
+            ),
+        )
+        if self._served.is_writable:
+            yield (
+                "add",
+                self._route(
+                    "POST",
+                    f"add_{name}",
+                    f"Add to the counter {name}.",
+                    self._on.add,
+                    {"body": Increment, "headers": WriteHeaders},
+                    CounterValue,
+                    scope=WRITE,
+                    at=True,
+                    problems=[*_WRITE_PROBLEMS, CounterError],
+                    example={"by": 1},
+                ),
+            )
+
+    def log(self) -> Iterator[Named]:
+        name = self._served.name
+        yield self._list("list", f"List events of the log {name}, in their order.")
+        if self._served.is_writable:
+            yield "append", self._new("append", f"Append an event to the log {name}.")
+
+    # Each route
+
+    def _list(self, operation: str, doc: str) -> Named:
+        served = self._served
+        others: list[tuple[str, Any, Any]] = [
+            ("order", Literal["asc", "desc"], "asc"),
+            ("limit", Limit, PAGE_ITEMS),
+            ("cursor", str | None, None),
+        ]
+        if served.indexes:
+            others.insert(0, ("by", choice([*served.indexes]) | None, None))
+        texts = filters(served, indexes=True)
+        query = parameters(
+            f"List{served.name}", texts, others, lambda name: no_index(served, filter=name)
+        )
+        call = self._on.list_events if served.kind == "log" else self._on.list
+        route = self._route(
+            "GET",
+            f"list_{served.name}",
+            doc,
+            call,
+            {"query": query, "headers": SpaceHeader},
+            self._types.page,
+            scope=READ,
+        )
+        return operation, route
+
+    def _get(self) -> Route:
+        name = self._served.name
+        return self._route(
+            "GET",
+            f"get_{name}",
+            f"Read a {name} record.",
+            self._on.get,
+            {"headers": SpaceHeader, "conditions": Conditions},
+            Response,
+            scope=READ,
+            at=True,
+            replies={200: ResponseSpec(type=self._types.item, headers=_ETAG)},
+            problems=[NotFoundError],
+        )
+
+    def _lookup(self) -> Route:
+        served = self._served
+        fields = dict.fromkeys([name for index in served.lookups.values() for name in index.fields])
+        by = ("by", choice([*served.lookups]), msgspec.NODEFAULT)
+        query = parameters(f"Lookup{served.name}", [*fields], [by])
+        route = self._route(
+            "GET",
+            f"lookup_{served.name}",
+            f"Find the {served.name} record that a unique row leads to.",
+            self._on.lookup,
+            {"query": query, "headers": SpaceHeader},
+            Response,
+            scope=READ,
+            replies={200: ResponseSpec(type=self._types.item, headers=_ETAG)},
+            problems=[NotFoundError],
+        )
+        return msgspec.structs.replace(route, path=f"/lookup/{served.name}")
+
+    def _create(self) -> Route:
+        return self._new("create", f"Create a {self._served.name} record.")
+
+    def _new(self, operation: str, doc: str) -> Route:
+        served = self._served
+        arguments: dict[str, Any] = {"body": Any, "headers": SpaceHeader}
+        query = parameters(f"New{served.name}Query", [*served.given]) if served.given else None
+        if query is not None:
+            arguments["query"] = query
+        call = self._on.append if operation == "append" else self._on.create
+        if query is None:
+            call = partial(call, query=None)
+        created = _ETAG if operation == "append" else {**_ETAG, **_LOCATION}
+        return self._route(
+            "POST",
+            f"{operation}_{served.name}",
+            doc,
+            call,
+            arguments,
+            Response,
+            scope=WRITE,
+            replies={201: ResponseSpec(type=self._types.item, about="Created.", headers=created)},
+            problems=[ConflictError, *_WRITE_PROBLEMS],
+            body_type=self._types.received,
+        )
+
+    def _put(self) -> Route:
+        served = self._served
+        arguments: dict[str, Any] = {
+            "body": Any,
+            "headers": SpaceHeader,
+            "conditions": Conditions,
+        }
+        call: Call = partial(self._on.put, query=None)
+        expiry = served.record.expiry
+        if expiry is not None and expiry.mode != "field":
+            call = self._on.put
+            arguments["query"] = parameters(f"Put{served.name}", [], [("ttl", int | None, None)])
+        spec = ResponseSpec(type=self._types.item, headers=_ETAG)
+        return self._route(
+            "PUT",
+            f"put_{served.name}",
+            f"Write a {served.name} record. Private members that are left out stay as they are.",
+            call,
+            arguments,
+            Response,
+            scope=WRITE,
+            at=True,
+            replies={200: spec, 201: spec},
+            problems=[*_WRITE_PROBLEMS],
+            body_type=self._types.received,
+        )
+
+    def _patch(self) -> Route:
+        name = self._served.name
+        return self._route(
+            "PATCH",
+            f"patch_{name}",
+            f"Change some members of a {name} record, by a merge patch (RFC 7396).",
+            self._on.patch,
+            {"body": Any, "headers": SpaceHeader, "conditions": Conditions},
+            Response,
+            scope=WRITE,
+            at=True,
+            replies={200: ResponseSpec(type=self._types.item, headers=_ETAG)},
+            problems=[NotFoundError, *_WRITE_PROBLEMS],
+            body_type=dict[str, Any] if self._served.record.is_struct else Any,
+            body_media_types=_MERGE_PATCH,
+        )
+
+    def _delete(self) -> Route:
+        name = self._served.name
+        return self._route(
+            "DELETE",
+            f"delete_{name}",
+            f"Delete a {name} record. Succeeds if it does not exist.",
+            self._on.delete,
+            {"headers": SpaceHeader, "conditions": Conditions},
+            type(None),
+            scope=WRITE,
+            at=True,
+            problems=[LinkError, QuotaError, ContentionError, UnknownOutcomeError],
+        )
+
+    def _route(
+        self,
+        method: str,
+        name: str,
+        doc: str,
+        call: Call,
+        arguments: dict[str, Any],
+        returns: Any,
+        *,
+        at: bool = False,
+        **route: Any,
+    ) -> Route:
+        """Return a route whose handler has these arguments, the caller, and the fields of the path
+        if it is `at` a record."""
+        served, names = self._served, self._names if at else {}
+
+        async def handler(**given: Any) -> Any:
+            if at:
+                address = {field: given.pop(names[field]) for field in served.fields}
+                return await call(served, address=address, **given)
+            return await call(served, **given)
+
+        types = {**dict.fromkeys(names.values(), str), **arguments, "caller": Caller}
+        handler.__name__ = name.replace("-", "_")
+        handler.__doc__ = doc
+        handler.__annotations__ = {**types, "return": returns}
+        handler.__signature__ = Signature(  # type: ignore[attr-defined]  # read by `inspect`
+            [Parameter(each, Parameter.KEYWORD_ONLY) for each in types]
+        )
+        path = self._path + (self._address if at else "")
+        return Route(method=method, path=path, handler=handler, tag=served.name, **route)
+
+
+def _batch(on: SchemaHandlers) -> Route:
+    operations = [{"op": "add", "counter": "views", "fields": {"id": "pie"}, "by": 1}]
+    return Route(
+        method="POST",
+        path="/batch",
+        handler=on.batch,
+        scope=WRITE,
+        problems=[NotFoundError, AccessError, CounterError, *_WRITE_PROBLEMS],
+        example={"operations": operations},
+        tag="batch",
+    )
+
+
+def _watch(on: SchemaHandlers, watched: Any) -> Route:
+    fields = dict.fromkeys([name for served in watched for name in served.fields])
+    query = parameters(
+        "Watch",
+        [*fields],
+        [
+            ("record", choice([each.name for each in watched]), msgspec.NODEFAULT),
+            ("since", int | None, None),
+        ],
+    )
+
+    async def watch(query: Any, caller: Caller, headers: SpaceHeader) -> Any:
+        return await on.watch(query, caller, headers)
+
+    watch.__doc__ = on.watch.__doc__
+    watch.__annotations__ = {**on.watch.__annotations__, "query": query}
+    return Route(method="GET", path="/watch", handler=watch, scope=READ, tag="watch")

@@ -1,0 +1,78 @@
+"""The system and the service of a schema: `schema_system(SCHEMA)`, `schema_service(SCHEMA)`."""
+
+import re
+from functools import partial
+from typing import Final
+
+from keyhouse.auth import jwt_auth
+from keyhouse.auth.settings import TENANT_PATTERN
+from keyhouse.errors import UsageError
+from keyhouse.schema import Schema
+from keyhouse.service.metrics import OperationMetrics
+from keyhouse.service.runtime import ServiceRuntime
+from keyhouse.service.schema_service.catalog import Catalog
+from keyhouse.service.schema_service.handlers import READ, SPACES, WRITE, SchemaHandlers
+from keyhouse.service.schema_service.operations import SpaceOperations
+from keyhouse.service.schema_service.routes import OPERATIONS, routes
+from keyhouse.service.schema_service.settings import SchemaSettings
+from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
+from keyhouse.service.system import System
+from keyhouse.settings import read_settings
+
+__all__ = ["check_name", "schema_service", "schema_system"]
+
+_NAME: Final = re.compile("[a-z][a-z0-9_-]{0,62}")
+
+
+def schema_system(schema: Schema) -> System:
+    """Return the system of a schema: its service is generated from the declarations."""
+    return System(
+        schema.name,
+        title=schema.name.capitalize(),
+        doc=schema.doc,
+        schemas=(schema,),
+        service=schema_service(schema),
+    )
+
+
+def schema_service(schema: Schema) -> Service:
+    return Service(
+        settings=SchemaSettings,
+        build=partial(_build, schema),
+        tenant_pattern=TENANT_PATTERN,
+        scopes=(READ, WRITE, SPACES),
+    )
+
+
+def _build(schema: Schema, context: ServiceContext) -> ServiceSpec:
+    name = check_name(schema)
+    settings = read_settings(SchemaSettings, context.settings, table=name)
+    catalog = Catalog(schema, settings.records)
+    runtime = ServiceRuntime(
+        schema_system(schema),
+        context,
+        settings,
+        partial(SpaceOperations, schema=schema),
+        metrics=OperationMetrics(name.replace("-", "_"), OPERATIONS),
+    )
+    auth = jwt_auth(settings, context.data, system=name, clock=context.engine.clock)
+    handlers = SchemaHandlers(catalog, settings, runtime.tenants)
+    return runtime.spec(
+        title=name.capitalize(),
+        about=schema.doc,
+        routes=runtime.metered(routes(catalog, handlers)),
+        auth=auth,
+        rates=runtime.rates,
+        ready=auth.ready,
+    )
+
+
+def check_name(schema: Schema) -> str:
+    """Return the schema's name. Raises UsageError if it cannot be a path, a table and a file."""
+    if not _NAME.fullmatch(schema.name):
+        raise UsageError(
+            "The name of a served schema is the path of its routes: a letter, then lower-case "
+            "letters, digits, _ and -.",
+            schema=schema.name,
+        )
+    return schema.name

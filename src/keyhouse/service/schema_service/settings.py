@@ -1,0 +1,34 @@
+"""Settings of a served schema: the table with its name in `keyhouse.toml`."""
+
+from typing import Annotated
+
+import msgspec
+
+from keyhouse.service.settings import JwtTenantSettings
+from keyhouse.settings import setting
+
+__all__ = ["RecordSettings", "SchemaSettings"]
+
+
+class RecordSettings(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """The access to one record, counter or log: `[recipes.records.secret]`."""
+
+    http: bool = True
+    nats: bool = True
+    read_only: bool = False
+
+
+class SchemaSettings(JwtTenantSettings, frozen=True, kw_only=True):
+    space: Annotated[
+        Annotated[str, msgspec.Meta(min_length=1)] | None,
+        setting("The space of every caller. By default it is the tenant of the token."),
+    ] = None
+    records: Annotated[
+        dict[str, RecordSettings],
+        setting(
+            "Access to records by name: `http = false` and `nats = false` close one there,"
+            " `read_only = true` allows reads alone."
+        ),
+    ] = msgspec.field(default_factory=dict)
