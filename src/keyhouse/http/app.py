@@ -37,7 +37,7 @@ from keyhouse.http.event_stream import EventBody, OpenStreams
 from keyhouse.http.response import EncodedResponse
 from keyhouse.http.router import Route, Router
 from keyhouse.http.settings import HttpSettings
-from keyhouse.http.static import docs_routes, redirect
+from keyhouse.http.static import asset_routes, docs_routes, redirect
 from keyhouse.http.tenant_places import TenantPlaces
 from keyhouse.metrics import HttpMetrics
 
@@ -84,7 +84,7 @@ class App:
         self._default_format = sections[0].error_format if alone else PROBLEM
         self._formats = {section.name.encode(): section.error_format for section in sections}
         documents = docs_routes(sections, alone=alone) if settings.docs else ()
-        for route in (*routes, *documents):
+        for route in (*routes, *asset_routes(), *documents):
             self._add(route, None, "")
         for section in sections:
             prefix = "" if alone else f"/{section.name}"

@@ -22,6 +22,7 @@ PAGE_POLICY: Final = (
 """For pages with forms; scripts and styles are separate files."""
 
 _HTML: Final = "text/html; charset=utf-8"
+_SHARED: Final = Path(__file__).parent / "templates"
 _LOCAL_PATH: Final = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
 
 
@@ -83,13 +84,16 @@ class Redirect(Responder):
 
 
 class Templates:
-    """The Jinja2 templates of a folder. Values are escaped, and a missing one is an error."""
+    """The Jinja2 templates of a folder. Values are escaped, and a missing one is an error.
+
+    `{% extends "base.html" %}` is the frame that all pages share, unless the folder has its own.
+    """
 
     def __init__(self, folder: Path, **shared: Any) -> None:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
         self._environment = Environment(
-            loader=FileSystemLoader(folder),
+            loader=FileSystemLoader([folder, _SHARED]),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
@@ -100,6 +104,7 @@ class Templates:
     def page(
         self,
         name: str,
+        /,
         *,
         status: int = 200,
         headers: tuple[tuple[str, str], ...] = (),

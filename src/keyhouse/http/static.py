@@ -28,12 +28,21 @@ STRICT_POLICY = (
 )
 """For a page whose scripts and styles are separate files."""
 
-_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
 _GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\b)")
 
 _ASSETS = Path(__file__).parent / "assets"
 _VENDOR = _ASSETS / "vendor"
-_VENDOR_FILES = ("htmx.min.js", "hx-sse.min.js")
+_PAGE_FILES = (
+    _ASSETS / "pages.css",
+    _ASSETS / "icon.svg",
+    _VENDOR / "htmx.min.js",
+    _VENDOR / "hx-sse.min.js",
+)
 _ASSET_FILES = ("swagger-ui-bundle.js", "swagger-ui.css", "docs.js")
 _DOCS_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
@@ -82,31 +91,25 @@ def page_route(path: str, body: bytes, about: str, *, policy: str = STRICT_POLIC
 def file_route(path: str, file: Path, *, cache: str = "no-cache") -> Route:
     """Return the route of a packaged file.
 
-    A file that is packaged as `<file>.gz` is decompressed for clients that do not accept gzip. By
-    default browsers revalidate it on each use: a page must not meet files of another version.
+    It is sent compressed to clients that accept gzip; one that is packaged as `<file>.gz` is
+    decompressed for others. By default browsers revalidate it on each use: a page must not meet
+    files of another version.
     """
-    compressed = file.with_name(f"{file.name}.gz")
-    body = compressed.read_bytes() if compressed.exists() else file.read_bytes()
+    packaged = file.with_name(f"{file.name}.gz")
+    plain = None if packaged.exists() else file.read_bytes()
+    body = packaged.read_bytes() if plain is None else gzip.compress(plain, mtime=0)
     media_type = _TYPES[file.suffix]
     shared = (("Cache-Control", cache), ("Vary", "Accept-Encoding"))
-    tag = _content_tag(body)
+    tag, plain_tag = _content_tag(body), _content_tag(b"plain" + body)
 
-    async def plain() -> Response[bytes]:
-        return Response(body, headers=shared, etag=tag, media_type=media_type)
-
-    async def decompressed(headers: _Encodings) -> Response[bytes]:
+    async def content(headers: _Encodings) -> Response[bytes]:
         if _GZIP.search(headers.accepted):
             own = (*shared, ("Content-Encoding", "gzip"))
             return Response(body, headers=own, etag=tag, media_type=media_type)
-        return Response(
-            gzip.decompress(body),
-            headers=shared,
-            etag=_content_tag(b"plain" + body),
-            media_type=media_type,
-        )
+        text = gzip.decompress(body) if plain is None else plain
+        return Response(text, headers=shared, etag=plain_tag, media_type=media_type)
 
-    handler = decompressed if compressed.exists() else plain
-    return _static_route(path, handler, media_type, "A file of the page.")
+    return _static_route(path, content, media_type, "A file of the page.")
 
 
 def redirect(path: str, to: str, about: str) -> Route:
@@ -147,8 +150,12 @@ def docs_routes(sections: Sequence[Section], *, alone: bool) -> Iterator[Route]:
         yield redirect("/", "/docs", "To the API reference.")
     for name in _ASSET_FILES:
         yield file_route(f"/docs/{name}", _ASSETS / name, cache="max-age=3600")
-    for name in _VENDOR_FILES:  # for the pages of all services
-        yield file_route(f"/assets/{name}", _VENDOR / name, cache="max-age=3600")
+
+
+def asset_routes() -> Iterator[Route]:
+    """Yield the routes of the files that the pages of all services share."""
+    for file in _PAGE_FILES:
+        yield file_route(f"/assets/{file.name}", file, cache="max-age=3600")
 
 
 def _docs_page(
