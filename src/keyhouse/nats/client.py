@@ -28,6 +28,7 @@ Private names of nats-py in use (checked by `tests/nats/test_private_names.py`):
 | `_transport`, `TcpTransport._io_reader`, `TcpTransport._io_writer` | `_Transport` closes failed connections |
 | `_close`, `_pending`, `_pending_data_size` | overridden: writes nothing to a closed connection |
 | `_flush_queue`, `_flusher_task`, `_status`, `_max_payload` | `try_publish`, `wait_for_space` |
+| `_pongs`, `_pongs_received`, `_pings_outstanding` | `_process_pong`: a pong that comes too late |
 | `_sid` | the handler is registered before its first message |
 | `_reading_task` | `is_reading`: nats-py stops reading at an unexpected error and stays connected |
 
@@ -486,6 +487,11 @@ def _number(digits: bytes) -> int:
     raise ProtocolError("nats: malformed MSG")
 
 
+READ_BYTES: Final = 256 * 1_024
+"""Read from the socket per turn of the event loop. All tenants share the connection, so a flood of
+one delays the others by the turns it takes to read it."""
+
+
 class _Transport(TcpTransport):
     """Closes its connection before it opens the next, and one whose TLS handshake failed."""
 
@@ -496,9 +502,13 @@ class _Transport(TcpTransport):
     def __bool__(self) -> bool:
         return True  # otherwise nats-py creates another transport
 
-    async def connect(self, *arguments: Any, **named: Any) -> None:
+    async def connect(self, uri: Any, buffer_size: int, connect_timeout: int) -> None:
         self.close()  # type: ignore[no-untyped-call]
-        await super().connect(*arguments, **named)
+        await super().connect(uri, READ_BYTES // 2, connect_timeout)
+
+    async def read(self, buffer_size: int) -> bytes:
+        data: bytes = await super().read(READ_BYTES)
+        return data
 
     async def connect_tls(self, *arguments: Any, **named: Any) -> None:
         """The protocol of a plain connection is not called once TLS has replaced it: `wait_closed`
