@@ -25,6 +25,7 @@ from keyhouse.keys import (
     Ulid,
     normal,
 )
+from keyhouse.opened_store import open_store
 from keyhouse.schema import (
     MILLISECONDS,
     SECONDS,
@@ -60,7 +61,6 @@ from keyhouse.store import (
     append,
     fold,
     migrate,
-    open_store,
     prune,
     reindex,
     reseal,

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-BASE = ("limits", "errors", "arguments", "clock", "counter", "keyring", "read_meter")
+BASE = ("limits", "errors", "arguments", "clock", "counter", "keyring", "opening", "read_meter")
 CORE = ("keys", "schema", "engine", "store")
 SERVING = ("auth", "http", "metrics", "nats", "search", "service", "settings")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    "": (*BASE, *CORE, "engines.registry", "systems.registry"),
+    "": (*BASE, *CORE, "engines.registry", "opened_store", "systems.registry"),
+    "opened_store": (*BASE, *CORE, "engines.registry"),
+    "opening": (),
     "limits": (),
     "layout": ("errors",),
     "errors": ("limits",),

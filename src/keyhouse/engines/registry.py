@@ -11,6 +11,7 @@ from keyhouse.engine import Engine
 from keyhouse.engines.sql.url import split_layout, sqlite_file
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
+from keyhouse.opening import Opening
 
 __all__ = ["SCHEMES", "open_engine", "public_url"]
 
@@ -21,8 +22,8 @@ class _Server(Engine, Protocol):
         ...
 
 
-async def open_engine(url: str, *, clock: Clock | None = None, create: bool = True) -> Engine:
-    """Open the engine that `url` names.
+def open_engine(url: str, *, clock: Clock | None = None, create: bool = True) -> Opening[Engine]:
+    """Open the engine that `url` names: `await` it, or use it with `async with`, which closes it.
 
     - `memory:` lives in this process.
     - `sqlite:folder/file.db` is a file; `sqlite:///folder/file.db` is relative to the working
@@ -41,6 +42,10 @@ async def open_engine(url: str, *, clock: Clock | None = None, create: bool = Tr
     A server is contacted before this returns, and errors are raised here; afterwards the engine
     reconnects by itself.
     """
+    return Opening(_open(url, clock, create))
+
+
+async def _open(url: str, clock: Clock | None, create: bool) -> Engine:
     if not isinstance(url, str):
         raise UsageError("An engine URL must be text, such as sqlite:data.db.", given=url)
     scheme, colon, rest = url.partition(":")

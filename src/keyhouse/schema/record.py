@@ -33,6 +33,8 @@ from keyhouse.schema.timestamps import Timestamps
 
 T = TypeVar("T")
 
+_TTL_SECONDS_MIN = 0.001
+
 
 class Record(RecordJson[T]):
     """Declares that values of `type` are stored at `at`.
@@ -283,11 +285,11 @@ class Record(RecordJson[T]):
             value if self.version is None else replaced(value, {self.version[0]: self.version[1]})
         )
 
-    def expires(self, value: T, before: int | None, ttl: int | None, now: int) -> int | None:
+    def expires(self, value: T, before: int | None, ttl: float | None, now: int) -> int | None:
         """Return the expiry of a record written now. `before` is the expiry of the one it replaces."""
         mode = self.expiry.mode if self.expiry is not None else None
         if ttl is not None:
-            return now + _checked_ttl(ttl, self) * 1_000
+            return now + _ttl_milliseconds(ttl, self)
         if mode is None or mode == "write" or self.expiry is None:
             return None
         if mode == "field":
@@ -362,11 +364,11 @@ Declared = Record[Any] | Derived
 """Has a template: a record, or a row derived from one."""
 
 
-def _checked_ttl(ttl: int, record: Record[Any]) -> int:
+def _ttl_milliseconds(ttl: float, record: Record[Any]) -> int:
     if record.expiry is None or record.expiry.mode == "field":
         raise UsageError("The record is not declared to expire by a TTL.", record=record.name)
-    if type(ttl) is not int or not 1 <= ttl <= TTL_SECONDS_MAX:
+    if type(ttl) not in (int, float) or not _TTL_SECONDS_MIN <= ttl <= TTL_SECONDS_MAX:
         raise RecordError(
-            "A TTL is a whole number of seconds.", ttl=ttl, least=1, most=TTL_SECONDS_MAX
+            "A TTL is a number of seconds.", ttl=ttl, least=_TTL_SECONDS_MIN, most=TTL_SECONDS_MAX
         )
-    return ttl
+    return round(ttl * 1_000)

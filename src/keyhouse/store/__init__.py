@@ -24,7 +24,7 @@ from keyhouse.store.forget import forget
 from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.key_migration import KeyMigrationResult, migrate_keys
 from keyhouse.store.logs import append, append_in, fold, prune
-from keyhouse.store.migrate import MigrationResult, migrate, open_store, reindex, version
+from keyhouse.store.migrate import MigrationResult, migrate, open_migrated, reindex, version
 from keyhouse.store.move import MARK_SPACE, MoveProgress, MoveResult, SpaceDigest, move
 from keyhouse.store.prefix_conversion import PrefixConversion, convert_prefix
 from keyhouse.store.raw_rows import RawRows
@@ -78,7 +78,7 @@ __all__ = [
     "migrate",
     "migrate_keys",
     "move",
-    "open_store",
+    "open_migrated",
     "prune",
     "read_backup",
     "read_partial_export",

@@ -1,6 +1,6 @@
 """Results of the store: entries, pages, events and usage."""
 
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -11,14 +11,21 @@ T = TypeVar("T")
 
 
 class Entry(msgspec.Struct, Generic[T], frozen=True):
-    """One stored record. `values` are the fields of its key in order; `revision` is 0 until its
-    transaction commits."""
+    """One stored record. `values` are the fields of its key in order, `fields` the same by name;
+    `revision` is 0 until its transaction commits."""
 
     record: T
     key: str
     values: Keys
     revision: int
     expires: int | None = None
+    names: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of the record's key by name, as `store.get(RECORD, **entry.fields)` takes
+        them."""
+        return dict(zip(self.names, self.values, strict=True))
 
 
 class RecordPage(msgspec.Struct, Generic[T], frozen=True):
@@ -45,6 +52,12 @@ class Event(msgspec.Struct, Generic[T], frozen=True):
     revision: int
     expires: int | None = None
     gone: bool = False
+    names: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of the record's key by name."""
+        return dict(zip(self.names, self.values, strict=True))
 
 
 class UsagePage(msgspec.Struct, frozen=True):

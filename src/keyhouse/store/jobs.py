@@ -196,7 +196,8 @@ async def _advance(
         value = bound.decode(written[0], key)
         if isinstance(scan.declared, Index) and row.key not in scan.declared.rows(value, values):
             continue  # it has left the index since the row was read, or in an earlier step
-        await step(tx, Entry(value, key, values, tx.revision_read(key), written[1]))
+        revision, names = tx.revision_read(key), bound.template.fields
+        await step(tx, Entry(value, key, values, revision, written[1], names))
         state.done += 1
     state.changed += tx.pending
     state.cursor = position or state.cursor

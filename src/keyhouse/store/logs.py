@@ -158,7 +158,8 @@ async def _fold_chunk(
             raise _invalid_state(log, state.through) from None
     rows = await rows_of(store, span, rows_max, bound.template.split)
     for row, values in rows:
-        entry = Entry(bound.decode(row.value, row.key), row.key, values, row.revision, row.expires)
+        value, names = bound.decode(row.value, row.key), bound.template.fields
+        entry = Entry(value, row.key, values, row.revision, row.expires, names)
         state = await _fold(
             tx, log, stream, state if state is not None and state.through else None, entry
         )

@@ -36,7 +36,7 @@ class MigrationResult(msgspec.Struct, frozen=True):
 
 
 @checked(UsageError)
-async def open_store(
+async def open_migrated(
     schema: Schema,
     engine: Engine,
     space: str,
@@ -44,11 +44,13 @@ async def open_store(
     ids: IdSource | None = None,
     writes_legacy_keys: bool | None = None,
     key_ring: KeyRing | None = None,
+    owns_engine: bool = False,
     **fixed: str,
 ) -> Store:
-    """Open a store at the version of its schema, migrating it if it is older.
+    """Return a store at the version of its schema, migrating it if it is older.
 
-    Finishes deletions that were interrupted. Raises NewerError if the store is newer.
+    Finishes deletions that were interrupted. Raises NewerError if the store is newer. With
+    `owns_engine`, closing the store closes the engine.
     """
     store = Store(
         schema,
@@ -57,6 +59,7 @@ async def open_store(
         ids=ids,
         writes_legacy_keys=writes_legacy_keys,
         key_ring=key_ring,
+        owns_engine=owns_engine,
         **fixed,
     )
     if schema.migrations:

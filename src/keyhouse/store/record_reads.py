@@ -119,7 +119,14 @@ class RecordReads(RawRows):
                 if bound.is_live(value, found.key, self._now()) and key in index.rows(
                     value, values
                 ):
-                    return Entry(value, found.key, values, found.revision, found.expires)
+                    return Entry(
+                        value,
+                        found.key,
+                        values,
+                        found.revision,
+                        found.expires,
+                        bound.template.fields,
+                    )
             except DataError as error:
                 skipped.add(read, error)
                 return None

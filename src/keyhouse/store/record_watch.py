@@ -27,7 +27,7 @@ async def watch_records(
     unreadable = UnreadableRows(on_unreadable)
     span, accepts = keys.span, keys.accepts
     at = 0 if accepts is None else bound.template.fields.index(keys.field)
-    legacy = bound.legacy is not None
+    legacy, names = bound.legacy is not None, bound.template.fields
     watched = covering_span(bound, span) if legacy else span
     async with aclosing(engine.watch(space, watched, since=since)) as changes:
         async for change in changes:
@@ -48,7 +48,7 @@ async def watch_records(
                     unreadable.rows.clear()  # a watch has no end
                     continue
             record = None if gone else record
-            yield Event(record, change.key, values, change.revision, change.expires, gone)
+            yield Event(record, change.key, values, change.revision, change.expires, gone, names)
 
 
 async def _is_shadowed(

@@ -382,7 +382,7 @@ async def all_records(
 def _entries(
     scan: Scan, record: Record[T], rows: Sequence[Row], unreadable: UnreadableRows
 ) -> list[Entry[T]]:
-    decode, values = record.decode, scan.values
+    decode, values, names = record.decode, scan.values, record.template.fields
     entries: list[Entry[T]] = []
     for row in rows:
         try:
@@ -390,7 +390,7 @@ def _entries(
         except DataError as error:
             unreadable.add(row, error)
             continue
-        entries.append(Entry(value, row.key, values(row.key), row.revision, row.expires))
+        entries.append(Entry(value, row.key, values(row.key), row.revision, row.expires, names))
     return entries
 
 
@@ -468,6 +468,7 @@ def _listed_entries(
     unreadable: UnreadableRows,
 ) -> list[Entry[T]]:
     entries: list[Entry[T]] = []
+    names = record.template.fields
     now = scan.now()
     for listed, owner, row in zip(page.rows, owners, rows, strict=True):
         if isinstance(owner, DataError):
@@ -484,5 +485,5 @@ def _listed_entries(
             continue
         unchanged = row.revision <= page.revision and record.expiry is None
         if unchanged or listed.key in index.rows(found, owner[0]):
-            entries.append(Entry(found, row.key, owner[0], row.revision, row.expires))
+            entries.append(Entry(found, row.key, owner[0], row.revision, row.expires, names))
     return entries

@@ -41,6 +41,7 @@ from keyhouse.schema import (
     migration_job,
 )
 from keyhouse.store.binding import Binding
+from keyhouse.store.clear import clear
 from keyhouse.store.entry import ANY, Entry, Unset
 from keyhouse.store.forget import WATCH_SECONDS, forget
 from keyhouse.store.record_reads import RecordReads
@@ -63,13 +64,16 @@ _ATTEMPTS_BEFORE_BACKOFF = 8
 
 
 class Store(RecordReads):
-    """`fixed` are the schema's settings, such as `namespace="main"`. `ids` draws the ids of logs.
+    """A schema on an engine, bound to one space: reads and writes its records.
+
+    `fixed` are the schema's settings, such as `namespace="main"`. `ids` draws the ids of logs.
 
     `writes_legacy_keys`: records that have legacy keys are written there, unless they are at their
     current keys already. So that old readers find them, until every program knows the current keys.
     None: as the schema says.
 
     `key_ring` seals and opens the sealed members of records, and makes the HMACs of key fields.
+    `owns_engine`: closing the store closes its engine.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Store(RecordReads):
         ids: IdSource | None = None,
         writes_legacy_keys: bool | None = None,
         key_ring: KeyRing | None = None,
+        owns_engine: bool = False,
         **fixed: str,
     ) -> None:
         if not isinstance(schema, Schema):
@@ -111,6 +116,7 @@ class Store(RecordReads):
         super().__init__(engine, space, binding)
         self.schema = schema
         self.key_ring = key_ring
+        self._owns_engine = owns_engine
         self.ids: IdSource = ids or UlidSource(engine.clock)
         self._retry_lock = asyncio.Lock()
         self._has_version = schema.meta is not None
@@ -122,7 +128,7 @@ class Store(RecordReads):
         value: T,
         /,
         *,
-        ttl: int | None = None,
+        ttl: float | None = None,
         expect: int | Unset | None = ANY,
         **fields: Any,
     ) -> Entry[T]:
@@ -219,7 +225,7 @@ class Store(RecordReads):
         if self._has_version and self._version_check_due():
             await self._reject_newer()
         tx = Transaction(self.engine, self.space, self.binding)
-        result = await work(tx)
+        result = await _started(work, tx)
         if await tx.commit(batch_id=batch_id) is not None:
             return result
         return await self._retry(work, batch_id)
@@ -255,6 +261,22 @@ class Store(RecordReads):
         the space first: see `keyhouse.store.forget`.
         """
         return await forget(self.engine, self.space, watch_seconds=watch_seconds)
+
+    async def clear(self, *, on_progress: Callable[[int], None] | None = None) -> int:
+        """Delete all records of the space, and every row derived from them; return their number.
+
+        The version of the space stays. Repeat a call that was interrupted: it continues.
+        `on_progress` is called with the number so far. To erase a space without a trace, use
+        `forget`.
+        """
+        if on_progress is not None and not callable(on_progress):
+            raise UsageError("Progress is reported to a function.", on_progress=on_progress)
+        return await clear(self, on_progress)
+
+    async def close(self) -> None:
+        """Close the engine, if the store was opened with its URL; else do nothing."""
+        if self._owns_engine:
+            await self.engine.close()
 
     def _version_check_due(self) -> bool:
         """Tell whether the version of the space was not read yet, or not for a while."""
@@ -296,3 +318,18 @@ class Store(RecordReads):
             attempts=TRANSACTION_ATTEMPTS_MAX,
             space=self.space,
         )
+
+
+def _started(work: Callable[[Transaction], Awaitable[R]], tx: Transaction) -> Awaitable[R]:
+    """Call the work of a transaction. Raises UsageError if it is not an async function."""
+    if not callable(work):
+        raise UsageError("A transaction runs an async function of one argument.", given=work)
+    started = work(tx)
+    if not hasattr(started, "__await__"):
+        raise UsageError(
+            "A transaction runs an async function: write `async def work(tx): …`, or return what "
+            "the verb of `tx` returns.",
+            work=getattr(work, "__qualname__", repr(work)),
+            returned=type(started).__name__,
+        )
+    return started

@@ -142,7 +142,7 @@ class Transaction(LinkedRows):
             )
             if key in self._adds:
                 value = sum_of(key, None if row is None else value, self._adds[key])
-        return Entry(bound.decode(value, key), key, keys, revision, expires)
+        return Entry(bound.decode(value, key), key, keys, revision, expires, bound.template.fields)
 
     # Writing
 
@@ -152,7 +152,7 @@ class Transaction(LinkedRows):
         value: T,
         /,
         *,
-        ttl: int | None = None,
+        ttl: float | None = None,
         expect: int | Unset | None = ANY,
         **fields: Any,
     ) -> Entry[T]:
@@ -239,7 +239,7 @@ class Transaction(LinkedRows):
         self,
         bound: Record[T],
         value: T,
-        ttl: int | None,
+        ttl: float | None,
         expect: int | Unset | None,
         fields: dict[str, Any],
         restored: tuple[int | None] | None = None,

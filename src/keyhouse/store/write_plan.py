@@ -20,7 +20,7 @@ def stamped(
     keys: Keys,
     key: str,
     before: Entry[T] | None,
-    ttl: int | None,
+    ttl: float | None,
     now: int,
     restored: tuple[int | None] | None = None,
     replaced: bytes | None = None,
@@ -54,7 +54,7 @@ def stamped(
         )
     if bound.sealed:
         data = bound.sealed_row(data, key)
-    return Entry(value, key, keys, 0, expires), Put(key, data, expires)
+    return Entry(value, key, keys, 0, expires, bound.template.fields), Put(key, data, expires)
 
 
 def owned_changes(

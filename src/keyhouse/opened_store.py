@@ -1,0 +1,57 @@
+"""Opens a store on an engine, or on the engine that a URL names."""
+
+from keyhouse.arguments import checked
+from keyhouse.clock import Clock, IdSource
+from keyhouse.engine import Engine
+from keyhouse.engines.registry import open_engine
+from keyhouse.errors import UsageError
+from keyhouse.keyring import KeyRing
+from keyhouse.opening import Opening
+from keyhouse.schema import Schema
+from keyhouse.store import Store, open_migrated
+
+__all__ = ["open_store"]
+
+
+@checked(UsageError)
+def open_store(
+    schema: Schema,
+    engine: str | Engine,
+    space: str,
+    *,
+    clock: Clock | None = None,
+    ids: IdSource | None = None,
+    writes_legacy_keys: bool | None = None,
+    key_ring: KeyRing | None = None,
+    **fixed: str,
+) -> Opening[Store]:
+    """Open a store at the version of its schema, migrating it if it is older.
+
+    `engine` is an open engine, or a URL as `open_engine` takes it, with its `clock`. Use the result
+    with `async with`, or await it and call `Store.close` at the end: both close an engine that was
+    opened by its URL, and leave any other one open.
+
+    Finishes deletions that were interrupted. Raises NewerError if the store is newer.
+    """
+    if clock is not None and not isinstance(engine, str):
+        raise UsageError("An open engine has its clock: give the clock to `open_engine`.")
+
+    async def opened() -> Store:
+        owned = await open_engine(engine, clock=clock) if isinstance(engine, str) else None
+        try:
+            return await open_migrated(
+                schema,
+                engine if owned is None else owned,  # type: ignore[arg-type]  # an Engine
+                space,
+                ids=ids,
+                writes_legacy_keys=writes_legacy_keys,
+                key_ring=key_ring,
+                owns_engine=owned is not None,
+                **fixed,
+            )
+        except BaseException:
+            if owned is not None:
+                await owned.close()
+            raise
+
+    return Opening(opened())

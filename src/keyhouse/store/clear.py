@@ -1,0 +1,108 @@
+"""Clear a space: delete every record of a store's schema in it, and every row derived from them.
+
+The store's own rows (version, migrations, jobs) stay, so the space is as a new one of this version.
+Records are deleted in groups that share a commit, each with all of its rows. An interrupted run has
+deleted some records completely and the others not at all; the next call continues.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from keyhouse.engine import Batch, Check, Row
+from keyhouse.errors import ContentionError, DataError, LimitError
+from keyhouse.schema import KeyMatch, Record
+from keyhouse.store.pagination import rows
+from keyhouse.store.removal import Linked
+from keyhouse.store.transaction import Transaction
+
+_GROUP_RECORDS: Final = 50
+"""Records deleted in one commit, where it can hold them."""
+
+_PASSES_MAX: Final = 10
+
+Found = tuple[Row, KeyMatch]
+Progress = Callable[[int], None]
+
+
+async def clear(store: Linked, on_progress: Progress | None = None) -> int:
+    """Delete the records of a store, and return their number; `on_progress` is called with it.
+
+    Links between records are not looked at, since all go. Raises ContentionError if records are
+    written as fast as they are deleted.
+    """
+    report = on_progress or (lambda _: None)
+    deleted = 0
+    for _ in range(_PASSES_MAX):
+        found = 0
+        async for group in _groups(store):
+            found += len(group)
+            deleted += await _delete(store, [each for each in group if _is_record(each)])
+            report(deleted)
+        if not found:
+            return deleted
+        await _delete_rows(store)
+    raise ContentionError(
+        "The space is still being written: stop its writers, then clear it again.",
+        space=store.space,
+    )
+
+
+async def _groups(store: Linked) -> AsyncIterator[list[Found]]:
+    """Yield the rows of the schema, without those that the store keeps about itself."""
+    meta = store.binding.schema.meta
+    own = {id(store.binding.record(record)) for record in (meta.records if meta else ())}
+    group: list[Found] = []
+    async for row in rows(store.engine, store.space):
+        match = store.binding.find(row.key)
+        if match is None or id(match.record) in own:
+            continue
+        group.append((row, match))
+        if len(group) == _GROUP_RECORDS:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _is_record(found: Found) -> bool:
+    return isinstance(found[1].declared, Record)
+
+
+async def _delete(store: Linked, group: list[Found]) -> int:
+    """Delete records in one commit; in halves, if that is too large or one does not decode."""
+
+    async def work(tx: Transaction) -> int:
+        await tx.prefetch([row.key for row, _ in group])
+        deleted = 0
+        for _, match in group:
+            record: Record[Any] = store.binding.original(match.record)
+            fields: dict[str, Any] = match.fields
+            deleted += await tx.delete_alone(record, **fields)
+        return deleted
+
+    try:
+        return await store.transact(work) if group else 0
+    except (LimitError, DataError) as error:
+        if len(group) > 1:
+            half = len(group) // 2
+            return await _delete(store, group[:half]) + await _delete(store, group[half:])
+        if isinstance(error, DataError):
+            await _delete_unchanged(store, [group[0][0]])
+            return 1
+        raise
+
+
+async def _delete_rows(store: Linked) -> None:
+    """Delete the rows that no record has any more: counts, and rows of unreadable records."""
+    limit = min(_GROUP_RECORDS, store.engine.capabilities.commit_rows_max)
+    async for group in _groups(store):
+        derived = [row for row, match in group if not isinstance(match.declared, Record)]
+        for start in range(0, len(derived), limit):
+            await _delete_unchanged(store, derived[start : start + limit])
+
+
+async def _delete_unchanged(store: Linked, group: list[Row]) -> None:
+    """Delete rows if none has changed; else the next pass finds them again."""
+    checks = tuple([Check(row.key, row.revision) for row in group])
+    deletes = tuple([row.key for row in group])
+    await store.engine.commit(store.space, Batch(checks, deletes=deletes))
