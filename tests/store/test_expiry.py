@@ -264,3 +264,17 @@ async def test_a_sweep_with_a_budget_stops_once_it_is_used_up(harness: Harness) 
     assert 3 <= first < 6 * 2
     await sweep(harness.engine)
     assert await sweep(harness.engine, rows_max=3) == 0
+
+
+@everywhere
+async def test_a_ttl_can_be_a_fraction_of_a_second(harness: Harness) -> None:
+    store = harness.store()
+    written = await store.put(WRITTEN, session("1"), ttl=0.25)
+    assert written.expires == harness.clock.now() + 250
+    harness.clock.advance(milliseconds=249)
+    assert await store.get(WRITTEN, id="1") is not None
+    harness.clock.advance(milliseconds=1)
+    assert await store.get(WRITTEN, id="1") is None
+    written = await store.put(WRITTEN, session("2"), ttl=1.5)
+    updated = await store.update(WRITTEN, {"user": "bo"}, id="2")
+    assert updated.expires == written.expires

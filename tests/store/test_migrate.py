@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from keyhouse import open_store
 from keyhouse.errors import LeaseError, NewerError, UsageError
 from keyhouse.schema import (
     Count,
@@ -22,7 +23,7 @@ from keyhouse.schema import (
     Summary,
     Unique,
 )
-from keyhouse.store import Entry, Store, Transaction, migrate, open_store, reindex, version
+from keyhouse.store import Entry, Store, Transaction, migrate, reindex, version
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
 from tests.store.support.harness import Harness, clean, everywhere, played
 

@@ -14,7 +14,9 @@ from keyhouse.limits import VALUE_BYTES_MAX
 from tests.store.support.harness import Harness, book, clean, everywhere, session
 from tests.store.support.library_schema import (
     BOOK,
+    BY_TAG,
     MAP,
+    ONE_ISBN,
 )
 
 
@@ -187,3 +189,20 @@ async def test_a_number_given_as_a_whole_one_is_stored_and_derived_as_its_type(
     await clean(store)
     await store.put(BOOK, book(rating=4.0, position=1.0, series="s"))
     await clean(store)
+
+
+@everywhere
+async def test_an_entry_has_its_key_fields_by_name(harness: Harness) -> None:
+    store = harness.store()
+    written = await store.put(BOOK, book(title="Dune", tags=["sf"], isbn="9"))
+    assert written.fields == {"id": "1"}
+    assert await store.get(BOOK, **written.fields) == written.record
+    listed = [entry.fields async for entry in store.scan(BOOK)]
+    by_tag = [entry.fields async for entry in store.scan(BOOK, by=BY_TAG, tag="sf")]
+    page = await store.page(BOOK)
+    found = await store.lookup(BOOK, ONE_ISBN, isbn="9")
+    assert listed == by_tag == [{"id": "1"}] == [page.entries[0].fields]
+    assert found is not None and found.fields == {"id": "1"}
+    async for event in store.watch(BOOK, since=0):
+        assert event.fields == {"id": "1"}
+        break

@@ -2,9 +2,10 @@
 
 import pytest
 
+from keyhouse import open_store
 from keyhouse.engine import Span
 from keyhouse.errors import LinkError
-from keyhouse.store import BulkDelete, Store, open_store
+from keyhouse.store import BulkDelete, Store
 from keyhouse.testing.faults import FaultyEngine, Killed, fail
 from tests.store.support.harness import SPACE, Harness, clean, everywhere, findings
 from tests.store.support.linked_schema import (

@@ -1,7 +1,7 @@
 """Every public name, called with an invalid argument, raises a KeyhouseError.
 
 An AttributeError from inside does not help the caller. Python's TypeError remains for missing,
-extra and unknown arguments, and for an argument that should be callable or awaitable.
+extra and unknown arguments.
 """
 
 import asyncio
@@ -166,6 +166,35 @@ DECLARING: dict[str, Call] = {
     "NormalizedText": (NormalizedText, (), {}, ("chars_max",)),
     "OptionalSegment": (OptionalSegment, (Text(),), {}, ()),
     "Record": (Record, (Clip, "b:{id}", Index("i:{second:04d}:{id}")), {}, ("name", *_RECORD)),
+    "Descending": (keyhouse.Descending, (Integer(4),), {}, ()),
+    "KeyRing": (
+        keyhouse.KeyRing,
+        ({"1": b"x" * 32},),
+        {"current": "1", "index_key": b"x" * 32},
+        (),
+    ),
+    "Owner": (
+        lambda of, **by: Schema(
+            "s",
+            CLIP,
+            Record(str, "n:{id}:{x}", name="n", belongs_to=keyhouse.Owner(of, **by)),
+            space=Space("x"),
+        ),
+        (CLIP,),
+        {},
+        ("by",),
+    ),
+    "Reference": (
+        lambda of, **by: Schema(
+            "s",
+            CLIP,
+            Record(str, "n:{id}:{x}", name="n", references=keyhouse.Reference(of, **by)),
+            space=Space("x"),
+        ),
+        (CLIP,),
+        {},
+        ("by",),
+    ),
     "FixedPoint": (FixedPoint, (6, 2), {}, ()),
     "Schema": (
         lambda name, record, **named: Schema(name, record, **named),
@@ -209,6 +238,7 @@ VALUES = {
         "KeyhouseError",
         "SystemClock",
         "Day",
+        "Timestamp",
         "Ulid",
         "per_write",
     ),  # take nothing
@@ -223,6 +253,7 @@ VALUES = {
         "Migration",
         "RecordPage",
         "Transaction",
+        "UnreadableRow",
     ),  # are given
 }
 """Public names that are not callable, take no arguments, or are created by the store."""
@@ -303,6 +334,8 @@ ASKING: dict[str, Callable[[Store, Any], Any]] = {
     "put ttl": lambda store, junk: store.put(NOTE, "x", id="a", ttl=junk),
     "put expect": lambda store, junk: store.put(CLIP, Clip(id="a"), expect=junk),
     "put at": lambda store, junk: store.put(NOTE, "x", id=junk),
+    "reseal": lambda store, junk: keyhouse.reseal(junk),
+    "resume_deletions": lambda store, junk: keyhouse.resume_deletions(junk),
     "restore": lambda store, junk: store.transact(
         lambda tx: tx.restore(NOTE, "x", id="a", expires=junk)
     ),
@@ -401,8 +434,23 @@ STORIES: dict[str, tuple[Callable[[], object], type[KeyhouseError], str]] = {
         "more decimals than digits",
     ),
     "a number for a URL": (lambda: asyncio.run(open_engine(NUMBER)), UsageError, "sqlite:data.db"),
+    "work that is not async": (
+        lambda: asyncio.run(_transact(lambda tx: None)),
+        UsageError,
+        "async def work",
+    ),
+    "work that is not a function": (
+        lambda: asyncio.run(_transact(NUMBER)),
+        UsageError,
+        "async function of one argument",
+    ),
     "a key that is a number": (lambda: Span.prefix(NUMBER), KeyFieldError, "must be text"),
 }
+
+
+async def _transact(work: Any) -> None:
+    async with open_store(BOARD, "memory:", "mine") as store:
+        await store.transact(work)
 
 
 @pytest.mark.parametrize("story", STORIES)

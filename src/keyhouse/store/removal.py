@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from keyhouse.clock import IdSource
 from keyhouse.engine import Engine
-from keyhouse.errors import LeaseError, LimitError
+from keyhouse.errors import LeaseError, LimitError, UsageError
 from keyhouse.schema import JobState, Keys, Record, deletion_job
 from keyhouse.schema.meta import DELETION_JOBS
 from keyhouse.store.binding import Binding
@@ -76,6 +76,8 @@ async def resume_deletions(store: Linked) -> int:
 
     Leaves those to it that another runner works on.
     """
+    if not isinstance(getattr(store, "binding", None), Binding):
+        raise UsageError("Deletions are resumed in a Store.", given=store)
     meta = store.binding.schema.meta
     if meta is None or not store.binding.has_links:
         return 0

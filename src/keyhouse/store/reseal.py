@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from keyhouse.arguments import checked
 from keyhouse.errors import UsageError
 from keyhouse.schema import Record
 from keyhouse.store.entry import Entry
@@ -10,6 +11,7 @@ from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 
 
+@checked(UsageError)
 async def reseal(store: Store, /, *, on_progress: Progress | None = None) -> int:
     """Seal the members of all records of a space with the current key; return how many records were
     written.

@@ -158,7 +158,7 @@ class Store(RecordReads):
         patch: Any,
         /,
         *,
-        ttl: int | None = None,
+        ttl: float | None = None,
         expect: int | Unset | None = ANY,
         **fields: Any,
     ) -> Entry[T]:

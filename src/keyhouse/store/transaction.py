@@ -182,7 +182,7 @@ class Transaction(LinkedRows):
         patch: Any,
         /,
         *,
-        ttl: int | None = None,
+        ttl: float | None = None,
         expect: int | Unset | None = ANY,
         **fields: Any,
     ) -> Entry[T]:
@@ -199,7 +199,7 @@ class Transaction(LinkedRows):
             raise NotFoundError("There is no such record to update.", record=bound.name, **fields)
         value = bound.patched(found.record, patch)
         if ttl is None and bound.expiry is not None and bound.expiry.mode == "write":
-            ttl = None if found.expires is None else _seconds_left(found.expires, self._now)
+            ttl = None if found.expires is None else (found.expires - self._now) / 1_000
         return await self.put(record, value, ttl=ttl, expect=expect, **fields)
 
     async def put_event(self, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
@@ -535,10 +535,6 @@ def appended_error(log: Record[Any]) -> UsageError:
         "Events are written by `append`, which also folds them; use `restore` to write one again as it was.",
         log=log.name,
     )
-
-
-def _seconds_left(expires: int, now: int) -> int:
-    return max(1, -(-(expires - now) // 1_000))
 
 
 def _values(bound: Record[Any], key: str, fields: dict[str, Any]) -> Keys:

@@ -282,7 +282,7 @@ BAD_TTLS: tuple[Any, ...] = (
     -1,
     TTL_SECONDS_MAX + 1,
     10**30,
-    1.5,
+    0.0004,
     math.nan,
     math.inf,
     True,
