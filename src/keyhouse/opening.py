@@ -1,4 +1,4 @@
-"""What `open_engine` and `open_store` return: it can be awaited, or used with `async with`.
+"""The result of `open_engine` and `open_store`: it can be awaited, or used with `async with`.
 
 engine = await open_engine("sqlite:data.db")     # close it yourself
 

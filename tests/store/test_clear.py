@@ -41,7 +41,7 @@ async def test_clearing_leaves_other_spaces_and_unknown_rows(harness: Harness) -
 
 
 @everywhere
-async def test_an_interrupted_clear_goes_on(harness: Harness) -> None:
+async def test_an_interrupted_clear_is_resumed_by_the_next(harness: Harness) -> None:
     store = harness.store()
     for number in range(120):
         await store.put(BOOK, book(str(number), tags=["a"]))
