@@ -1,5 +1,6 @@
 """`keyhouse serve module:SCHEMA`: from the working folder, with errors of one sentence."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -51,3 +52,30 @@ def test_a_setting_of_an_unknown_record_stops_the_start(folder: Path) -> None:
     )
     assert "recipes.records.recipies" in failed.stderr
     assert "Traceback" not in failed.stderr
+
+
+def test_tokens_and_data_commands_work_for_a_served_schema(folder: Path) -> None:
+    token = run(
+        "token", "recipes:BOX", "--space", "ann", "--data", "data", cwd=folder
+    ).stdout.strip()
+    reader = ("token", "recipes:BOX", "--space", "ann", "--scope", "read", "--data", "data")
+    wrong = run("token", "recipes:BOX", "--space", "ann", "--scope", "admin", cwd=folder, code=1)
+    assert "Unknown scope" in wrong.stderr
+    with serving(folder, "recipes:BOX", "--nats", "off") as process:
+        value = '{"title": "Pie", "slug": "pie", "minutes": 3}'
+        service = ("--service", process.http, "--token", token)
+        run("put", "recipes:BOX", "recipe:pie", value, *service, cwd=folder)
+        run("put", "recipes:BOX", "draft:ann:x", '{"text": "a"}', *service, cwd=folder)
+        got = run("get", "recipes:BOX", "recipe:pie", *service, "--json", cwd=folder)
+        assert json.loads(got.stdout)["value"]["minutes"] == 3
+        listed = run("list", "recipes:BOX", *service, cwd=folder).stdout
+        assert listed.index("draft:ann:x") < listed.index("recipe:pie")
+        only = run("token", *reader[1:], cwd=folder).stdout.strip()
+        refused = ("--service", process.http, "--token", only)
+        denied = run("put", "recipes:BOX", "recipe:pie", value, *refused, cwd=folder, code=None)
+        assert denied.returncode != 0 and "scope" in denied.stderr
+        run("delete", "recipes:BOX", "draft:ann:x", *service, "--yes", cwd=folder)
+        assert run("count", "recipes:BOX", *service, cwd=folder).stdout.strip() == "1"
+        process.end()
+    stored = run("list", "recipes:BOX", "--data", "data", "--space", "ann", cwd=folder).stdout
+    assert "recipe:pie" in stored

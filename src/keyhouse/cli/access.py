@@ -30,7 +30,7 @@ from keyhouse.schema.description import kind_of, member_name
 from keyhouse.schema.explanation import explain
 from keyhouse.service.remote import Remote
 from keyhouse.store import ANY, Entry, Unset, version
-from keyhouse.systems.registry import load_remote
+from keyhouse.systems.registry import remote_of
 
 
 class PutResult(msgspec.Struct, frozen=True):
@@ -76,21 +76,28 @@ def select_space(selection: Selection) -> Target:
     """Return the space of a selection; without `--space`, the one that the token belongs to."""
     system = load_system(selection.system)
     _check_store(selection.system, selection)
-    return target_of_space(system, space_name(selection.space) or _space_of_token(selection))
+    return target_of_space(
+        system, space_name(selection.space) or _space_of_token(selection.system, selection)
+    )
 
 
 def select_key(system: str, key: str, location: Location) -> tuple[Target, KeyMatch]:
     """Return the space of a key, and the declaration that the key matches."""
     loaded = load_system(system)
     _check_store(system, location)
-    return target_of_key(loaded, key, location.space)
+    space = location.space
+    if loaded.schemas[0].space.field is None and len(loaded.schemas) == 1:  # else the key names it
+        space = space_name(space) or _space_of_token(system, location)
+    return target_of_key(loaded, key, space)
 
 
-def _space_of_token(selection: Selection) -> str | None:
-    service = service_of(selection)
+def _space_of_token(system: str, location: Location) -> str | None:
+    service = service_of(location)
     if service is None or service.token is None:
         return None
-    space_of: Callable[[str], str] | None = getattr(load_remote(selection.system), "space_of", None)
+    space_of: Callable[[str], str] | None = getattr(
+        remote_of(load_system(system)), "space_of", None
+    )
     return None if space_of is None else space_of(service.token)
 
 
@@ -114,7 +121,9 @@ async def open_access(
             yield StoreAccess(target, target.store(engine), public_url(url))
         return
     try:
-        remote: Remote = await load_remote(system).connect(service.url, target.space, service.token)
+        remote: Remote = await remote_of(load_system(system)).connect(
+            service.url, target.space, service.token
+        )
         try:
             yield ServiceAccess(target, remote, public_url(service.url))
         finally:

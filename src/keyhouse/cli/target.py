@@ -34,6 +34,7 @@ from keyhouse.errors import KeyFieldError, UsageError
 from keyhouse.keys import check_key
 from keyhouse.schema import KeyMatch, Schema
 from keyhouse.schema.explanation import nearest
+from keyhouse.service.schema_service.system import SchemaSystem
 from keyhouse.service.system import System
 from keyhouse.settings.settings import EMBEDDED, OFF
 from keyhouse.settings.sources import load_settings
@@ -55,6 +56,7 @@ __all__ = [
     "load_system",
     "open_file",
     "schemas_with",
+    "served_name",
     "service_of",
     "space_in_key",
     "space_name",
@@ -84,11 +86,14 @@ def load_system(name: str) -> System:
         schema = load_object(name)
         if not isinstance(schema, Schema):
             raise typer.BadParameter(f"{name!r} is not a Schema but a {type(schema).__name__}.")
-        return System(
-            schema.name, title=schema.name.capitalize(), doc=schema.doc, schemas=(schema,)
-        )
+        return SchemaSystem(schema)
     check_system(name)
     return registry.load_system(name)
+
+
+def served_name(name: str) -> str:
+    """Return the name under which `keyhouse serve` serves a system: a schema has its own name."""
+    return load_system(name).name if ":" in name else name
 
 
 def check_system(name: str) -> None:
@@ -146,11 +151,12 @@ def find_store_url(system: str | None, store: str | None, data: Path | None) -> 
     if system is not None:
         system = system.partition("@")[0]
     if data is not None:
-        if system is None or ":" in system:
+        if system is None:
             raise UsageError(
                 "A data folder has a store for each system: name the system.", data=str(data)
             )
-        return _configured_url(system, data) or _reachable_url(default_url(system, data), data)
+        default = default_url(served_name(system), data)
+        return _configured_url(system, data) or _reachable_url(default, data)
     if (named := store or os.environ.get(STORE)) or os.environ.get(SERVICE):
         return named
     return _configured_url(system)
@@ -177,13 +183,14 @@ def _configured_url(system: str | None, data: Path | None = None) -> str | None:
 
     With a data folder, as `keyhouse serve --data` finds it: an engine that is set comes first.
     """
-    if system not in NAMES:
+    if system is None or (system not in NAMES and ":" not in system):
         return None
+    name = served_name(system)
     flags = {} if data is None else {"data": str(data)}
-    loaded = load_settings(flags, os.environ, None, systems=NAMES, strict=False)
-    if system not in loaded.engines and not {"engine", "data"} & set(loaded.sources):
+    loaded = load_settings(flags, os.environ, None, systems=tuple({*NAMES, name}), strict=False)
+    if name not in loaded.engines and not {"engine", "data"} & set(loaded.sources):
         return None
-    url = loaded.engine_url(system, alone=loaded.settings.systems == (system,))
+    url = loaded.engine_url(name, alone=loaded.settings.systems == (system,))
     given = loaded.settings.nats
     return _reachable_url(
         url, Path(loaded.settings.data), None if given in (EMBEDDED, OFF) else given

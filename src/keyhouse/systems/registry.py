@@ -8,7 +8,7 @@ from keyhouse.errors import UsageError
 from keyhouse.layout import Layouts, register_layouts
 from keyhouse.service.system import System
 
-__all__ = ["NAMES", "has_service", "load_remote", "load_service", "load_system"]
+__all__ = ["NAMES", "has_service", "load_service", "load_system", "remote_of"]
 
 NAMES: Final = (
     "rosey",
@@ -45,16 +45,15 @@ def load_service(name: str) -> Any:
     return system.service
 
 
-def load_remote(name: str) -> Any:
+def remote_of(system: System) -> Any:
     """Return the system's `connect(url, space, token)`, for commands that talk to its service.
 
     UsageError if the system has none. ImportError names the extra that is missing.
     """
-    system = load_system(name)
     if not system.has("remote"):
         raise UsageError(
             "This system's service cannot be queried from here: name its rows with --store or --data.",
-            system=name,
+            system=system.name,
             remote=[known for known in NAMES if load_system(known).has("remote")],
         )
     try:

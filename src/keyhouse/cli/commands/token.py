@@ -8,6 +8,7 @@ import typer
 
 from keyhouse.cli.options import ConfigFile, Json, SystemName, examples
 from keyhouse.cli.output import show_json
+from keyhouse.cli.target import load_system, served_name
 from keyhouse.errors import UsageError
 from keyhouse.settings.sources import load_settings
 from keyhouse.systems.registry import NAMES, load_service
@@ -21,11 +22,15 @@ _OPERATOR: Final = "operator"
     'curl --oauth2-bearer "$TOKEN" http://127.0.0.1:8080/streamkit/configs/notes',
     "keyhouse token streamkit --customer 12345 --scope read --hours 1 --json",
     "keyhouse token rosey --operator",
+    "keyhouse token recipes:BOX --space ann --scope read",
 )
 def token(
     system: SystemName,
     customer: Annotated[
-        str | None, typer.Option(metavar="ID", help="The tenant that the token is for.")
+        str | None,
+        typer.Option(
+            "--customer", "--space", metavar="ID", help="The tenant or space that the token is for."
+        ),
     ] = None,
     operator: Annotated[
         bool,
@@ -33,7 +38,7 @@ def token(
     ] = False,
     scope: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A scope: read or write; repeatable. [both]"),
+        typer.Option(metavar="NAME", help="A scope, such as read or write; repeatable. [both]"),
     ] = None,
     hours: Annotated[float, typer.Option(metavar="N", help="Lifetime of the token.")] = 12.0,
     data: Annotated[
@@ -54,7 +59,8 @@ def token(
     except ModuleNotFoundError as error:
         raise ImportError(f"Tokens need {error.name}: pip install 'keyhouse[serve]'") from error
 
-    service = load_service(system)
+    service = load_system(system).service if ":" in system else load_service(system)
+    name = served_name(system)
     if (customer is None) is not operator:
         options = {"--customer": service.scopes, "--operator": service.operator_scopes}
         takes = [option for option, scopes in options.items() if scopes]
@@ -64,11 +70,11 @@ def token(
         raise UsageError(f"This system has no {what}.", system=system)
     if operator and scope:
         raise UsageError("The scopes of an operator's token are fixed: omit --scope.", scope=scope)
-    loaded = load_settings({"data": data}, os.environ, config, systems=NAMES)
+    loaded = load_settings({"data": data}, os.environ, config, systems=tuple({*NAMES, name}))
     created = mint_token(
         service,
-        system,
-        loaded.tables[system],
+        name,
+        loaded.tables[name],
         Path(loaded.settings.data),
         _OPERATOR if customer is None else customer,
         scopes=service.operator_scopes if customer is None else scope or None,
@@ -76,6 +82,6 @@ def token(
     )
     if json:
         subject = {"operator": True} if customer is None else {"customer": customer}
-        show_json({"token": created, "system": system, **subject, "seconds": round(hours * 3_600)})
+        show_json({"token": created, "system": name, **subject, "seconds": round(hours * 3_600)})
     else:
         print(created)

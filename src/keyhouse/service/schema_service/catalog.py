@@ -19,11 +19,8 @@ from keyhouse.service.schema_service.settings import RecordSettings
 
 __all__ = ["Catalog", "Fields", "Kind", "ServedIndex", "ServedRecord"]
 
-RESERVED: Final = frozenset(
-    {"by", "cursor", "limit", "order", "prefix", "record", "reverse", "since", "ttl"}
-    | {"between", "expect", "unreadable"}
-)
-"""Names that parameters of requests and of the store have: invalid names of key fields."""
+RESERVED: Final = frozenset({"order", "record"})
+"""Parameters of requests that are no arguments of the store, whose names no key field has."""
 
 _NAME: Final = re.compile("[A-Za-z0-9_-]+")
 

@@ -258,12 +258,14 @@ class SchemaHandlers:
             raise UsageError(
                 "The record has no such key field.", field=unknown[0], known=list(served.fields)
             )
+        store, fields = self.space(caller, headers).store, served.of_texts(texts)
+        store.span(served.record, **fields)  # raises for fields that are not the leading ones
         return self._events.stream(
-            self.space(caller, headers).store,
+            store,
             served.record,
             since=query.since,
             encode=self._encoders[served.name],
-            **served.of_texts(texts),
+            **fields,
         )
 
     async def schema(self, caller: Caller) -> SchemaText:

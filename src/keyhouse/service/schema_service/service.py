@@ -1,4 +1,4 @@
-"""The system and the service of a schema: `schema_system(SCHEMA)`, `schema_service(SCHEMA)`."""
+"""The service of a schema: `schema_service(SCHEMA)`."""
 
 import re
 from functools import partial
@@ -15,24 +15,13 @@ from keyhouse.service.schema_service.handlers import READ, SPACES, WRITE, Schema
 from keyhouse.service.schema_service.operations import SpaceOperations
 from keyhouse.service.schema_service.routes import OPERATIONS, routes
 from keyhouse.service.schema_service.settings import SchemaSettings
+from keyhouse.service.schema_service.system import SchemaSystem
 from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
-from keyhouse.service.system import System
 from keyhouse.settings import read_settings
 
-__all__ = ["check_name", "schema_service", "schema_system"]
+__all__ = ["check_name", "schema_service"]
 
 _NAME: Final = re.compile("[a-z][a-z0-9_-]{0,62}")
-
-
-def schema_system(schema: Schema) -> System:
-    """Return the system of a schema: its service is generated from the declarations."""
-    return System(
-        schema.name,
-        title=schema.name.capitalize(),
-        doc=schema.doc,
-        schemas=(schema,),
-        service=schema_service(schema),
-    )
 
 
 def schema_service(schema: Schema) -> Service:
@@ -49,7 +38,7 @@ def _build(schema: Schema, context: ServiceContext) -> ServiceSpec:
     settings = read_settings(SchemaSettings, context.settings, table=name)
     catalog = Catalog(schema, settings.records)
     runtime = ServiceRuntime(
-        schema_system(schema),
+        SchemaSystem(schema),
         context,
         settings,
         partial(SpaceOperations, schema=schema),

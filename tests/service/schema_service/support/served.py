@@ -45,7 +45,8 @@ class Served:
         self._socket.bind(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/{schema.name}"
         self._started = threading.Event()
-        self._stop: Callable[[], object] = lambda: None
+        self.stop: Callable[[], object] = lambda: None
+        self._clients: list[httpx.Client] = []
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -57,9 +58,11 @@ class Served:
         """Return a client with a token of these scopes, by default read and write."""
         sent = {"Authorization": f"Bearer {self.token(tenant, *scopes)}", **headers}
         plain = httpx.HTTPTransport(verify=False)
-        return httpx.Client(
+        client = httpx.Client(
             base_url=self.url, headers=sent, timeout=TIMEOUT_SECONDS, transport=plain
         )
+        self._clients.append(client)
+        return client
 
     def __enter__(self) -> "Served":
         self._thread.start()
@@ -69,7 +72,9 @@ class Served:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop()
+        for client in self._clients:
+            client.close()
+        self.stop()
         self._thread.join(TIMEOUT_SECONDS)
 
     def _run(self) -> None:
@@ -96,7 +101,7 @@ class Served:
                 spec = await built if inspect.isawaitable(built) else built
                 app = make_app([spec])
                 loop, ending = asyncio.get_running_loop(), asyncio.Event()
-                self._stop = partial(loop.call_soon_threadsafe, ending.set)
+                self.stop = partial(loop.call_soon_threadsafe, ending.set)
                 async with (
                     BackgroundTasks([spec], Metrics("test")),
                     listening(
