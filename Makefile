@@ -67,8 +67,8 @@ serve: .venv/installed ## Serve all systems with SQLite and NATS in keyhouse-dat
 	@exec $(BIN)/keyhouse serve $(ARGS)
 
 .PHONY: demo
-demo: .venv/installed ## Run the guided tour of a small keyspace
-	@$(BIN)/python -m keyhouse.demo
+demo: .venv/installed ## Run the guided tour of a small keyspace (ARGS=folder keeps its store)
+	@$(BIN)/python -m keyhouse.demo $(ARGS)
 
 .PHONY: bench
 bench: .venv-bench/installed ## Measure against hand-written code and against peers
