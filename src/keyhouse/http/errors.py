@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from keyhouse.errors import CallerError, EngineError, KeyhouseError, TokenError
+from keyhouse.errors import AccessError, CallerError, EngineError, KeyhouseError, TokenError
 from keyhouse.http.response import JSON, EncodedResponse, Headers, encode
 
 SECURITY_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"x-frame-options", b"DENY"))
@@ -183,7 +183,7 @@ def _challenge(error: KeyhouseError, realm: str) -> bytes:
 
 
 def _fields(error: KeyhouseError) -> dict[str, Any]:
-    if error.status >= 500:
+    if error.status >= 500 and not isinstance(error, AccessError):
         return {}
     return {name: _shortened(value) for name, value in error.fields.items()}
 

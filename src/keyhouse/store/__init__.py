@@ -21,6 +21,12 @@ from keyhouse.store.export_import import (
 )
 from keyhouse.store.finding import Finding
 from keyhouse.store.forget import forget
+from keyhouse.store.index_state import (
+    build_indexes,
+    index_progress,
+    missing_indexes,
+    note_new_space,
+)
 from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.key_migration import KeyMigrationResult, migrate_keys
 from keyhouse.store.logs import append, append_in, fold, prune
@@ -67,6 +73,7 @@ __all__ = [
     "append",
     "append_in",
     "back_up",
+    "build_indexes",
     "convert_prefix",
     "digest",
     "export_rows",
@@ -74,10 +81,13 @@ __all__ = [
     "forget",
     "forget_job",
     "import_rows",
+    "index_progress",
     "is_complete_export",
     "migrate",
     "migrate_keys",
+    "missing_indexes",
     "move",
+    "note_new_space",
     "open_migrated",
     "prune",
     "read_backup",

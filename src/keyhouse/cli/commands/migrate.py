@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -22,10 +23,11 @@ from keyhouse.cli.progress import ProgressLine
 from keyhouse.cli.prompt import confirm, interruptible
 from keyhouse.cli.target import Target, engine_at, load_system, store_url, targets
 from keyhouse.engine import Engine
+from keyhouse.errors import UsageError
 from keyhouse.schema import Migration
 from keyhouse.service.system import System
+from keyhouse.store import build_indexes, version
 from keyhouse.store import migrate as migrate_store
-from keyhouse.store import version
 
 MIGRATIONS_PENDING = 5
 """Exit code of a dry run that found pending migrations."""
@@ -52,11 +54,20 @@ class Step(msgspec.Struct, frozen=True):
     duration_ms: int
 
 
+class Built(msgspec.Struct, frozen=True):
+    """A derived row that was built in one space, and the records that were read for it."""
+
+    space: str
+    index: str
+    records: int
+
+
 class Migrated(msgspec.Struct, frozen=True):
     spaces: int
     behind: list[Behind]
     steps: list[Step]
     dry_run: bool
+    indexes: list[Built] = []
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -68,11 +79,16 @@ class Pending(msgspec.Struct, frozen=True):
 @examples(
     "keyhouse migrate audiobooks --store sqlite:library.db --dry-run",
     "keyhouse migrate audiobooks --store sqlite:library.db --yes",
+    "keyhouse migrate recipes:BOX --data keyhouse-data --reindex",
 )
 def migrate(
     system: SystemName,
     space: SpaceNames = None,
     dry_run: DryRun = False,
+    reindex: Annotated[
+        bool,
+        typer.Option("--reindex", help="Also build the derived rows of all records again."),
+    ] = False,
     yes: Yes = False,
     store: StoreUrl = None,
     data: DataFolder = None,
@@ -85,7 +101,7 @@ def migrate(
     migrations.
     """
     with interruptible("Run the same command again: it resumes after its last commit."):
-        done = asyncio.run(_migrate(system, store, data, space, dry_run, yes))
+        done = asyncio.run(_migrate(system, store, data, space, dry_run, yes, reindex))
     if json:
         show_json(done)
     else:
@@ -101,13 +117,18 @@ async def _migrate(
     spaces: list[str] | None,
     dry_run: bool,
     yes: bool,
+    reindex: bool,
 ) -> Migrated:
     with ProgressLine() as line:
         async with engine_at(store_url(system, store, data), existing=True) as engine:
             pending = await find_pending(load_system(system), engine, spaces)
             if pending.behind and not dry_run:
                 confirm(_question(pending), yes=yes)
-            return await _apply(pending, engine, dry_run=dry_run, on_progress=line.update)
+            done = await _apply(pending, engine, dry_run=dry_run, on_progress=line.update)
+            if reindex and not dry_run:
+                built = await _reindex(system, engine, spaces, line.update)
+                done = msgspec.structs.replace(done, indexes=built)
+            return done
 
 
 async def find_pending(system: System, engine: Engine, spaces: Sequence[str] | None) -> Pending:
@@ -151,10 +172,38 @@ async def _apply(
     return Migrated(pending.spaces, pending.behind, steps, dry_run)
 
 
+async def _reindex(
+    system: str, engine: Engine, spaces: list[str] | None, on_progress: Callable[[str], None]
+) -> list[Built]:
+    """Build the derived rows of every space again."""
+    built: list[Built] = []
+    async for target in targets(load_system(system), engine, spaces):
+        if target.schema.meta is None:
+            raise UsageError(
+                "The schema has no job rows: declare it with meta=Meta(), or repair its derived"
+                " rows with `keyhouse verify`.",
+                schema=target.schema.name,
+            )
+
+        def report(record: Any, derived: Any, records: int, space: str = target.space) -> None:
+            on_progress(f"{space}: {derived.template.text}, {number(records, 'record')}")
+
+        for _, derived, records in await build_indexes(
+            target.store(engine), again=True, on_progress=report
+        ):
+            built.append(Built(target.space, derived.template.text, records))
+    return built
+
+
 def _report(done: Migrated) -> Report:
     spaces = number(done.spaces, "space")
+    indexes = [
+        (f"`{each.space}`", f"`{each.index}`", number(each.records, "record"), "")
+        for each in done.indexes[:_SHOWN]
+    ]
+    built = [Part("Indexes", [*indexes])] if indexes else []
     if not done.behind:
-        return Report("Migrated", f"{spaces} checked: no pending migrations.")
+        return Report("Migrated", f"{spaces} checked: no pending migrations.", built)
     rows = [
         (
             f"`{step.space}`",
@@ -172,4 +221,6 @@ def _report(done: Migrated) -> Report:
         if done.dry_run
         else f"{behind} migrated."
     )
-    return Report("To migrate" if done.dry_run else "Migrated", text, [Part("Migrations", [*rows])])
+    return Report(
+        "To migrate" if done.dry_run else "Migrated", text, [Part("Migrations", [*rows]), *built]
+    )

@@ -17,8 +17,9 @@ from keyhouse.limits import SERVED_PAGE_ITEMS_MAX
 from keyhouse.schema import MILLISECONDS, Schema
 from keyhouse.service.schema_service.catalog import Fields, ServedIndex, ServedRecord
 from keyhouse.service.schema_service.fields import field_of_text
+from keyhouse.service.schema_service.preparation import SpaceState
 from keyhouse.service.tenants import Tenant
-from keyhouse.service.usage import Quota
+from keyhouse.service.usage import Quota, Reservation
 from keyhouse.store import Entry, Event, Transaction, append_in
 
 __all__ = [
@@ -71,6 +72,19 @@ class SpaceOperations(Tenant):
 
     def __init__(self, name: str, engine: Engine, quota: Quota, *, schema: Schema) -> None:
         super().__init__(name, schema, engine, quota)
+        self.state = SpaceState(self.store)
+
+    async def transact(
+        self,
+        work: Callable[[Transaction], Awaitable[R]],
+        *,
+        reservation: Reservation | None = None,
+        batch_id: str | None = None,
+    ) -> tuple[R, int]:
+        """Run a write, unless the space is being migrated."""
+        if not self.state.is_writable:
+            await self.state.check_write()
+        return await super().transact(work, reservation=reservation, batch_id=batch_id)
 
     async def get(self, served: ServedRecord, fields: Fields) -> ServedItem:
         found = await self.store.entry(served.record, **fields)
@@ -80,6 +94,8 @@ class SpaceOperations(Tenant):
 
     async def lookup(self, served: ServedRecord, by: ServedIndex, fields: Fields) -> ServedItem:
         """Return the record that a unique row leads to."""
+        if not self.state.is_complete:
+            await self.state.check_index(served.record, by.index)
         found = await self.store.lookup(served.record, by.index, **fields)
         if found is None:
             raise _absent(served, fields)
@@ -104,6 +120,8 @@ class SpaceOperations(Tenant):
         if by is not None and by not in served.indexes:
             raise no_index(served, by=by)
         index = None if by is None else served.indexes[by]
+        if index is not None and not self.state.is_complete:
+            await self.state.check_index(served.record, index.index)
         page = await self.store.page(
             served.record,
             by=None if index is None else index.index,
@@ -163,6 +181,8 @@ class SpaceOperations(Tenant):
     ) -> bool:
         """Delete a record and all that belongs to it; return whether it was there."""
         if self.store.schema.has_links:
+            if not self.state.is_writable:
+                await self.state.check_write()
             expected: dict[str, Any] = {}
             if check is not None:
                 found = await self.store.entry(served.record, **fields)

@@ -46,6 +46,7 @@ from keyhouse.service.schema_service.handlers import (
     WriteHeaders,
 )
 from keyhouse.service.schema_service.operations import CounterValue, no_index
+from keyhouse.service.schema_service.preparation import PreparingError
 
 __all__ = ["OPERATIONS", "routes"]
 
@@ -75,6 +76,7 @@ _WRITE_PROBLEMS: Final[tuple[type[KeyhouseError], ...]] = (
     LinkError,
     ContentionError,
     UnknownOutcomeError,
+    PreparingError,
 )
 _ETAG: Final = {"ETag": "The revision, for If-Match and If-None-Match."}
 _LOCATION: Final = {"Location": "The address of the record, relative to the request's."}
@@ -186,6 +188,7 @@ class _Routes:
             {"query": query, "headers": SpaceHeader},
             self._types.page,
             scope=READ,
+            problems=[PreparingError],
         )
         return operation, route
 
@@ -201,7 +204,7 @@ class _Routes:
             scope=READ,
             at=True,
             replies={200: ResponseSpec(type=self._types.item, headers=_ETAG)},
-            problems=[NotFoundError],
+            problems=[NotFoundError, PreparingError],
         )
 
     def _lookup(self) -> Route:
@@ -218,7 +221,7 @@ class _Routes:
             Response,
             scope=READ,
             replies={200: ResponseSpec(type=self._types.item, headers=_ETAG)},
-            problems=[NotFoundError],
+            problems=[NotFoundError, PreparingError],
         )
         return msgspec.structs.replace(route, path=f"/lookup/{served.name}")
 

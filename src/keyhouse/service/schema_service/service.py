@@ -13,11 +13,13 @@ from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.service.schema_service.catalog import Catalog
 from keyhouse.service.schema_service.handlers import READ, SPACES, WRITE, SchemaHandlers
 from keyhouse.service.schema_service.operations import SpaceOperations
+from keyhouse.service.schema_service.preparation import Preparation
 from keyhouse.service.schema_service.routes import OPERATIONS, routes
 from keyhouse.service.schema_service.settings import SchemaSettings
-from keyhouse.service.schema_service.system import SchemaSystem
+from keyhouse.service.schema_service.system import SchemaSystem, with_meta
 from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
 from keyhouse.settings import read_settings
+from keyhouse.store import Store
 
 __all__ = ["check_name", "schema_service"]
 
@@ -34,7 +36,7 @@ def schema_service(schema: Schema) -> Service:
 
 
 def _build(schema: Schema, context: ServiceContext) -> ServiceSpec:
-    name = check_name(schema)
+    name, schema = check_name(schema), with_meta(schema)
     settings = read_settings(SchemaSettings, context.settings, table=name)
     catalog = Catalog(schema, settings.records)
     runtime = ServiceRuntime(
@@ -46,10 +48,14 @@ def _build(schema: Schema, context: ServiceContext) -> ServiceSpec:
     )
     auth = jwt_auth(settings, context.data, system=name, clock=context.engine.clock)
     handlers = SchemaHandlers(catalog, settings, runtime.tenants)
+    preparation = Preparation(
+        schema, context.engine, lambda space: Store(schema, context.engine, space)
+    )
     return runtime.spec(
         title=name.capitalize(),
         about=schema.doc,
         routes=runtime.metered(routes(catalog, handlers)),
+        tasks=[preparation.run],
         auth=auth,
         rates=runtime.rates,
         ready=auth.ready,
