@@ -45,7 +45,7 @@ UTF-8 or contains a zero byte (JSON never does) raises `DocumentError`, and noth
 Run `keyhouse.testing.conformance` to test an engine against this contract.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol, runtime_checkable
 
@@ -151,6 +151,10 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     commit_bytes_max: int = COMMIT_BYTES_MAX
 
 
+CaughtUp = Callable[[int], None]
+"""Called by a watch that has delivered all changes up to a revision, and waits for more."""
+
+
 @runtime_checkable
 class Engine(Protocol):
     @property
@@ -185,11 +189,19 @@ class Engine(Protocol):
         ...
 
     def watch(
-        self, space: str, span: Span, *, since: int | None = None
+        self,
+        space: str,
+        span: Span,
+        *,
+        since: int | None = None,
+        caught_up: CaughtUp | None = None,
     ) -> AsyncGenerator[Change, None]:
         """Yield the changes of the span after revision `since`, in revision order, without end.
 
         With `since=None`, the watch starts at the first step of the generator.
+
+        `caught_up` is called with a revision whenever every change up to it has been delivered and
+        the watch is about to wait. So what was delivered before is whole commits.
 
         Delivery: the newest change of every key is always delivered, and no change twice. A slow
         watcher may get only the newest of several changes of one key. Deleting an absent row may be

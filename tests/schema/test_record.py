@@ -466,8 +466,10 @@ def test_a_record_that_does_not_expire_takes_no_ttl() -> None:
             record.expires(Session("1"), None, 5, NOW)
 
 
-@pytest.mark.parametrize("ttl", [0, -1, 1.5, True, "5", TTL_SECONDS_MAX + 1], ids=repr)
-def test_a_ttl_is_a_whole_number_of_seconds_within_bounds(ttl: Any) -> None:
+@pytest.mark.parametrize(
+    "ttl", [0, -1, 0.0001, float("nan"), True, "5", TTL_SECONDS_MAX + 1], ids=repr
+)
+def test_a_ttl_is_a_number_of_seconds_within_bounds(ttl: Any) -> None:
     with pytest.raises(RecordError):
         session(expiry=per_write()).expires(Session("1"), None, ttl, NOW)
     assert (

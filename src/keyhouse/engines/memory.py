@@ -13,7 +13,18 @@ from typing import Final, NamedTuple
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.counter import sum_of
-from keyhouse.engine import Batch, Capabilities, Change, Page, Put, Row, Span, check_since, outdated
+from keyhouse.engine import (
+    Batch,
+    Capabilities,
+    CaughtUp,
+    Change,
+    Page,
+    Put,
+    Row,
+    Span,
+    check_since,
+    outdated,
+)
 from keyhouse.errors import ClosedError
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
 
@@ -120,7 +131,12 @@ class MemoryEngine:
         return revision
 
     async def watch(
-        self, space: str, span: Span, *, since: int | None = None
+        self,
+        space: str,
+        span: Span,
+        *,
+        since: int | None = None,
+        caught_up: CaughtUp | None = None,
     ) -> AsyncGenerator[Change, None]:
         check_since(since, self._revision)
         position = self._revision if since is None else since
@@ -131,6 +147,8 @@ class MemoryEngine:
                 for change in self._changes(position, commit, space, span):
                     yield change
             if committed is self._committed:
+                if caught_up is not None:
+                    caught_up(position)
                 await committed.wait()
 
     async def sweep(self, *, limit: int) -> int:

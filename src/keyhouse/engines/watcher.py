@@ -22,7 +22,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from keyhouse.clock import Clock
-from keyhouse.engine import Change, Row, Span
+from keyhouse.engine import CaughtUp, Change, Row, Span
 from keyhouse.errors import KeyhouseError
 
 PENDING_MAX: Final = 10_000
@@ -137,7 +137,7 @@ class LogFeed(ABC):
     # Shared by all engines
 
     async def changes(
-        self, space: str, span: Span, since: int | None
+        self, space: str, span: Span, since: int | None, caught_up: CaughtUp | None = None
     ) -> AsyncGenerator[Change, None]:
         watcher = self._join(space, span, since)
         try:
@@ -149,6 +149,8 @@ class LogFeed(ABC):
                 if watcher.position < watcher.horizon:
                     await asyncio.sleep(0)
                 else:
+                    if caught_up is not None and not watcher.woken.is_set():
+                        caught_up(watcher.position)
                     await watcher.woken.wait()
         finally:
             self._leave(space, watcher)

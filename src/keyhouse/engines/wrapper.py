@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from msgspec.structs import replace
 
 from keyhouse.clock import Clock
-from keyhouse.engine import Batch, Capabilities, Change, Engine, Page, Row, Span
+from keyhouse.engine import Batch, Capabilities, CaughtUp, Change, Engine, Page, Row, Span
 
 
 class EngineWrapper:
@@ -32,9 +32,14 @@ class EngineWrapper:
         return await self._engine.commit(space, batch)
 
     def watch(
-        self, space: str, span: Span, *, since: int | None = None
+        self,
+        space: str,
+        span: Span,
+        *,
+        since: int | None = None,
+        caught_up: CaughtUp | None = None,
     ) -> AsyncGenerator[Change, None]:
-        return self._engine.watch(space, span, since=since)
+        return self._engine.watch(space, span, since=since, caught_up=caught_up)
 
     async def sweep(self, *, limit: int) -> int:
         return await self._engine.sweep(limit=limit)

@@ -19,6 +19,7 @@ RESERVED = frozenset(
         "after",
         "between",
         "by",
+        "caught_up",
         "cursor",
         "expect",
         "expires",

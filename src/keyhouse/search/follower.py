@@ -39,9 +39,6 @@ __all__ = ["SpaceFollower"]
 
 R = TypeVar("R")
 
-SETTLE_SECONDS: Final = 0.02
-"""A commit is complete when no further change of it comes for this long."""
-
 SAVE_SECONDS: Final = 1.0
 """Interval at which the revision is written while only other records change."""
 
@@ -246,9 +243,10 @@ class SpaceFollower:
 
     async def _follow(self, since: int) -> None:
         """Apply the changes since a revision, without end."""
+        caught_up = _CaughtUp()
         async with (
-            aclosing(self._store.row_watch(since=since)) as changes,
-            aclosing(_batches(changes)) as batches,
+            aclosing(self._store.row_watch(since=since, caught_up=caught_up)) as changes,
+            aclosing(_batches(changes, caught_up)) as batches,
         ):
             async for batch, complete in batches:
                 await self._apply(batch, complete)
@@ -344,8 +342,21 @@ def _text(value: object) -> str:
     return value
 
 
+class _CaughtUp:
+    """The revision up to which a watch has delivered all changes. `woken` is set by each call, and
+    by each change."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.woken = asyncio.Event()
+
+    def __call__(self, revision: int) -> None:
+        self.revision = revision
+        self.woken.set()
+
+
 async def _batches(
-    changes: AsyncGenerator[Change, None],
+    changes: AsyncGenerator[Change, None], caught_up: _CaughtUp
 ) -> AsyncGenerator[tuple[list[Change], int], None]:
     """Yield the changes as they come, each time with the revision of the last complete commit."""
     queue: asyncio.Queue[Change] = asyncio.Queue(2 * _BATCH)
@@ -353,6 +364,7 @@ async def _batches(
     async def receive() -> None:
         async for change in changes:
             await queue.put(change)
+            caught_up.woken.set()
 
     receiving = asyncio.create_task(receive())
     latest = 0
@@ -368,10 +380,13 @@ async def _batches(
             complete = max(complete, latest if latest < batch[-1].revision else 0)
             latest = batch[-1].revision
             yield batch, complete
-            if queue.empty():
-                await asyncio.wait([receiving], timeout=SETTLE_SECONDS)
-                if queue.empty():
-                    yield [], latest
+            while queue.empty() and caught_up.revision < latest and not receiving.done():
+                caught_up.woken.clear()
+                woken = asyncio.create_task(caught_up.woken.wait())
+                await asyncio.wait([woken, receiving], return_when=asyncio.FIRST_COMPLETED)
+                woken.cancel()
+            if queue.empty() and caught_up.revision >= latest:
+                yield [], latest
     finally:
         receiving.cancel()
         await asyncio.gather(receiving, return_exceptions=True)

@@ -13,8 +13,8 @@ A client that starts at an old revision is catching up first. While a client rea
 changes of one key may become the newest. The id of the last event of a commit is its revision, so a
 client that reconnects neither misses nor repeats a part of a commit.
 
-A watch does not mark the end of a commit: it has ended when a change of the next commit follows, or
-none within SETTLE_SECONDS.
+A commit has ended when a change of the next one follows, or when the watch has delivered all changes
+(`caught_up`).
 """
 
 import asyncio
@@ -32,10 +32,6 @@ from keyhouse.schema import Record
 from keyhouse.store import Event, Store
 
 __all__ = ["EventEncoder", "Feed", "Subscription", "Watched"]
-
-SETTLE_SECONDS: Final = 0.002
-SHARED_SETTLE_SECONDS: Final = 0.02
-"""A commit without another change for this long has ended; longer where a server sends them."""
 
 WOKEN_AT_ONCE: Final = 16
 """Streams that are written to before other requests have their turn."""
@@ -85,16 +81,24 @@ class Watched(msgspec.Struct, frozen=True):
                 _log.warning("event skipped: a row does not decode", error=str(error))
 
     async def _commits(self, since: int) -> AsyncGenerator[Commit, None]:
-        is_shared = self.store.engine.capabilities.shared
-        settle_seconds = SHARED_SETTLE_SECONDS if is_shared else SETTLE_SECONDS
-        events = self.store.watch(self.record, since=since, prefix=self.prefix, **self.fields)
+        caught_up = asyncio.Event()
+        events = self.store.watch(
+            self.record,
+            since=since,
+            prefix=self.prefix,
+            caught_up=lambda revision: caught_up.set(),
+            **self.fields,
+        )
         step: asyncio.Future[Event[Any]] | None = None
         revision, blocks = since, dict[str, bytes]()
         try:
             while True:
+                caught_up.clear()
                 step = asyncio.ensure_future(anext(events))
                 if blocks:
-                    await asyncio.wait({step}, timeout=settle_seconds)
+                    ended = asyncio.ensure_future(caught_up.wait())
+                    await asyncio.wait({step, ended}, return_when=asyncio.FIRST_COMPLETED)
+                    ended.cancel()
                     if not step.done() or step.exception() is not None:
                         yield Commit(revision, blocks)
                         blocks = {}

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from keyhouse.engine import Change, Engine, Page, Row, Span, check_key
+from keyhouse.engine import CaughtUp, Change, Engine, Page, Row, Span, check_key
 from keyhouse.store.long_read import LongRead
 from keyhouse.store.scan import check_page_limit
 
@@ -80,10 +80,15 @@ class RawRows:
                 span = span.before(last) if reverse else span.after(last)
 
     async def row_watch(
-        self, span: Span = _WHOLE, *, since: int | None = None
+        self,
+        span: Span = _WHOLE,
+        *,
+        since: int | None = None,
+        caught_up: CaughtUp | None = None,
     ) -> AsyncGenerator[Change, None]:
         """Iterate over the changes of a span as `Engine.watch` does."""
-        async with aclosing(self.engine.watch(self.space, span, since=since)) as changes:
+        watch = self.engine.watch(self.space, span, since=since, caught_up=caught_up)
+        async with aclosing(watch) as changes:
             async for change in changes:
                 yield change
 

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from keyhouse.counter import number_of
-from keyhouse.engine import Engine, Row, Span
+from keyhouse.engine import CaughtUp, Engine, Row, Span
 from keyhouse.errors import (
     DataError,
     KeyFieldError,
@@ -257,6 +257,7 @@ class RecordReads(RawRows):
         since: int | None = None,
         prefix: str | None = None,
         unreadable: OnUnreadable = "raise",
+        caught_up: CaughtUp | None = None,
         **fields: Any,
     ) -> AsyncGenerator[Event[T], None]:
         """Iterate over the changes of these records after revision `since` (None: from now on), in
@@ -266,6 +267,9 @@ class RecordReads(RawRows):
         expiry shows when it is swept. A record that was written with its own expiry in the past is
         `gone`. A row that does not decode raises, unless it is to be left out; the error has its
         `revision`, and a watch since that resumes after it.
+
+        `caught_up` is called with a revision whenever all changes up to it were delivered: they are
+        whole commits.
         """
         if since is not None and (type(since) is not int or not 0 <= since <= _REVISION_MAX):
             raise UsageError(
@@ -274,7 +278,7 @@ class RecordReads(RawRows):
             )
         bound = self.binding.record(declared)
         keys = bound.template.range(fields, prefix=prefix)
-        events = watch_records(self.engine, self.space, bound, keys, since, unreadable)
+        events = watch_records(self.engine, self.space, bound, keys, since, unreadable, caught_up)
         async with aclosing(events):
             async for event in events:
                 yield event

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from keyhouse.engine import Engine, Row, Span
+from keyhouse.engine import CaughtUp, Engine, Row, Span
 from keyhouse.errors import DataError
 from keyhouse.keys.ranges import KeyRange
 from keyhouse.schema import Record
@@ -22,6 +22,7 @@ async def watch_records(
     keys: KeyRange,
     since: int | None,
     on_unreadable: OnUnreadable,
+    caught_up: CaughtUp | None = None,
 ) -> AsyncGenerator[Event[T], None]:
     """Iterate over the changes of the records of a range; see `Store.watch`."""
     unreadable = UnreadableRows(on_unreadable)
@@ -29,7 +30,7 @@ async def watch_records(
     at = 0 if accepts is None else bound.template.fields.index(keys.field)
     legacy, names = bound.legacy is not None, bound.template.fields
     watched = covering_span(bound, span) if legacy else span
-    async with aclosing(engine.watch(space, watched, since=since)) as changes:
+    async with aclosing(engine.watch(space, watched, since=since, caught_up=caught_up)) as changes:
         async for change in changes:
             if legacy and await _is_shadowed(engine, space, bound, span, change.key):
                 continue

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar, get_args
 
 import msgspec
 
-from keyhouse.engine import Batch, Change, Engine, Page, Row, Span, check_limits
+from keyhouse.engine import Batch, CaughtUp, Change, Engine, Page, Row, Span, check_limits
 from keyhouse.engines.wrapper import EngineWrapper
 from keyhouse.errors import KeyhouseError, UnavailableError, UnknownOutcomeError
 from keyhouse.limits import COMMIT_BYTES_MAX, COMMIT_ROWS_MAX
@@ -126,10 +126,15 @@ class FaultyEngine(EngineWrapper):
         return await self._called("commit", lambda: self._engine.commit(space, batch))
 
     def watch(
-        self, space: str, span: Span, *, since: int | None = None
+        self,
+        space: str,
+        span: Span,
+        *,
+        since: int | None = None,
+        caught_up: CaughtUp | None = None,
     ) -> AsyncGenerator[Change, None]:
         self.calls["watch"] += 1
-        changes = self._engine.watch(space, span, since=since)
+        changes = self._engine.watch(space, span, since=since, caught_up=caught_up)
         due = self._due("watch")
         return self._with_faults(due, changes) if due else changes
 

@@ -11,7 +11,7 @@ from aiobotocore.session import get_session
 from botocore.loaders import Loader, create_loader
 
 from keyhouse.clock import Clock, SystemClock
-from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
+from keyhouse.engine import Batch, Capabilities, CaughtUp, Change, Page, Row, Span
 from keyhouse.engines.dynamodb.client import Client
 from keyhouse.engines.dynamodb.error_map import invalid_address, translate
 from keyhouse.engines.dynamodb.feed import Feed
@@ -98,9 +98,14 @@ class DynamoDBEngine:
         return await self._writer.commit(space, batch)
 
     def watch(
-        self, space: str, span: Span, *, since: int | None = None
+        self,
+        space: str,
+        span: Span,
+        *,
+        since: int | None = None,
+        caught_up: CaughtUp | None = None,
     ) -> AsyncGenerator[Change, None]:
-        return self._feed.changes(space, span, since)
+        return self._feed.changes(space, span, since, caught_up)
 
     async def sweep(self, *, limit: int) -> int:
         return await self._sweeper.sweep(limit)

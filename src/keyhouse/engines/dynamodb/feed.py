@@ -25,7 +25,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Final
 
 from keyhouse.clock import Clock
-from keyhouse.engine import FOREIGN_REVISION, Change, Row, Span, check_since, outdated
+from keyhouse.engine import FOREIGN_REVISION, CaughtUp, Change, Row, Span, check_since, outdated
 from keyhouse.engines.dynamodb.items import is_live
 from keyhouse.engines.dynamodb.log import ChangedKey, Entry, newest
 from keyhouse.engines.dynamodb.reader import Reader
@@ -56,7 +56,7 @@ class Feed:
             self.wake(space)
 
     async def changes(
-        self, space: str, span: Span, since: int | None
+        self, space: str, span: Span, since: int | None, caught_up: CaughtUp | None = None
     ) -> AsyncGenerator[Change, None]:
         woken = asyncio.Event()
         self._watches[space].add(woken)
@@ -79,6 +79,8 @@ class Feed:
                     for change in changes:
                         yield change
                     position, idle = entries[-1].revision, 0
+                    if caught_up is not None:
+                        caught_up(position)
                 else:
                     await _wait(woken, min(POLL_SECONDS_MAX, POLL_SECONDS_MIN * 2**idle))
                     idle = 0 if woken.is_set() else min(idle + 1, 10)

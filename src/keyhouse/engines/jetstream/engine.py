@@ -23,7 +23,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from keyhouse.clock import Clock, SystemClock
-from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
+from keyhouse.engine import Batch, Capabilities, CaughtUp, Change, Page, Row, Span
 from keyhouse.engines.jetstream.bucket import SPACE_METADATA, Bucket
 from keyhouse.engines.jetstream.connection import Connection
 from keyhouse.engines.jetstream.layout import BucketNames, Layout
@@ -135,14 +135,19 @@ class JetstreamEngine:
             return await self._writer(bucket).submit(JetstreamCommit(space, batch))
 
     async def watch(
-        self, space: str, span: Span, *, since: int | None = None
+        self,
+        space: str,
+        span: Span,
+        *,
+        since: int | None = None,
+        caught_up: CaughtUp | None = None,
     ) -> AsyncGenerator[Change, None]:
         with self._while_open():
             bucket = await self._bucket_of(space)
             if not await bucket.open():
                 await bucket.open(writing=True)  # there is nothing to watch yet
             async with aclosing(
-                changes(bucket, space, span, since, self._clock, self._check_open)
+                changes(bucket, space, span, since, self._clock, self._check_open, caught_up)
             ) as changes_found:
                 async for change in changes_found:
                     yield change

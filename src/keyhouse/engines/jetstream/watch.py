@@ -8,7 +8,7 @@ may still hold the value that it replaced.
 from collections.abc import AsyncGenerator, Callable
 
 from keyhouse.clock import Clock
-from keyhouse.engine import Change, Span, check_since, outdated
+from keyhouse.engine import CaughtUp, Change, Span, check_since, outdated
 from keyhouse.engines.jetstream.bucket import Bucket
 from keyhouse.engines.jetstream.message import Entry
 from keyhouse.engines.jetstream.mirror import MirrorState
@@ -23,6 +23,7 @@ async def changes(
     since: int | None,
     clock: Clock,
     check_open: Callable[[], None],
+    caught_up: CaughtUp | None,
 ) -> AsyncGenerator[Change, None]:
     await until_available(bucket.sync)
     check_since(since, bucket.mirror.position)
@@ -43,6 +44,8 @@ async def changes(
                     yield change
             position = max(position, published)
         if mirror is bucket.mirror and mirror.position == published:
+            if caught_up is not None and mirror.state is MirrorState.SERVING:
+                caught_up(position)
             await changed.wait()
 
 

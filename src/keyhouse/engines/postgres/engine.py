@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from keyhouse.clock import Clock, SystemClock
-from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
+from keyhouse.engine import Batch, Capabilities, CaughtUp, Change, Page, Row, Span
 from keyhouse.engines.pace import Pace
 from keyhouse.engines.postgres.feed import Feed
 from keyhouse.engines.postgres.pool import Pool
@@ -116,9 +116,14 @@ class PostgresEngine:
         return await self._writer.commit(space, batch)
 
     def watch(
-        self, space: str, span: Span, *, since: int | None = None
+        self,
+        space: str,
+        span: Span,
+        *,
+        since: int | None = None,
+        caught_up: CaughtUp | None = None,
     ) -> AsyncGenerator[Change, None]:
-        return self._feed.changes(space, span, since)
+        return self._feed.changes(space, span, since, caught_up)
 
     async def sweep(self, *, limit: int) -> int:
         pace = Pace(

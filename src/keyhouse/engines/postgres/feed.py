@@ -39,7 +39,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from keyhouse.clock import Clock
-from keyhouse.engine import Change, Span, check_since, outdated
+from keyhouse.engine import CaughtUp, Change, Span, check_since, outdated
 from keyhouse.engines.postgres.connection import Connection
 from keyhouse.engines.postgres.error_map import DRIVER
 from keyhouse.engines.postgres.pool import Pool, close_quietly
@@ -111,7 +111,7 @@ class Feed:
         self.listening = False
 
     async def changes(
-        self, space: str, span: Span, since: int | None
+        self, space: str, span: Span, since: int | None, caught_up: CaughtUp | None = None
     ) -> AsyncGenerator[Change, None]:
         watched = self._join(space)
         try:
@@ -137,6 +137,8 @@ class Feed:
                 position = page.position
                 watched.seen = max(watched.seen, position)
                 if not page.more:
+                    if caught_up is not None:
+                        caught_up(position)
                     await wakeup.event.wait()
         finally:
             self._leave(space, watched)

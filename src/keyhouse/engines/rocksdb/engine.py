@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Final
 
 from keyhouse.clock import Clock, SystemClock
-from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
+from keyhouse.engine import Batch, Capabilities, CaughtUp, Change, Page, Row, Span
 from keyhouse.engines.commit_queue import Answer
 from keyhouse.engines.pace import PAUSE_SECONDS_MAX, Pace
 from keyhouse.engines.rocksdb.database import Database
@@ -97,9 +97,14 @@ class RocksdbEngine:
         )
 
     def watch(
-        self, space: str, span: Span, *, since: int | None = None
+        self,
+        space: str,
+        span: Span,
+        *,
+        since: int | None = None,
+        caught_up: CaughtUp | None = None,
     ) -> AsyncGenerator[Change, None]:
-        return self._feed.changes(space, span, since)
+        return self._feed.changes(space, span, since, caught_up)
 
     async def sweep(self, *, limit: int) -> int:
         pace = Pace(

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import apsw
 
 from keyhouse.clock import Clock, SystemClock
-from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
+from keyhouse.engine import Batch, Capabilities, CaughtUp, Change, Page, Row, Span
 from keyhouse.engines.pace import PAUSE_SECONDS_MAX, Pace
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sqlite.connections import open_reader, open_writer
@@ -128,9 +128,14 @@ class SqliteEngine:
         )
 
     def watch(
-        self, space: str, span: Span, *, since: int | None = None
+        self,
+        space: str,
+        span: Span,
+        *,
+        since: int | None = None,
+        caught_up: CaughtUp | None = None,
     ) -> AsyncGenerator[Change, None]:
-        return self._feed.changes(space, span, since)
+        return self._feed.changes(space, span, since, caught_up)
 
     async def sweep(self, *, limit: int) -> int:
         pace = Pace(

@@ -6,7 +6,15 @@ import pytest
 
 from keyhouse.engine import Change, Row, Span
 from keyhouse.errors import CounterError, WatchExpiredError
-from keyhouse.testing.conformance.harness import ALL, SPACE, Harness, leave, scenario, step
+from keyhouse.testing.conformance.harness import (
+    ALL,
+    SPACE,
+    TIMEOUT_SECONDS,
+    Harness,
+    leave,
+    scenario,
+    step,
+)
 
 
 class WatchTests:
@@ -37,6 +45,41 @@ class WatchTests:
             Change("gone", revision, None),
             Change("n", revision, b"3"),
         ]
+
+    @scenario()
+    async def test_a_watch_that_has_caught_up_has_delivered_whole_commits(
+        self, harness: Harness
+    ) -> None:
+        start = await harness.put("before")
+        found: list[Change] = []
+        caught_up: list[tuple[int, int]] = []
+        watch = harness.engine.watch(
+            SPACE,
+            ALL,
+            since=start,
+            caught_up=lambda revision: caught_up.append((revision, len(found))),
+        )
+
+        async def read() -> None:
+            async for change in watch:
+                found.append(change)
+
+        reading = asyncio.ensure_future(read())
+        try:
+            commits = [
+                await harness.put(*(f"{commit}-{key}" for key in range(7))) for commit in range(9)
+            ]
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                while not caught_up or caught_up[-1][0] < commits[-1]:
+                    await asyncio.sleep(0.01)
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])
+            await leave(watch)
+        for revision, count in caught_up:
+            delivered = [change.revision for change in found[:count]]
+            complete = [each for each in commits if each <= revision]
+            assert delivered == [each for each in complete for _ in range(7)]
 
     @scenario()
     async def test_a_watch_shows_only_keys_of_its_span(self, harness: Harness) -> None:
