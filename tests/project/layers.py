@@ -50,10 +50,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "auth": (*BASE, "settings"),
     "http": (*BASE, "schema", "auth", "metrics", "settings", ""),
     "service": (*BASE, *CORE, "auth", "http", "layout", "metrics", "nats", "settings", ""),
-    "serve": (*BASE, *CORE, *SERVING, "engines", ""),
+    "studio": (*BASE, *CORE, *SERVING, ""),
+    "serve": (*BASE, *CORE, *SERVING, "engines", "studio", ""),
     "systems": (*BASE, *CORE, *SERVING, "layout", ""),
     "bench": (*BASE, *CORE, "engines", ""),
-    "cli": (*BASE, *CORE, *SERVING, "bench", "demo", "engines", "serve", "systems", ""),
+    "cli": (*BASE, *CORE, *SERVING, "bench", "demo", "engines", "serve", "studio", "systems", ""),
     "demo": (*BASE, *CORE, "engines", "serve", "systems", ""),
 }
 """Layers that each layer may import besides itself. The empty name is `keyhouse/__init__.py`."""
@@ -110,7 +111,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("metrics", "http", "nats", "search", "service", "serve", "systems"),
     "python_multipart": ("http",),
     "starlette": ("http", "serve", "systems"),
-    "structlog": ("auth", "http", "nats", "search", "serve", "service", "systems", "cli"),
+    "structlog": ("auth", "http", "nats", "search", "serve", "service", "studio", "systems", "cli"),
     "uvicorn": ("serve",),
     "uvloop": ("serve", "cli"),
 }

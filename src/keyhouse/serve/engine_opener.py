@@ -69,9 +69,17 @@ class EngineOpener:
             loaded.engine_url(system, alone=alone), system, system, source=source
         )
 
-    async def open(self, url: str, system: str, label: str, *, source: str | None = None) -> Engine:
+    async def open(
+        self,
+        url: str,
+        system: str,
+        label: str,
+        *,
+        source: str | None = None,
+        is_required: bool = True,
+    ) -> Engine:
         """Open an engine. `label` names it in metrics; `source` is the setting that named its
-        URL."""
+        URL. Without `is_required` it is not part of the readiness."""
         try:
             location = await self._nats.engine_url(url) if is_own_nats(url) else url
             async with asyncio.timeout(ENGINE_TIMEOUT_SECONDS):
@@ -92,7 +100,8 @@ class EngineOpener:
         if self._tracing is not None:
             opened = self._tracing.engine(label, opened)
         engine = self._metrics.metered(label, opened)
-        self._health.add(system, lambda: engine.read(*PROBE))
+        if is_required:
+            self._health.add(system, lambda: engine.read(*PROBE))
         return engine
 
     def _log_opened(self, engine: Engine, system: str, label: str, url: str) -> None:

@@ -39,7 +39,8 @@ from keyhouse.service.host import ServiceHost
 from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings.parser import read_settings
 from keyhouse.settings.settings import OFF, Address
-from keyhouse.settings.sources import LoadedSettings
+from keyhouse.settings.sources import STUDIO, LoadedSettings
+from keyhouse.studio import Catalog, Studio, StudioSettings, StudioSystem, build_studio
 
 NATS_PING_SECONDS: Final = 2.0
 """Timeout of the round trip to NATS in a readiness check."""
@@ -56,10 +57,11 @@ Build = Callable[[ServiceContext], ServiceSpec | Awaitable[ServiceSpec]]
 
 
 class Addresses(msgspec.Struct, frozen=True):
-    """The URLs of the service. None: that listener is off."""
+    """The URLs of the service. None: that listener is off. `studio` signs an operator in, once."""
 
     http: str | None
     nats: str | None
+    studio: str | None = None
 
 
 class Server:
@@ -79,6 +81,7 @@ class Server:
         self._tracing: Tracer | None = None
         self._blocking = BlockingPool()
         self._bus = Bus()
+        self._studio: Studio | None = None
         self._metrics.registry.register(self._blocking)
         self._metrics.registry.register(self._bus)
 
@@ -106,7 +109,9 @@ class Server:
         opener = EngineOpener(self._loaded, self._metrics, self._health, nats, self._tracing, stack)
         hosts = {name: _host(name, opener, self._blocking, self._bus) for name in self._services}
         specs = [await self._build(name, data.path, opener, hosts[name]) for name in self._services]
-        client = await self._connect(nats, specs, hosts)
+        if bound is not None:
+            specs += await self._build_studio(specs, data.path, opener)
+        client = await self._connect(nats, specs[: len(hosts)], hosts)
         stack.push_async_callback(self._blocking.close, self._settings.drain_seconds)
         await stack.enter_async_context(BackgroundTasks(specs, self._metrics))
         stack.push_async_callback(self._stop_listeners)
@@ -127,7 +132,10 @@ class Server:
         http = None
         if bound is not None:
             http = (await self._start_listener(self._http(specs, bound, http_settings))).url
-        return Addresses(http, None if nats.url is None else public_url(nats.url))
+        studio = None
+        if http is not None and self._studio is not None:
+            studio = f"{http}/studio/login?link={self._studio.sessions.new_link()}"
+        return Addresses(http, None if nats.url is None else public_url(nats.url), studio)
 
     def _read_settings(self) -> tuple[HttpSettings, dict[str, Any]]:
         """Return the HTTP settings and nats-py's options for credentials.
@@ -157,6 +165,33 @@ class Server:
         if spec.ready is not None:
             self._health.add(name, spec.ready)
         return spec if self._tracing is None else self._tracing.service(spec)
+
+    async def _build_studio(
+        self, specs: list[ServiceSpec], data: Path, opener: EngineOpener
+    ) -> list[ServiceSpec]:
+        """Return the service of the Studio, over the keyspaces of the others; nothing if it is
+        off."""
+        settings = read_settings(StudioSettings, self._loaded.tables.get(STUDIO, {}), table=STUDIO)
+        alone = len(self._services) == 1
+        systems = [
+            StudioSystem(
+                name=spec.name,
+                title=spec.title,
+                about=spec.about,
+                engine=public_url(self._loaded.engine_url(name, alone=alone)),
+                keyspaces=spec.keyspaces,
+            )
+            for name, spec in zip(self._services, specs, strict=True)
+            if spec.keyspaces
+        ]
+        if not settings.enabled or not systems:
+            return []
+        url = self._loaded.engines.get(STUDIO) or f"sqlite:{data / STUDIO}.db"
+        engine = await opener.open(url, STUDIO, STUDIO, is_required=False)
+        self._studio = build_studio(
+            Catalog(systems), engine, data, settings, self._health.readiness
+        )
+        return [self._studio.spec()]
 
     async def _connect(
         self, nats: NatsAccess, specs: list[ServiceSpec], hosts: Mapping[str, ServiceHost]

@@ -17,7 +17,7 @@ from keyhouse.http import FLAT, NESTED, PROBLEM, Route
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog, error_code
 from keyhouse.service.settings import AnyTenantSettings, quota, rate_limiter
-from keyhouse.service.spec import ServiceContext, ServiceSpec
+from keyhouse.service.spec import Keyspace, ServiceContext, ServiceSpec
 from keyhouse.service.sweeper import Sweeper
 from keyhouse.service.system import System
 from keyhouse.service.tenants import Tenant, Tenants
@@ -66,7 +66,14 @@ class ServiceRuntime(Generic[T]):
         tasks: Sequence[Callable[[], Awaitable[None]]] = (),
         **parts: Any,
     ) -> ServiceSpec:
-        """Return the spec of the service, with the tasks that every service has."""
+        """Return the spec of the service, with the tasks that every service has.
+
+        `keyspaces` default to the system's schemas on the service's engine.
+        """
+        parts.setdefault(
+            "keyspaces",
+            [Keyspace(schema=schema, engine=self.engine) for schema in self.system.schemas],
+        )
         return ServiceSpec(
             name=self.system.name,
             error_format=_ERROR_FORMATS[self.system.error_format],

@@ -19,12 +19,14 @@ from keyhouse.engine import Engine
 from keyhouse.errors import UsageError
 from keyhouse.http.errors import PROBLEM, ErrorFormat
 from keyhouse.http.router import Route
+from keyhouse.keyring import KeyRing
 from keyhouse.nats.bus import Bus
 from keyhouse.nats.endpoint import Endpoint
+from keyhouse.schema import Schema
 from keyhouse.service.host import ServiceHost
 from keyhouse.service.rates import RateLimiter
 
-__all__ = ["Service", "ServiceContext", "ServiceSpec"]
+__all__ = ["Keyspace", "Service", "ServiceContext", "ServiceSpec"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -73,6 +75,17 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
         return self.host
 
 
+class Keyspace(msgspec.Struct, frozen=True, kw_only=True):
+    """A schema and the engine that holds its rows, for tools that work on any service.
+
+    `key_ring` opens sealed members; without it they stay encrypted.
+    """
+
+    schema: Schema
+    engine: Engine
+    key_ring: KeyRing | None = None
+
+
 class ServiceSpec(msgspec.Struct, kw_only=True):
     """A service to run.
 
@@ -83,7 +96,7 @@ class ServiceSpec(msgspec.Struct, kw_only=True):
     the prefix. `endpoints` are answered in the queue group `queue`,
     by default the name: processes in one group share the requests. `tasks` run as long as the
     service and are cancelled at shutdown: a sweep, a job. `ready` raises the KeyhouseError that
-    keeps the service from answering.
+    keeps the service from answering. `keyspaces` are what it stores, for the Studio.
     """
 
     name: str
@@ -99,6 +112,7 @@ class ServiceSpec(msgspec.Struct, kw_only=True):
     queue: str | None = None
     tasks: Sequence[Callable[[], Awaitable[None]]] = ()
     ready: Callable[[], Awaitable[None]] | None = None
+    keyspaces: Sequence[Keyspace] = ()
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):

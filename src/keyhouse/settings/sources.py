@@ -33,6 +33,7 @@ __all__ = ["LoadedSettings", "load_settings"]
 FILE: Final = "keyhouse.toml"
 PREFIX: Final = "KEYHOUSE_"
 HTTP: Final = "http"
+STUDIO: Final = "studio"
 """The HTTP listen address, and the table of HTTP settings, which accepts it as `listen`."""
 
 _PROGRAM: Final = tuple(field.name for field in msgspec.structs.fields(ServerSettings))
@@ -93,7 +94,7 @@ def load_settings(
     that only `serve` knows.
     """
     program: dict[str, Any] = {}
-    tables: dict[str, dict[str, Any]] = {name: {} for name in (HTTP, *systems)}
+    tables: dict[str, dict[str, Any]] = {name: {} for name in (HTTP, STUDIO, *systems)}
     named = environment.get(f"{PREFIX}CONFIG")
     path = file or (Path(named) if named else None)
     sources: dict[str, str] = {}
@@ -130,6 +131,8 @@ def load_settings(
         ).items():
             if value == "" and name != "systems":  # an empty list of systems is valid
                 raise UsageError("Empty setting: give it a value, or remove it.", setting=name)
+        if not tables[STUDIO]:
+            del tables[STUDIO]
         settings = read_settings(ServerSettings, program)
     return LoadedSettings(
         settings=settings, tables=tables, engines=engines, http=http, sources=sources

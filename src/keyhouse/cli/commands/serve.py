@@ -181,3 +181,5 @@ def _announce(addresses: Any) -> None:
         f"NATS {addresses.nats}" if addresses.nats else "no NATS",
     ]
     print(f"keyhouse is ready: {', '.join(where)}. Ctrl-C stops it.", flush=True)
+    if addresses.studio and sys.stdout.isatty():
+        print(f"Studio, signed in once by this link: {addresses.studio}", flush=True)

@@ -2,11 +2,11 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
-from keyhouse.cli.options import ConfigFile, Json, SystemName, examples
+from keyhouse.cli.options import ConfigFile, Json, OptionalSystem, examples
 from keyhouse.cli.output import show_json
 from keyhouse.cli.target import load_system, served_name
 from keyhouse.errors import UsageError
@@ -23,9 +23,10 @@ _OPERATOR: Final = "operator"
     "keyhouse token streamkit --customer 12345 --scope read --hours 1 --json",
     "keyhouse token rosey --operator",
     "keyhouse token recipes:BOX --space ann --scope read",
+    "keyhouse token --operator --scope studio:read",
 )
 def token(
-    system: SystemName,
+    system: OptionalSystem = None,
     customer: Annotated[
         str | None,
         typer.Option(
@@ -34,11 +35,18 @@ def token(
     ] = None,
     operator: Annotated[
         bool,
-        typer.Option("--operator", help="A token for the operator's page, if the system has one."),
+        typer.Option(
+            "--operator",
+            help="A token for the Studio, or for the operator's page of the system named.",
+        ),
     ] = False,
     scope: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A scope, such as read or write; repeatable. [both]"),
+        typer.Option(
+            metavar="NAME",
+            help="A scope, such as read or write; of the Studio studio:read, studio:write or studio:admin;"
+            " repeatable. [all]",
+        ),
     ] = None,
     hours: Annotated[float, typer.Option(metavar="N", help="Lifetime of the token.")] = 12.0,
     data: Annotated[
@@ -50,15 +58,34 @@ def token(
 ) -> None:
     """Print a token that the service accepts, for development.
 
+    Without a system, it is an operator's token for the Studio, at /studio/ of the service.
+
     It is signed with the service's secret, from the settings of keyhouse serve (such as
     KEYHOUSE_STREAMKIT_JWT_SECRET) or from its data folder. If there is no secret yet, one is
     created, and the service will use it.
     """
     try:
         from keyhouse.service.tokens import mint_token
+        from keyhouse.studio.settings import NAME, SCOPES, studio_service
     except ModuleNotFoundError as error:
         raise ImportError(f"Tokens need {error.name}: pip install 'keyhouse[serve]'") from error
 
+    if system is None:
+        if not operator or customer is not None:
+            raise UsageError("Name the system, or give --operator for a token of the Studio.")
+        service, system, scopes = studio_service(), NAME, scope or [*SCOPES]
+        loaded = load_settings({"data": data}, os.environ, config, systems=NAMES)
+        created = mint_token(
+            service,
+            system,
+            loaded.tables.get(system, {}),
+            Path(loaded.settings.data),
+            _OPERATOR,
+            scopes=scopes,
+            seconds=hours * 3_600,
+        )
+        _show(created, {"operator": True, "scopes": scopes}, system, hours, json)
+        return
     service = load_system(system).service if ":" in system else load_service(system)
     name = served_name(system)
     if (customer is None) is not operator:
@@ -80,8 +107,12 @@ def token(
         scopes=service.operator_scopes if customer is None else scope or None,
         seconds=hours * 3_600,
     )
+    subject = {"operator": True} if customer is None else {"customer": customer}
+    _show(created, subject, name, hours, json)
+
+
+def _show(created: str, subject: dict[str, Any], system: str, hours: float, json: bool) -> None:
     if json:
-        subject = {"operator": True} if customer is None else {"customer": customer}
-        show_json({"token": created, "system": name, **subject, "seconds": round(hours * 3_600)})
+        show_json({"token": created, "system": system, **subject, "seconds": round(hours * 3_600)})
     else:
         print(created)

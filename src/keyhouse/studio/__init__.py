@@ -1,0 +1,11 @@
+"""The Studio: the keyspaces of all served systems in a browser, at `/studio/`.
+
+It knows systems only by the schemas and engines of their specs, and writes only through a Store. Each
+page has a `.json` twin that returns the same values.
+"""
+
+from keyhouse.studio.catalog import Catalog, StudioSystem
+from keyhouse.studio.service import Studio, build_studio
+from keyhouse.studio.settings import SCOPES, StudioSettings
+
+__all__ = ["SCOPES", "Catalog", "Studio", "StudioSettings", "StudioSystem", "build_studio"]

@@ -1,0 +1,125 @@
+"""The served systems as the Studio sees them: names, schemas, engines and spaces."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from keyhouse.engine import Engine
+from keyhouse.errors import KeyFieldError, NotFoundError
+from keyhouse.schema import KeyMatch, Record, Schema
+from keyhouse.service.spec import Keyspace
+from keyhouse.store import MARK_SPACE, Store
+
+__all__ = ["Catalog", "StudioSystem"]
+
+_STORES_CACHED_MAX: Final = 256
+
+
+class StudioSystem(msgspec.Struct, frozen=True, kw_only=True):
+    """A served system. `engine` is its engine's URL without secrets."""
+
+    name: str
+    title: str = ""
+    about: str = ""
+    engine: str = ""
+    keyspaces: Sequence[Keyspace] = ()
+
+    @property
+    def schemas(self) -> list[Schema]:
+        return [each.schema for each in self.keyspaces]
+
+    @property
+    def engines(self) -> list[Engine]:
+        return list({id(each.engine): each.engine for each in self.keyspaces}.values())
+
+    @property
+    def is_durable(self) -> bool:
+        return all(engine.capabilities.durable for engine in self.engines)
+
+
+class Catalog:
+    """All systems by name, and a Store for each of their spaces."""
+
+    def __init__(self, systems: Iterable[StudioSystem]) -> None:
+        self.systems: Mapping[str, StudioSystem] = {each.name: each for each in systems}
+        self._stores: dict[tuple[str, str, int], Store] = {}
+
+    def system(self, name: str) -> StudioSystem:
+        """Raises NotFoundError if no such system is served."""
+        found = self.systems.get(name)
+        if found is None:
+            raise NotFoundError("No such system is served.", system=name, known=[*self.systems])
+        return found
+
+    async def spaces(self, system: StudioSystem, after: str = "") -> AsyncIterator[str]:
+        """Yield the names of the spaces that hold rows, in order, after a name."""
+        seen: set[str] = set()
+        for engine in system.engines:
+            async for space in engine.spaces():
+                if space > after and space != MARK_SPACE and space not in seen:
+                    seen.add(space)
+                    yield space
+
+    def stores(self, system: StudioSystem, space: str) -> list[Store]:
+        """Return a store for each schema that has this space. Raises NotFoundError if none has."""
+        stores: list[Store] = []
+        for number, keyspace in enumerate(system.keyspaces):
+            try:
+                stores.append(self._store(system, keyspace, number, space))
+            except KeyFieldError:
+                continue
+        if not stores:
+            raise NotFoundError("The system has no such space.", system=system.name, space=space)
+        return stores
+
+    def store(self, system: StudioSystem, space: str, record: str = "") -> Store:
+        """Return the store of the space whose schema has this record, or the first one."""
+        stores = self.stores(system, space)
+        if not record:
+            return stores[0]
+        for store in stores:
+            if any(each.name == record for each in store.schema.records):
+                return store
+        raise NotFoundError(
+            "The space has no such record.",
+            record=record,
+            known=[each.name for store in stores for each in store.schema.records],
+        )
+
+    def find(self, system: StudioSystem, space: str, key: str) -> tuple[Store, KeyMatch | None]:
+        """Return the store that a key belongs to, and its declaration; None if no template matches.
+
+        Settings that the key repeats are those of the store.
+        """
+        stores = self.stores(system, space)
+        for store in stores:
+            found = store.schema.find(key)
+            if found is None:
+                continue
+            fixed: dict[str, Any] = {
+                name: value for name, value in found.fields.items() if name in store.schema.fixed
+            }
+            if fixed and fixed != store.schema.fixed:
+                store = Store(store.schema, store.engine, space, key_ring=store.key_ring, **fixed)
+            if (match := store.find(key)) is not None:
+                return store, match
+        return stores[0], None
+
+    def _store(self, system: StudioSystem, keyspace: Keyspace, number: int, space: str) -> Store:
+        key = (system.name, space, number)
+        if key not in self._stores:
+            while len(self._stores) >= _STORES_CACHED_MAX:
+                del self._stores[next(iter(self._stores))]
+            self._stores[key] = Store(
+                keyspace.schema, keyspace.engine, space, key_ring=keyspace.key_ring
+            )
+        return self._stores[key]
+
+
+def record_of(store: Store, name: str) -> Record[Any]:
+    """Return a record of the store's schema. Raises NotFoundError if there is none."""
+    for record in store.schema.records:
+        if record.name == name:
+            return record
+    raise NotFoundError("The schema has no such record.", record=name)

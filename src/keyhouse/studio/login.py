@@ -1,0 +1,133 @@
+"""Signing in and out, and the lock of a session."""
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from keyhouse.auth import Caller
+from keyhouse.errors import KeyhouseError
+from keyhouse.http import ClientAddress, HtmlPage, Redirect, Route
+from keyhouse.service.login_guard import LoginGuard
+from keyhouse.studio.journal import Journal
+from keyhouse.studio.page_routes import PageRoutes
+from keyhouse.studio.schema import Session
+from keyhouse.studio.sessions import Sessions
+from keyhouse.studio.settings import ADMIN, NAME, READ, WRITE
+
+_HERE: Final = re.compile(rf"/{NAME}/[\x21-\x5b\x5d-\x7e]*")
+
+
+class LoginQuery(msgspec.Struct, forbid_unknown_fields=True):
+    next: str = ""
+    link: str = ""
+
+
+class LoginForm(msgspec.Struct, forbid_unknown_fields=True):
+    token: str
+    next: str = ""
+
+
+class LockForm(msgspec.Struct, forbid_unknown_fields=True):
+    unlocked: bool = False
+    next: str = ""
+
+
+class SessionLine(msgspec.Struct):
+    id: str
+    operator: str
+    scopes: list[str]
+    created: int
+    expires: int
+    is_unlocked: bool
+    is_own: bool
+
+
+class SessionList(msgspec.Struct):
+    sessions: list[SessionLine]
+
+
+class RevokeForm(msgspec.Struct, forbid_unknown_fields=True):
+    id: str
+
+
+class LoginPage(msgspec.Struct):
+    next: str
+    link: str
+    error: str = ""
+
+
+class Login:
+    def __init__(self, pages: PageRoutes, sessions: Sessions, journal: Journal) -> None:
+        self._pages = pages
+        self._sessions = sessions
+        self._journal = journal
+        self._guard = LoginGuard()
+
+    async def show(self, query: LoginQuery) -> HtmlPage:
+        """The page to sign in."""
+        return self._page(LoginPage(_local(query.next), query.link))
+
+    async def sign_in(self, form: LoginForm, client: ClientAddress, root: str) -> Any:
+        """Sign in with an operator's token, or with the code of a one-time link."""
+        try:
+            self._guard.check("", client)
+            session, cookie = await self._sessions.sign_in(form.token, client, f"{root}/{NAME}")
+        except KeyhouseError as error:
+            page = LoginPage(_local(form.next), "", error.sentence)
+            return self._page(page, status=error.status)
+        self._guard.succeeded("", client)
+        await self._journal.write(session.operator, "sign in", detail=", ".join(session.scopes))
+        return Redirect(_local(form.next) or f"/{NAME}/", headers=(cookie,))
+
+    async def sign_out(self, caller: Caller, client: ClientAddress, root: str) -> Redirect:
+        """End the session."""
+        cookie = await self._sessions.sign_out(caller, client, f"{root}/{NAME}")
+        return Redirect(f"/{NAME}/login", headers=(cookie,))
+
+    async def lock(self, form: LockForm, caller: Caller) -> Redirect:
+        """Lock or unlock the edits of this session."""
+        await self._sessions.lock(caller, is_unlocked=form.unlocked)
+        await self._journal.write(caller.tenant, "unlock" if form.unlocked else "lock")
+        return Redirect(_local(form.next) or f"/{NAME}/")
+
+    async def sessions(self, caller: Caller) -> SessionList:
+        """List the sessions of all operators."""
+        return SessionList([_line(session, caller) for session in await self._sessions.all()])
+
+    async def revoke(self, form: RevokeForm, caller: Caller) -> Redirect:
+        """End a session of any operator."""
+        if await self._sessions.revoke(form.id):
+            await self._journal.write(caller.tenant, "revoke session", detail=form.id)
+        return Redirect(f"/{NAME}/sessions")
+
+    def routes(self) -> list[Route]:
+        form = self._pages.form
+        return [
+            Route(method="GET", path="/login", handler=self.show, listed=False),
+            Route(method="POST", path="/login", handler=self.sign_in, listed=False),
+            form("/logout", self.sign_out, scope=READ, locked=False),
+            form("/lock", self.lock, scope=WRITE, locked=False),
+            *self._pages.page("/sessions", self.sessions, "sessions.html", scope=ADMIN),
+            form("/sessions", self.revoke, scope=ADMIN, locked=False),
+        ]
+
+    def _page(self, page: LoginPage, status: int = 200) -> HtmlPage:
+        return self._pages.render("login.html", None, page, status=status)
+
+
+def _local(path: str) -> str:
+    """Return the path if it is one of the Studio, else nothing."""
+    return path if _HERE.fullmatch(path) else ""
+
+
+def _line(session: Session, caller: Caller) -> SessionLine:
+    return SessionLine(
+        session.id,
+        session.operator,
+        session.scopes,
+        session.created,
+        session.expires,
+        session.is_unlocked,
+        session.id == caller.subject,
+    )

@@ -1,0 +1,221 @@
+"""The pages of systems and spaces: what is served, where it is stored, and how much there is."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
+from typing import Any, Final
+
+import msgspec
+
+from keyhouse.auth import Caller
+from keyhouse.metrics import MeteredEngine
+from keyhouse.schema.description import SchemaText, describe, space_text
+from keyhouse.store import Store
+from keyhouse.studio.catalog import Catalog, StudioSystem
+
+SPACES_PAGE: Final = 50
+COUNT_SECONDS: Final = 0.05
+"""Time that a page may spend on counting rows; then it shows a lower bound."""
+
+Readiness = Callable[[], Awaitable[Any]]
+
+
+class SystemLine(msgspec.Struct, kw_only=True):
+    """A system. `why` says why it is not ready. `operations` are engine calls since the start."""
+
+    name: str
+    title: str
+    about: str
+    engine: str
+    is_durable: bool
+    is_ready: bool
+    why: str
+    records: int
+    operations: int
+    per_second: float
+
+
+class Landing(msgspec.Struct):
+    systems: list[SystemLine]
+
+
+class Size(msgspec.Struct):
+    """Rows, and bytes of keys and values. `is_exact` is false if counting was cut off: then there
+    are at least as many."""
+
+    rows: int = 0
+    bytes: int = 0
+    is_exact: bool = True
+
+
+class SpaceLine(msgspec.Struct):
+    """`revision` is that of the newest change."""
+
+    name: str
+    size: Size
+    revision: int
+    records: list[str]
+
+
+class SpaceList(msgspec.Struct, kw_only=True):
+    system: str
+    title: str
+    about: str
+    engine: str
+    is_durable: bool
+    space_is: list[str]
+    spaces: list[SpaceLine]
+    after: str
+    next: str
+
+
+class SpacesQuery(msgspec.Struct, forbid_unknown_fields=True):
+    after: str = ""
+
+
+class SpacePage(msgspec.Struct, kw_only=True):
+    system: str
+    engine: str
+    space: str
+    size: Size
+    revision: int
+    records: list["RecordLine"]
+
+
+class RecordLine(msgspec.Struct):
+    name: str
+    kind: str
+    key: str
+    derived: int
+    doc: str
+
+
+class SizeQuery(msgspec.Struct, forbid_unknown_fields=True):
+    count: str = ""
+
+
+class SchemaPage(msgspec.Struct, kw_only=True):
+    system: str
+    title: str
+    about: str
+    schemas: list[SchemaText]
+
+
+class Overview:
+    def __init__(self, catalog: Catalog, readiness: Readiness | None) -> None:
+        self._catalog = catalog
+        self._readiness = readiness
+        self._rates = _Rates()
+
+    async def landing(self, caller: Caller) -> Landing:
+        """List the systems that are served."""
+        health: Mapping[str, Any] = {}
+        if self._readiness is not None:
+            health = (await self._readiness()).systems
+        return Landing([self._line(each, health) for each in self._catalog.systems.values()])
+
+    async def system(self, system: str, query: SpacesQuery, caller: Caller) -> SpaceList:
+        """List the spaces of a system with their sizes."""
+        found = self._catalog.system(system)
+        names: list[str] = []
+        async for space in self._catalog.spaces(found, query.after):
+            names.append(space)
+            if len(names) > SPACES_PAGE:
+                break
+        shown = sorted(names)[:SPACES_PAGE]
+        deadline = perf_counter() + COUNT_SECONDS
+        return SpaceList(
+            system=system,
+            title=found.title,
+            about=found.about,
+            engine=found.engine,
+            is_durable=found.is_durable,
+            space_is=[space_text(schema.space) for schema in found.schemas],
+            spaces=[await self._space_line(found, name, deadline) for name in shown],
+            after=query.after,
+            next=shown[-1] if len(names) > SPACES_PAGE else "",
+        )
+
+    async def space(self, system: str, space: str, query: SizeQuery, caller: Caller) -> SpacePage:
+        """One space: its records, and its size."""
+        found = self._catalog.system(system)
+        stores = self._catalog.stores(found, space)
+        deadline = float("inf") if query.count == "all" else perf_counter() + COUNT_SECONDS
+        return SpacePage(
+            system=system,
+            engine=found.engine,
+            space=space,
+            size=await count(stores[0], deadline),
+            revision=await stores[0].revision(),
+            records=[
+                RecordLine(each.name, each.kind, each.key, len(each.derived), each.doc)
+                for store in stores
+                for each in describe(store.schema).records
+            ],
+        )
+
+    async def schema(self, system: str, caller: Caller) -> SchemaPage:
+        """The keyspace document of a system."""
+        found = self._catalog.system(system)
+        return SchemaPage(
+            system=system,
+            title=found.title,
+            about=found.about,
+            schemas=[describe(schema) for schema in found.schemas],
+        )
+
+    def _line(self, system: StudioSystem, health: Mapping[str, Any]) -> SystemLine:
+        state = health.get(system.name)
+        operations = sum(
+            sum(timing.steps)
+            for engine in system.engines
+            if isinstance(engine, MeteredEngine)
+            for timing in (engine.reads, engine.scans, engine.commits)
+        )
+        return SystemLine(
+            name=system.name,
+            title=system.title or system.name,
+            about=system.about,
+            engine=system.engine,
+            is_durable=system.is_durable,
+            is_ready=state is None or state.ready,
+            why="" if state is None else state.why or "",
+            records=sum(len(schema.records) for schema in system.schemas),
+            operations=operations,
+            per_second=self._rates.rate(system.name, operations),
+        )
+
+    async def _space_line(self, system: StudioSystem, space: str, deadline: float) -> SpaceLine:
+        stores = self._catalog.stores(system, space)
+        records = [each.name for store in stores for each in store.schema.records]
+        return SpaceLine(
+            space, await count(stores[0], deadline), await stores[0].revision(), records
+        )
+
+
+class _Rates:
+    """Operations per second between two looks at a page, a second apart at least."""
+
+    def __init__(self) -> None:
+        self._samples: dict[str, tuple[float, int, float]] = {}
+
+    def rate(self, name: str, operations: int) -> float:
+        now = perf_counter()
+        since, before, rate = self._samples.get(name, (now, operations, 0.0))
+        if now - since >= 1:
+            rate = round((operations - before) / (now - since), 1)
+            self._samples[name] = (now, operations, rate)
+        elif name not in self._samples:
+            self._samples[name] = (now, operations, rate)
+        return rate
+
+
+async def count(store: Store, deadline: float) -> Size:
+    """Count the rows of a space, until `perf_counter()` passes the deadline."""
+    size = Size()
+    async for page in store.usage():
+        size.rows += page.keys
+        size.bytes += page.bytes
+        if page.through is not None and perf_counter() > deadline:
+            size.is_exact = False
+            break
+    return size

@@ -1,0 +1,163 @@
+"""Routes of pages: each handler becomes an HTML page and its `.json` twin.
+
+A handler returns a Struct. The page renders it by a template, the twin returns it as JSON. Without a
+session the page leads to the login and the twin is a 401. Errors of a page are pages.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, get_type_hints
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from keyhouse.auth import Caller
+from keyhouse.errors import KeyhouseError, ScopeError, TokenError
+from keyhouse.http import HtmlPage, Redirect, Response, ResponseSpec, Route, Templates
+from keyhouse.http.response import Responder
+from keyhouse.studio import rendering
+from keyhouse.studio.sessions import UNLOCKED
+from keyhouse.studio.settings import ADMIN, NAME, READ, WRITE
+
+Handler = Callable[..., Awaitable[Any]]
+
+_TEMPLATES: Final = Path(__file__).parent / "templates"
+_PRIVATE: Final = (("Cache-Control", "private, no-store"),)
+
+
+class PageRoutes:
+    """Makes routes below `/studio`."""
+
+    def __init__(self) -> None:
+        self._templates = Templates(
+            _TEMPLATES,
+            q=rendering.quoted,
+            studio=rendering.studio_path,
+            number=rendering.number,
+            size=rendering.size,
+            moment=rendering.moment,
+        )
+
+    def page(
+        self, path: str, handler: Handler, template: str, *, scope: str = READ, tag: str = ""
+    ) -> list[Route]:
+        """Return the routes of a page and its twin."""
+        twin = f"{path}index.json" if path.endswith("/") else f"{path}.json"
+        html = _adapted(handler, partial(self._html, handler, template, scope, path), HtmlPage)
+        json = _adapted(handler, partial(_json, handler, scope), None)
+        hints = get_type_hints(handler, include_extras=True)
+        reply = ResponseSpec(type=hints["return"], about=f"The values of `{path}`.")
+        return [
+            Route(method="GET", path=path, handler=html, scope="", listed=False),
+            Route(method="GET", path=twin, handler=json, scope="", replies={200: reply}, tag=tag),
+        ]
+
+    def form(self, path: str, handler: Handler, *, scope: str, locked: bool = True) -> Route:
+        """Return the route of a form. The handler returns a page or a redirect. `locked`: the
+        session must be unlocked."""
+        adapted = _adapted(handler, partial(self._submit, handler, scope, locked, path), HtmlPage)
+        return Route(method="POST", path=path, handler=adapted, scope="", listed=False)
+
+    def render(self, template: str, caller: Caller | None, page: Any, **options: Any) -> HtmlPage:
+        """Render a page for an operator."""
+        here = options.pop("here", f"/{NAME}/")
+        return self._templates.page(
+            template, page=page, me=operator(caller), here=here, root="", **options
+        )
+
+    async def _html(
+        self, handler: Handler, template: str, scope: str, path: str, arguments: dict[str, Any]
+    ) -> Responder:
+        here = _location(path, arguments)
+        caller: Caller | None = arguments["caller"]
+        if caller is None:
+            return Redirect(f"/{NAME}/login?{urlencode({'next': here})}")
+        try:
+            caller.require(scope)
+            page = await handler(**arguments)
+        except KeyhouseError as error:
+            return self.error(error, caller, here)
+        if isinstance(page, Responder):
+            return page
+        return self.render(template, caller, page, here=here)
+
+    async def _submit(
+        self, handler: Handler, scope: str, locked: bool, path: str, arguments: dict[str, Any]
+    ) -> Any:
+        caller: Caller | None = arguments["caller"]
+        if caller is None:
+            return Redirect(f"/{NAME}/login")
+        try:
+            caller.require(scope)
+            if locked and UNLOCKED not in caller.roles:
+                raise ScopeError("Edits are locked in this session: unlock them first.")
+            return await handler(**arguments)
+        except KeyhouseError as error:
+            return self.error(error, caller, _location(path, arguments))
+
+    def error(self, error: KeyhouseError, caller: Caller | None, here: str) -> HtmlPage:
+        """Return the page of an error, with its status."""
+        return self.render("error.html", caller, error, here=here, status=error.status)
+
+
+class Operator(msgspec.Struct, frozen=True):
+    """Who looks at a page, and what they may do."""
+
+    name: str = ""
+    can_write: bool = False
+    can_administer: bool = False
+    is_unlocked: bool = False
+
+
+def operator(caller: Caller | None) -> Operator:
+    if caller is None:
+        return Operator()
+    return Operator(
+        caller.tenant,
+        WRITE in caller.scopes,
+        ADMIN in caller.scopes,
+        UNLOCKED in caller.roles and WRITE in caller.scopes,
+    )
+
+
+async def _json(handler: Handler, scope: str, arguments: dict[str, Any]) -> Any:
+    caller: Caller | None = arguments["caller"]
+    if caller is None:
+        raise TokenError("There is no session: sign in, or send an operator's token.", missing=True)
+    caller.require(scope)
+    value = await handler(**arguments)
+    return value if isinstance(value, Responder) else Response(value, headers=_PRIVATE)
+
+
+def _adapted(handler: Handler, call: Callable[[dict[str, Any]], Any], returns: Any) -> Handler:
+    """Return a handler with the same arguments, called without a caller too."""
+
+    async def adapted(**arguments: Any) -> Any:
+        return await call(arguments)
+
+    hints = get_type_hints(handler, include_extras=True) | {"caller": Caller | None}
+    if returns is not None:
+        hints["return"] = returns
+    adapted.__annotations__ = hints
+    adapted.__signature__ = inspect.signature(handler)  # type: ignore[attr-defined]
+    adapted.__doc__ = handler.__doc__
+    return adapted
+
+
+def _location(path: str, arguments: dict[str, Any]) -> str:
+    """Return the path and query of the page that was asked for."""
+    filled = path
+    for name, value in arguments.items():
+        if isinstance(value, str):
+            filled = filled.replace(f"{{{name}}}", quote(value, safe=""))
+    query = arguments.get("query")
+    given: Sequence[tuple[str, Any]] = ()
+    if isinstance(query, msgspec.Struct):
+        given = [
+            (name, value)
+            for name, value in msgspec.to_builtins(query).items()
+            if value not in (None, "", 0, False)
+        ]
+    return f"/{NAME}{filled}" + (f"?{urlencode(given)}" if given else "")

@@ -1,0 +1,68 @@
+"""Values as text: numbers, sizes, times, stored JSON. Nothing is rounded by a script."""
+
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from keyhouse.schema import MILLISECONDS
+from keyhouse.studio.settings import NAME
+
+MASK: Final = "••••••"
+_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def quoted(text: str) -> str:
+    """Return text as one segment of a path."""
+    return quote(text, safe="")
+
+
+def studio_path(*segments: str, **query: Any) -> str:
+    """Return a path of the Studio. A trailing "" makes it end with a slash."""
+    path = "/".join([f"/{NAME}", *map(quoted, segments)])
+    given = {name: value for name, value in query.items() if value not in (None, "")}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def size(value: int | None) -> str:
+    """Return a number of bytes with three digits."""
+    if value is None:
+        return ""
+    amount = float(value)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1_000:
+            return f"{value} B" if unit == "B" else f"{amount:.3g} {unit}"
+        amount /= 1_000
+    return f"{amount:.3g} TB"
+
+
+def moment(value: int | None) -> str:
+    """Return a time in the clock's milliseconds as RFC 3339."""
+    return "" if value is None else MILLISECONDS.format(value)
+
+
+def pretty(value: bytes) -> tuple[str, bool]:
+    """Return stored JSON with line breaks, and whether it is JSON. Numbers stay as written."""
+    try:
+        value.decode()
+        return msgspec.json.format(value, indent=2).decode(), True
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return value.decode(errors="backslashreplace"), False
+
+
+def masked(value: bytes, members: tuple[str, ...]) -> bytes:
+    """Return stored JSON with the values of these members hidden; all of it if it is no object."""
+    if not members:
+        return value
+    try:
+        document = _RAW.decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return msgspec.json.encode(MASK)
+    hidden = msgspec.Raw(msgspec.json.encode(MASK))
+    return msgspec.json.encode(
+        {name: hidden if name in members else each for name, each in document.items()}
+    )

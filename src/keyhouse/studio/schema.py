@@ -1,0 +1,55 @@
+"""The rows of the Studio itself: sessions of operators, and the journal of their changes."""
+
+from typing import Final
+
+import msgspec
+
+from keyhouse.schema import Record, Schema, Space, per_write
+from keyhouse.service.background_records import DefaultOperationRecords
+
+SPACE: Final = "studio"
+
+
+class Session(msgspec.Struct, kw_only=True):
+    """A signed-in operator. Only the hash of the cookie's secret is stored. Times are in
+    milliseconds since 1970."""
+
+    id: str
+    operator: str
+    scopes: list[str]
+    secret_hash: str
+    created: int
+    expires: int
+    is_unlocked: bool = False
+
+
+class JournalLine(msgspec.Struct, kw_only=True):
+    """Something that an operator did. `before` and `after` are the stored values of the record."""
+
+    id: str = ""
+    at: int
+    operator: str
+    action: str
+    system: str = ""
+    space: str = ""
+    key: str = ""
+    detail: str = ""
+    revision_before: int | None = None
+    revision: int | None = None
+    before: str | None = None
+    after: str | None = None
+
+
+SESSION: Final = Record(
+    Session, "session:{id}", name="session", private=("secret_hash",), expiry=per_write()
+)
+JOURNAL: Final = Record(JournalLine, "journal:{id:ulid}", name="journal")
+OPERATIONS: Final = DefaultOperationRecords()
+SCHEMA: Final = Schema(
+    "studio",
+    SESSION,
+    JOURNAL,
+    *OPERATIONS.records,
+    space=Space("all operators", name=SPACE),
+    doc="Sessions, journal and jobs of the Studio.",
+)

@@ -1,0 +1,76 @@
+"""The Studio as a service: its pages, sessions, journal and jobs."""
+
+from pathlib import Path
+from typing import Final
+
+from keyhouse.auth import jwt_auth
+from keyhouse.engine import Engine
+from keyhouse.http import Route, file_route
+from keyhouse.service.spec import ServiceSpec
+from keyhouse.store import Store
+from keyhouse.studio.catalog import Catalog
+from keyhouse.studio.journal import Journal
+from keyhouse.studio.login import Login
+from keyhouse.studio.overview import Overview, Readiness
+from keyhouse.studio.page_routes import PageRoutes
+from keyhouse.studio.schema import SCHEMA, SPACE
+from keyhouse.studio.sessions import Sessions
+from keyhouse.studio.settings import NAME, OPERATOR_PATTERN, StudioSettings
+
+_ASSETS: Final = Path(__file__).parent / "assets"
+
+
+class Studio:
+    """The assembled Studio. `spec` is its service."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        engine: Engine,
+        data: Path,
+        settings: StudioSettings,
+        readiness: Readiness | None = None,
+    ) -> None:
+        self._catalog = catalog
+        store = Store(SCHEMA, engine, SPACE)
+        tokens = jwt_auth(
+            settings, data, system=NAME, tenant_pattern=OPERATOR_PATTERN, clock=engine.clock
+        )
+        self.sessions = Sessions(store, tokens, hours=settings.session_hours)
+        self._pages = PageRoutes()
+        self._journal = Journal(store)
+        self._login = Login(self._pages, self.sessions, self._journal)
+        self._overview = Overview(catalog, readiness)
+
+    def spec(self) -> ServiceSpec:
+        return ServiceSpec(
+            name=NAME,
+            title="Studio",
+            about="The keyspaces of all systems, for operators. The pages have the same paths.",
+            routes=self._routes(),
+            auth=self.sessions,
+        )
+
+    def _routes(self) -> list[Route]:
+        page, overview = self._pages.page, self._overview
+        return [
+            *[file_route(f"/assets/{file.name}", file) for file in sorted(_ASSETS.iterdir())],
+            *self._login.routes(),
+            *page("/", overview.landing, "landing.html"),
+            *page("/journal", self._journal.page, "journal.html"),
+            *page("/{system}/", overview.system, "system.html"),
+            *page("/{system}/schema", overview.schema, "schema.html"),
+            *page("/{system}/{space}/", overview.space, "space.html"),
+        ]
+
+
+def build_studio(
+    catalog: Catalog,
+    engine: Engine,
+    data: Path,
+    settings: StudioSettings,
+    readiness: Readiness | None = None,
+) -> Studio:
+    """Return the Studio over these systems. `engine` holds its own rows; `data` has the secret
+    that signs operators' tokens."""
+    return Studio(catalog, engine, data, settings, readiness)

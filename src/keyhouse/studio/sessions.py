@@ -1,0 +1,165 @@
+"""Sessions of operators: a row with a hashed secret, a cookie for `/studio` alone, and a lock.
+
+An operator signs in with an operator's token (`keyhouse token --operator`) or with the one-time link
+that `keyhouse serve` prints. Edits are locked until the session is unlocked.
+"""
+
+import hmac
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from keyhouse.auth import (
+    AnyAuth,
+    Authenticator,
+    Caller,
+    HeaderPairs,
+    JwtAuth,
+    SessionAuth,
+    StoredSession,
+    new_token,
+    secret_hash,
+)
+from keyhouse.errors import ScopeError, TokenError
+from keyhouse.http import ClientAddress, delete_cookie, set_cookie
+from keyhouse.store import Store
+from keyhouse.studio.schema import SESSION, Session
+from keyhouse.studio.settings import ADMIN, READ, SCOPES, WRITE
+
+COOKIE: Final = "keyhouse_studio"
+UNLOCKED: Final = "unlocked"
+"""The role of a caller whose edits are not locked."""
+
+_IMPLIED: Final = {ADMIN: {READ, WRITE, ADMIN}, WRITE: {READ, WRITE}, READ: {READ}}
+
+
+class Sessions(Authenticator):
+    """Identifies operators. A rejected session counts as none: pages then lead to the login."""
+
+    def __init__(self, store: Store, tokens: JwtAuth, *, hours: float) -> None:
+        self._store = store
+        self._tokens = tokens
+        self._lifetime_ms = round(hours * 3_600_000)
+        self._clock = store.engine.clock
+        self._link_hash = ""
+        session = SessionAuth(
+            self._session,
+            cookie=COOKIE,
+            sliding_seconds=hours * 3_600,
+            renew=self._renew,
+            clock=self._clock,
+        )
+        self._auth = AnyAuth(session, _Operators(tokens))
+        self.schemes = session.schemes
+
+    schemes: Mapping[str, Mapping[str, Any]] = {}
+
+    async def authenticate(self, headers: HeaderPairs) -> Caller:
+        try:
+            return await self._auth.authenticate(headers)
+        except TokenError as error:
+            raise TokenError(error.sentence, missing=True) from None
+
+    def new_link(self) -> str:
+        """Return a code that signs in once, with all scopes. A new one replaces it."""
+        code = secrets.token_urlsafe(24)
+        self._link_hash = secret_hash(code.encode())
+        return code
+
+    async def sign_in(
+        self, credential: str, client: ClientAddress, path: str
+    ) -> tuple[Session, tuple[str, str]]:
+        """Return a new session and the header of its cookie. Raises TokenError for a wrong token."""
+        operator, scopes = await self._check(credential.strip())
+        now = self._clock.now()
+        made = new_token(self._store.ids.new())
+        session = Session(
+            id=made.id,
+            operator=operator,
+            scopes=sorted(scopes),
+            secret_hash=made.secret_hash,
+            created=now,
+            expires=now + self._lifetime_ms,
+        )
+        await self._put(session)
+        return session, set_cookie(COOKIE, made.token, client, path=path, same_site="Strict")
+
+    async def sign_out(self, caller: Caller, client: ClientAddress, path: str) -> tuple[str, str]:
+        await self._store.delete(SESSION, id=caller.subject)
+        return delete_cookie(COOKIE, client, path=path)
+
+    async def revoke(self, id: str) -> bool:
+        """End a session, whoever it belongs to; return whether it was there."""
+        return await self._store.delete(SESSION, id=id)
+
+    async def lock(self, caller: Caller, *, is_unlocked: bool) -> None:
+        """Lock or unlock the edits of the caller's session."""
+        session = await self._store.get(SESSION, id=caller.subject)
+        if session is None:
+            raise TokenError("The session has ended: sign in again.")
+        session.is_unlocked = is_unlocked
+        await self._put(session)
+
+    async def all(self) -> list[Session]:
+        page = await self._store.page(SESSION, limit=200)
+        return [entry.record for entry in page.entries]
+
+    async def _check(self, credential: str) -> tuple[str, frozenset[str]]:
+        hashed = secret_hash(credential.encode())
+        if self._link_hash and hmac.compare_digest(hashed, self._link_hash):
+            self._link_hash = ""
+            return "operator", frozenset(SCOPES)
+        header = b"Bearer " + credential.encode("ascii", "replace")
+        caller = await self._tokens.authenticate([(b"authorization", header)])
+        scopes = caller.scopes & set(SCOPES)
+        if not scopes:
+            raise ScopeError("The token has no scope of the Studio.", known=list(SCOPES))
+        return caller.tenant, frozenset(scopes)
+
+    async def _session(self, id: str) -> StoredSession | None:
+        session = await self._store.get(SESSION, id=id)
+        if session is None:
+            return None
+        roles = frozenset({UNLOCKED}) if session.is_unlocked else frozenset[str]()
+        return StoredSession(
+            caller=Caller(
+                tenant=session.operator,
+                subject=session.id,
+                scopes=with_implied(session.scopes),
+                roles=roles,
+            ),
+            secret_hash=session.secret_hash,
+            expires=session.expires,
+        )
+
+    async def _renew(self, id: str, expires: int) -> None:
+        session = await self._store.get(SESSION, id=id)
+        if session is not None:
+            session.expires = expires
+            await self._put(session)
+
+    async def _put(self, session: Session) -> None:
+        seconds = max(1, (session.expires - self._clock.now()) // 1_000)
+        await self._store.put(SESSION, session, ttl=seconds)
+
+
+class _Operators(Authenticator):
+    """Bearer tokens of operators, for programs that read the `.json` twins."""
+
+    def __init__(self, tokens: JwtAuth) -> None:
+        self._tokens = tokens
+        self.schemes = {}
+
+    schemes: Mapping[str, Mapping[str, Any]] = {}
+
+    async def authenticate(self, headers: HeaderPairs) -> Caller:
+        bearer = [pair for pair in headers if pair[0] == b"authorization"]
+        caller = await self._tokens.authenticate(bearer)
+        return msgspec.structs.replace(caller, scopes=with_implied(caller.scopes))
+
+
+def with_implied(scopes: Any) -> frozenset[str]:
+    """Return the scopes with those that they include."""
+    return frozenset().union(*(_IMPLIED.get(scope, set()) for scope in scopes))

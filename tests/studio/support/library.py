@@ -1,0 +1,117 @@
+"""A library on any engine, and the Studio over it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+
+from keyhouse import Count, Index, Record, Schema, Space, Store, Unique, open_engine
+from keyhouse.auth import mint
+from keyhouse.engine import Engine
+from keyhouse.http import App, make_app
+from keyhouse.schema import per_write
+from keyhouse.service.spec import Keyspace
+from keyhouse.studio import SCOPES, Catalog, Studio, StudioSettings, StudioSystem, build_studio
+
+SECRET = "0123456789abcdef0123456789abcdef0123456789"
+
+
+class Book(msgspec.Struct):
+    id: str
+    title: str
+    author: str
+    pages: int = 0
+    price: float = 0.0
+    tags: list[str] = []
+    lender: str = ""
+
+
+BOOK = Record(
+    Book,
+    "book:{id}",
+    Index("by-author:{author}:{id}"),
+    Index("by-tag:{tag}:{id}", each={"tag": "tags"}),
+    Unique("title:{title}", value="id"),
+    name="book",
+    private=("lender",),
+    expiry=per_write(),
+)
+
+
+class Shelf(msgspec.Struct):
+    place: str
+    height: int
+
+
+SHELF = Record(Shelf, "shelf:{place}", Count("shelves:{height:03d}"), name="shelf")
+SCHEMA = Schema("library", BOOK, SHELF, space=Space("a library"), doc="Books on shelves.")
+
+
+class Library:
+    """The Studio over one library, and a client that may sign in."""
+
+    def __init__(self, engine: Engine, studio: Studio, app: App) -> None:
+        self.engine = engine
+        self.studio = studio
+        self.app = app
+        self.store = Store(SCHEMA, engine, "main")
+
+    def client(self, **options: Any) -> httpx.AsyncClient:
+        transport = httpx.ASGITransport(self.app)
+        return httpx.AsyncClient(transport=transport, base_url="http://localhost", **options)
+
+    @asynccontextmanager
+    async def signed_in(
+        self, *scopes: str, unlocked: bool = False
+    ) -> AsyncIterator[httpx.AsyncClient]:
+        async with self.client() as client:
+            answer = await client.post("/studio/login", data={"token": token(*scopes)})
+            assert answer.status_code == 303, answer.text
+            if unlocked:
+                answer = await client.post("/studio/lock", data={"unlocked": "on"})
+                assert answer.status_code == 303, answer.text
+            yield client
+
+
+def token(*scopes: str) -> str:
+    settings = StudioSettings(jwt_secret=SECRET)
+    return mint(settings, Path(), "ann", scopes=scopes or SCOPES)
+
+
+@asynccontextmanager
+async def library(data: Path, engine: Engine | None = None) -> AsyncIterator[Library]:
+    opened = engine or await open_engine("memory:")
+    own = await open_engine("memory:")
+    system = StudioSystem(
+        name="library",
+        title="A library",
+        engine="memory:",
+        keyspaces=[Keyspace(schema=SCHEMA, engine=opened)],
+    )
+    studio = build_studio(Catalog([system]), own, data, StudioSettings(jwt_secret=SECRET))
+    try:
+        yield Library(opened, studio, make_app([studio.spec()]))
+    finally:
+        await own.close()
+        if engine is None:
+            await opened.close()
+
+
+async def fill(store: Store, books: int = 3) -> None:
+    for number in range(books):
+        await store.put(
+            BOOK,
+            Book(
+                f"b{number:03d}",
+                f"Title {number}",
+                "le-guin" if number % 2 else "lem",
+                pages=100 + number,
+                price=1.10,
+                tags=["sf"],
+                lender="secret friend",
+            ),
+        )
+    await store.put(SHELF, Shelf("hall", 3))

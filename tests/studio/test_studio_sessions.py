@@ -1,0 +1,145 @@
+"""Signing in to the Studio, its sessions, and their lock."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import httpx
+
+from tests.studio.support.library import Library, fill, library, token
+
+
+def run(data: Path, scenario: Callable[[Library], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with library(data) as served:
+            await fill(served.store)
+            await scenario(served)
+
+    asyncio.run(main())
+
+
+def test_a_page_without_a_session_leads_to_the_login_and_back(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.client() as client:
+            answer = await client.get("/studio/library/?after=a")
+            assert answer.status_code == 303
+            location = answer.headers["location"]
+            assert location.startswith("/studio/login?next=%2Fstudio%2Flibrary%2F")
+            assert "Operator" in (await client.get(location)).text
+            form = {"token": token(), "next": "/studio/library/"}
+            answer = await client.post("/studio/login", data=form)
+            assert answer.headers["location"] == "/studio/library/"
+            cookie = answer.headers["set-cookie"]
+            assert "HttpOnly" in cookie
+            assert "SameSite=Strict" in cookie
+            assert "Path=/studio" in cookie
+            assert "Secure" not in cookie
+            assert "main" in (await client.get("/studio/library/")).text
+
+    run(tmp_path, scenario)
+
+
+def test_a_twin_without_a_session_is_401_and_takes_a_bearer_token(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.client() as client:
+            assert (await client.get("/studio/index.json")).status_code == 401
+            headers = {"Authorization": f"Bearer {token('studio:read')}"}
+            answer = await client.get("/studio/index.json", headers=headers)
+            assert answer.status_code == 200
+            [system] = answer.json()["systems"]
+            assert system["name"] == "library"
+            assert system["is_durable"] is False
+            assert answer.headers["cache-control"] == "private, no-store"
+
+    run(tmp_path, scenario)
+
+
+def test_a_wrong_token_is_rejected_and_guesses_are_slowed(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.client() as client:
+            statuses = [
+                (await client.post("/studio/login", data={"token": f"x{n}"})).status_code
+                for n in range(8)
+            ]
+            assert statuses[0] == 401
+            assert statuses[-1] == 429
+            assert not client.cookies
+
+    run(tmp_path, scenario)
+
+
+def test_the_login_leads_to_no_other_place(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        for place in ("https://evil.example/", "//evil.example", "/other", "/studio/\\evil"):
+            async with served.client() as client:
+                form = {"token": token(), "next": place}
+                answer = await client.post("/studio/login", data=form)
+                assert answer.headers["location"] == "/studio/"
+
+    run(tmp_path, scenario)
+
+
+def test_a_one_time_link_signs_in_once(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        code = served.studio.sessions.new_link()
+        async with served.client() as client:
+            page = await client.get("/studio/login", params={"link": code})
+            assert "signs you in once" in page.text
+            answer = await client.post("/studio/login", data={"token": code})
+            assert answer.status_code == 303
+        async with served.client() as client:
+            answer = await client.post("/studio/login", data={"token": code})
+            assert answer.status_code == 401
+
+    run(tmp_path, scenario)
+
+
+def test_a_session_ends_by_sign_out_and_by_revocation(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in() as ann, served.signed_in("studio:read") as bob:
+            sessions = (await ann.get("/studio/sessions.json")).json()["sessions"]
+            assert "secret" not in str(sessions)
+            [other] = [each["id"] for each in sessions if not each["is_own"]]
+            assert (await bob.get("/studio/index.json")).status_code == 200
+            await ann.post("/studio/sessions", data={"id": other})
+            assert (await bob.get("/studio/index.json")).status_code == 401
+            kept = dict(ann.cookies)
+            await ann.post("/studio/logout")
+            async with served.client(cookies=kept) as thief:
+                assert (await thief.get("/studio/index.json")).status_code == 401
+
+    run(tmp_path, scenario)
+
+
+def test_edits_are_locked_until_unlocked_and_a_viewer_cannot_unlock(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in() as ann:
+            assert "Edits locked" in (await ann.get("/studio/library/")).text
+            await ann.post("/studio/lock", data={"unlocked": "on"})
+            page = (await ann.get("/studio/library/")).text
+            assert "Changes are written to <strong>library</strong> on" in page
+            lines = (await ann.get("/studio/journal.json")).json()["lines"]
+            assert [line["action"] for line in lines] == ["unlock", "sign in"]
+        async with served.signed_in("studio:read") as viewer:
+            answer: httpx.Response = await viewer.post("/studio/lock", data={"unlocked": "on"})
+            assert answer.status_code == 403
+            assert (await viewer.get("/studio/sessions")).status_code == 403
+
+    run(tmp_path, scenario)
+
+
+def test_spaces_are_listed_with_exact_counts(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in("studio:read") as client:
+            page = (await client.get("/studio/library/index.json")).json()
+            [space] = page["spaces"]
+            assert space["name"] == "main"
+            assert space["size"] == {"rows": 14, "bytes": space["size"]["bytes"], "is_exact": True}
+            page = (await client.get("/studio/library/main/index.json")).json()
+            assert [each["name"] for each in page["records"]] == ["book", "shelf"]
+            assert (await client.get("/studio/library/schema")).status_code == 200
+            missing = await client.get("/studio/nothing/")
+            assert missing.status_code == 404
+            assert "No such system is served" in missing.text
+
+    run(tmp_path, scenario)
