@@ -7,6 +7,8 @@ from keyhouse.errors import UsageError
 from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
 from keyhouse.settings.parser import setting
 
+__all__ = ["NAME", "SCOPES", "StudioSettings", "studio_service"]
+
 NAME: Final = "studio"
 
 READ: Final = "studio:read"
