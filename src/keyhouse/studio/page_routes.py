@@ -103,7 +103,7 @@ class PageRoutes:
 
 
 class Operator(msgspec.Struct, frozen=True):
-    """Who looks at a page, and what they may do."""
+    """The operator of a page, with its permissions."""
 
     name: str = ""
     can_write: bool = False

@@ -91,7 +91,7 @@ class Sessions(Authenticator):
         return delete_cookie(COOKIE, client, path=path)
 
     async def revoke(self, id: str) -> bool:
-        """End a session, whoever it belongs to; return whether it was there."""
+        """End a session of any operator; return whether it was there."""
         return await self._store.delete(SESSION, id=id)
 
     async def lock(self, caller: Caller, *, is_unlocked: bool) -> None:
