@@ -40,7 +40,7 @@ from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings.parser import read_settings
 from keyhouse.settings.settings import OFF, Address
 from keyhouse.settings.sources import STUDIO, LoadedSettings
-from keyhouse.studio import Catalog, Studio, StudioSettings, StudioSystem, build_studio
+from keyhouse.studio import Studio, StudioSettings, StudioSystem, SystemCatalog, build_studio
 
 NATS_PING_SECONDS: Final = 2.0
 """Timeout of the round trip to NATS in a readiness check."""
@@ -189,7 +189,7 @@ class Server:
         url = self._loaded.engines.get(STUDIO) or f"sqlite:{data / STUDIO}.db"
         engine = await opener.open(url, STUDIO, STUDIO, is_required=False)
         self._studio = build_studio(
-            Catalog(systems), engine, data, settings, self._health.readiness
+            SystemCatalog(systems), engine, data, settings, self._health.readiness
         )
         return [self._studio.spec()]
 

@@ -4,8 +4,8 @@ It knows systems only by the schemas and engines of their specs, and writes only
 page has a `.json` twin that returns the same values.
 """
 
-from keyhouse.studio.catalog import Catalog, StudioSystem
+from keyhouse.studio.catalog import StudioSystem, SystemCatalog
 from keyhouse.studio.service import Studio, build_studio
 from keyhouse.studio.settings import SCOPES, StudioSettings
 
-__all__ = ["SCOPES", "Catalog", "Studio", "StudioSettings", "StudioSystem", "build_studio"]
+__all__ = ["SCOPES", "Studio", "StudioSettings", "StudioSystem", "SystemCatalog", "build_studio"]

@@ -11,7 +11,7 @@ from keyhouse.schema import KeyMatch, Record, Schema
 from keyhouse.service.spec import Keyspace
 from keyhouse.store import MARK_SPACE, Store
 
-__all__ = ["Catalog", "StudioSystem"]
+__all__ = ["StudioSystem", "SystemCatalog"]
 
 _STORES_CACHED_MAX: Final = 256
 
@@ -38,7 +38,7 @@ class StudioSystem(msgspec.Struct, frozen=True, kw_only=True):
         return all(engine.capabilities.durable for engine in self.engines)
 
 
-class Catalog:
+class SystemCatalog:
     """All systems by name, and a Store for each of their spaces."""
 
     def __init__(self, systems: Iterable[StudioSystem]) -> None:

@@ -10,7 +10,7 @@ from keyhouse.auth import Caller
 from keyhouse.metrics import MeteredEngine
 from keyhouse.schema.description import SchemaText, describe, space_text
 from keyhouse.store import Store
-from keyhouse.studio.catalog import Catalog, StudioSystem
+from keyhouse.studio.catalog import StudioSystem, SystemCatalog
 
 SPACES_PAGE: Final = 50
 COUNT_SECONDS: Final = 0.05
@@ -38,7 +38,7 @@ class Landing(msgspec.Struct):
     systems: list[SystemLine]
 
 
-class Size(msgspec.Struct):
+class SpaceSize(msgspec.Struct):
     """Rows, and bytes of keys and values. `is_exact` is false if counting was cut off: then there
     are at least as many."""
 
@@ -51,7 +51,7 @@ class SpaceLine(msgspec.Struct):
     """`revision` is that of the newest change."""
 
     name: str
-    size: Size
+    size: SpaceSize
     revision: int
     records: list[str]
 
@@ -76,7 +76,7 @@ class SpacePage(msgspec.Struct, kw_only=True):
     system: str
     engine: str
     space: str
-    size: Size
+    size: SpaceSize
     revision: int
     records: list["RecordLine"]
 
@@ -101,7 +101,7 @@ class SchemaPage(msgspec.Struct, kw_only=True):
 
 
 class Overview:
-    def __init__(self, catalog: Catalog, readiness: Readiness | None) -> None:
+    def __init__(self, catalog: SystemCatalog, readiness: Readiness | None) -> None:
         self._catalog = catalog
         self._readiness = readiness
         self._rates = _Rates()
@@ -209,9 +209,9 @@ class _Rates:
         return rate
 
 
-async def count(store: Store, deadline: float) -> Size:
+async def count(store: Store, deadline: float) -> SpaceSize:
     """Count the rows of a space, until `perf_counter()` passes the deadline."""
-    size = Size()
+    size = SpaceSize()
     async for page in store.usage():
         size.rows += page.keys
         size.bytes += page.bytes

@@ -8,7 +8,7 @@ from keyhouse.engine import Engine
 from keyhouse.http import Route, file_route
 from keyhouse.service.spec import ServiceSpec
 from keyhouse.store import Store
-from keyhouse.studio.catalog import Catalog
+from keyhouse.studio.catalog import SystemCatalog
 from keyhouse.studio.journal import Journal
 from keyhouse.studio.login import Login
 from keyhouse.studio.overview import Overview, Readiness
@@ -25,7 +25,7 @@ class Studio:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: SystemCatalog,
         engine: Engine,
         data: Path,
         settings: StudioSettings,
@@ -65,7 +65,7 @@ class Studio:
 
 
 def build_studio(
-    catalog: Catalog,
+    catalog: SystemCatalog,
     engine: Engine,
     data: Path,
     settings: StudioSettings,

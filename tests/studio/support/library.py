@@ -14,7 +14,14 @@ from keyhouse.engine import Engine
 from keyhouse.http import App, make_app
 from keyhouse.schema import per_write
 from keyhouse.service.spec import Keyspace
-from keyhouse.studio import SCOPES, Catalog, Studio, StudioSettings, StudioSystem, build_studio
+from keyhouse.studio import (
+    SCOPES,
+    Studio,
+    StudioSettings,
+    StudioSystem,
+    SystemCatalog,
+    build_studio,
+)
 
 SECRET = "0123456789abcdef0123456789abcdef0123456789"
 
@@ -91,7 +98,7 @@ async def library(data: Path, engine: Engine | None = None) -> AsyncIterator[Lib
         engine="memory:",
         keyspaces=[Keyspace(schema=SCHEMA, engine=opened)],
     )
-    studio = build_studio(Catalog([system]), own, data, StudioSettings(jwt_secret=SECRET))
+    studio = build_studio(SystemCatalog([system]), own, data, StudioSettings(jwt_secret=SECRET))
     try:
         yield Library(opened, studio, make_app([studio.spec()]))
     finally:
