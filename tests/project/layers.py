@@ -44,6 +44,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "nats.server",
     ),
     "store": (*BASE, "keys", "schema", "engine"),
+    "sync": (*BASE, *CORE, "engines.registry", "opened_store"),
     "search": (*BASE, *CORE, "metrics"),
     "settings": (*BASE, "engines"),
     "testing": (*BASE, *CORE, "engines", "nats"),

@@ -1,0 +1,23 @@
+"""Keyhouse for programs without an event loop: scripts, Flask, Django, notebooks.
+
+The names are those of `keyhouse`; each call waits for its result. Declarations are the same
+objects, so a program may use both.
+"""
+
+from keyhouse.sync.functions import append, fold, migrate, prune, run_job, sweep, verify
+from keyhouse.sync.store import Engine, Store, Transaction, open_engine, open_store
+
+__all__ = [
+    "Engine",
+    "Store",
+    "Transaction",
+    "append",
+    "fold",
+    "migrate",
+    "open_engine",
+    "open_store",
+    "prune",
+    "run_job",
+    "sweep",
+    "verify",
+]
