@@ -98,10 +98,8 @@ def test_a_scan_reads_every_record_in_order(store: Store) -> None:
 
 
 def test_an_unreadable_row_raises_as_in_the_asynchronous_store() -> None:
-    wide, narrow = (
-        Record(int | str, "n:{id}", name="wide"),  # type: ignore[var-annotated]
-        Record(int, "n:{id}", name="narrow"),
-    )
+    wide = Record(object, "n:{id}", name="wide")
+    narrow = Record(int, "n:{id}", name="narrow")
     seen: list[int] = []
     with sync.open_engine("memory:") as engine:
         written = sync.open_store(Schema("wide", wide, space=Space("x")), engine, "mine")
@@ -172,7 +170,7 @@ def test_async_work_is_named(store: Store) -> None:
     async def work(tx: sync.Transaction) -> None: ...
 
     with pytest.raises(UsageError, match="plain function"):
-        store.transact(work)
+        _ = store.transact(work)
     junk: object = 3
     with pytest.raises(UsageError, match="function of one argument"):
         store.transact(junk)  # type: ignore[arg-type]
