@@ -130,6 +130,7 @@ PURE_IMPORTS = frozenset(
         "dataclasses",
         "datetime",
         "decimal",
+        "difflib",
         "enum",
         "fractions",
     }

@@ -228,7 +228,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "is a LogState",
     ),
     "a sequence that folds": (
-        lambda: Log(Book, "e:{id:04d}", state=_state(), fold=fold, sequence=Counter("n", name="n")),
+        lambda: Log(Book, "e:{n:04d}", state=_state(), fold=fold, sequence=Counter("n", name="n")),
         "can't fold",
     ),
     "a deferred log without a first state": (

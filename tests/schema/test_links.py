@@ -68,7 +68,7 @@ def test_keys_that_do_not_begin_with_the_owner_are_rejected() -> None:
     rejected(
         "must begin with the key fields", OWNER, record("thing", by, belongs_to=Owner(OWNER, by=by))
     )
-    two = Record(Thing, "two:{id}:{of}", name="two", fields={"of": "number"})
+    two = Record(Thing, "two:{id}:{of:04d}", name="two", fields={"of": "number"})
     rejected("must begin with the key fields", two, record("thing", belongs_to=Owner(two)))
 
 

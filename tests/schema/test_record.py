@@ -481,3 +481,10 @@ def test_a_ttl_is_a_number_of_seconds_within_bounds(ttl: Any) -> None:
 def test_a_record_and_its_counter_show_themselves() -> None:
     assert repr(USER) == "Record(user at 'u:{id}')"
     assert Counter("n:{id}", name="hits").type is int
+
+
+def test_completion_on_a_record_offers_its_declaration() -> None:
+    record = Record(str, "r:{id}", name="r")
+    offered = [name for name in dir(record) if not name.startswith("_")]
+    assert "shown" in offered and "bind" not in offered and "stamp" not in offered
+    assert all(hasattr(record, name) for name in offered)

@@ -484,3 +484,11 @@ async def test_changes_of_a_blind_write_are_checked_by_the_commit(harness: Harne
 
     assert await store.transact(work) == b'{"n":1}'
     assert attempts == 2
+
+
+@everywhere
+async def test_completion_on_a_transaction_offers_its_verbs(harness: Harness) -> None:
+    async with harness.store().transaction() as tx:
+        offered = [name for name in dir(tx) if not name.startswith("_")]
+        assert "put" in offered and "merge" not in offered and "prefetch" not in offered
+        assert all(hasattr(tx, name) for name in offered)

@@ -249,6 +249,6 @@ print([entry.record for entry in left_open.scan(NOTE)])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_child_process_has_a_loop_of_its_own_and_a_script_ends(tmp_path: Path) -> None:
+def test_a_child_process_has_another_loop_and_a_script_ends(tmp_path: Path) -> None:
     (tmp_path / "notes.py").write_text(PROGRAM)
     assert run(program=("notes.py",), cwd=tmp_path).stdout == "['x', 'y']\n"

@@ -37,6 +37,7 @@ from keyhouse.keys.segments import (
 from keyhouse.keys.template import Template, evaluated
 from keyhouse.schema import document
 from keyhouse.schema.compiled_rows import FieldSource, Keys, RowRule, RowSet, Source
+from keyhouse.schema.nearest import nearest
 
 Strategy = Literal["put", "merge", "add"]
 
@@ -85,6 +86,8 @@ class Derived:
             raise DeclarationError(
                 "The derived row's key has no such field.",
                 fields=others,
+                **nearest(others[0], self.template.fields),
+                known=list(self.template.fields),
                 template=self.template.text,
             )
 
@@ -179,8 +182,11 @@ class Derived:
             raise DeclarationError(
                 "The derived row has a field that its record does not.",
                 field=name,
+                **({} if path == name else {"attribute": path}),
+                **nearest(path.partition(".")[0], (*self._attributes, *key.fields)),
                 template=self.template.text,
                 record=self.record_name,
+                known=sorted({*self._attributes, *key.fields}),
             )
         return path
 
@@ -238,8 +244,17 @@ class Index(Derived):
     `value="id"`."""
 
     @checked(DeclarationError)
-    def __init__(self, at: str | Template, *, value: str | None = None, **options: Any) -> None:
-        super().__init__(at, **options)
+    def __init__(
+        self,
+        at: str | Template,
+        *,
+        value: str | None = None,
+        fields: Mapping[str, Source] | None = None,
+        each: Mapping[str, Source] | None = None,
+        when: Callable[[Any], bool] | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(at, fields=fields, each=each, when=when, name=name)
         self.value = value
 
     def attach(
@@ -321,8 +336,17 @@ class Unique(Index):
     strategy = "merge"
 
     @checked(DeclarationError)
-    def __init__(self, at: str | Template, *, value: str, **options: Any) -> None:
-        super().__init__(at, value=value, **options)
+    def __init__(
+        self,
+        at: str | Template,
+        *,
+        value: str,
+        fields: Mapping[str, Source] | None = None,
+        each: Mapping[str, Source] | None = None,
+        when: Callable[[Any], bool] | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(at, value=value, fields=fields, each=each, when=when, name=name)
 
     def merge(
         self, key: str, row: bytes | None, removed: bytes | None, added: bytes | None
@@ -351,8 +375,18 @@ class First(Unique):
     """
 
     @checked(DeclarationError)
-    def __init__(self, at: str | Template, *, value: str, among: Index, **options: Any) -> None:
-        super().__init__(at, value=value, **options)
+    def __init__(
+        self,
+        at: str | Template,
+        *,
+        value: str,
+        among: Index,
+        fields: Mapping[str, Source] | None = None,
+        each: Mapping[str, Source] | None = None,
+        when: Callable[[Any], bool] | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(at, value=value, fields=fields, each=each, when=when, name=name)
         self.among = among
 
     def merge(

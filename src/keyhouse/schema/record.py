@@ -25,7 +25,9 @@ from keyhouse.limits import TTL_SECONDS_MAX
 from keyhouse.schema.compiled_rows import Keys, RowSet, Source, attribute
 from keyhouse.schema.derived import Derived, First
 from keyhouse.schema.expiry import Expiry
+from keyhouse.schema.field_types import check_field_types, check_members
 from keyhouse.schema.links import Link, Owner, Reference
+from keyhouse.schema.nearest import nearest
 from keyhouse.schema.record_check import check_declaration
 from keyhouse.schema.record_json import MemberSealer, RecordJson, is_struct, replaced
 from keyhouse.schema.times import SECONDS, TimeFormat
@@ -34,6 +36,12 @@ from keyhouse.schema.timestamps import Timestamps
 T = TypeVar("T")
 
 _TTL_SECONDS_MIN = 0.001
+
+_OFFERED = (
+    *("name", "doc", "type", "template", "fields", "derived", "links", "expiry", "version"),
+    *("private", "sealed", "attributes", "current", "legacy", "shown"),
+)
+"""Attributes of a record that completion offers."""
 
 
 class Record(RecordJson[T]):
@@ -114,6 +122,7 @@ class Record(RecordJson[T]):
         self._is_addressable = False
         self.legacy: Record[T] | None = None
         self._current: Record[T] | None = None
+        check_members(self._type_info, self.name, self.template, derived)
         check_declaration(self)
         self.timestamps = (
             Timestamps(type, timestamps, times, record=self.name) if timestamps else None
@@ -121,6 +130,7 @@ class Record(RecordJson[T]):
         self._prepare_keys()
         for each in derived:
             each.attach(self.name, self.template, self.attributes, frozenset(self.fields))
+        check_field_types(self._type_info, self.name, self.template, self.fields, derived)
         self._prepare_rows()
         if legacy_at is not None:
             template = legacy_at if isinstance(legacy_at, Template) else Template(legacy_at)
@@ -135,6 +145,10 @@ class Record(RecordJson[T]):
 
     def __repr__(self) -> str:
         return f"Record({self.name} at {self.template.text!r})"
+
+    def __dir__(self) -> list[str]:
+        """List the declaration for completion, without what the store and the schema use."""
+        return [*_OFFERED, *(name for name in object.__dir__(self) if name.startswith("__"))]
 
     @property
     def templates(self) -> list[Template]:
@@ -337,7 +351,10 @@ class Record(RecordJson[T]):
     def _key_values(self, value: T, given: Mapping[str, object]) -> Iterator[object]:
         if others := sorted(set(given) - set(self.template.fields)):
             raise UsageError(
-                "The record's key has no such field.", fields=others, key=self.template.text
+                "The record's key has no such field.",
+                fields=others,
+                **nearest(others[0], self.template.fields),
+                key=self.template.text,
             )
         for name, held in zip(self.template.fields, self._held, strict=True):
             if held is None:
@@ -346,6 +363,7 @@ class Record(RecordJson[T]):
                         "The key needs a field that was not given.",
                         field=name,
                         key=self.template.text,
+                        **nearest(name, self.attributes),
                     )
                 yield given[name]
                 continue

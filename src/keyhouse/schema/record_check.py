@@ -12,6 +12,7 @@ from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import Source
 from keyhouse.schema.derived import Count, Derived, First, Index
 from keyhouse.schema.expiry import Expiry, check_seconds
+from keyhouse.schema.nearest import nearest
 from keyhouse.schema.summary import Summary
 
 RESERVED = frozenset(
@@ -61,7 +62,11 @@ def check_declaration(record: Declaration) -> None:
         check_seconds(record.expiry.seconds, record.name)
     if others := sorted(record.fields.keys() - set(record.template.fields)):
         raise DeclarationError(
-            "The record's key has no such fields.", record=record.name, fields=others
+            "The record's key has no such fields.",
+            record=record.name,
+            fields=others,
+            **nearest(others[0], record.template.fields),
+            key=record.template.text,
         )
     fields = {name for template in record.templates for name in template.fields}
     if taken := sorted(RESERVED & fields):
@@ -70,7 +75,11 @@ def check_declaration(record: Declaration) -> None:
         )
     if unknown := sorted(set(_attributes_named(record)) - record.attributes):
         raise DeclarationError(
-            "The record's type has no such attributes.", record=record.name, attributes=unknown
+            "The record's type has no such attributes.",
+            record=record.name,
+            attributes=unknown,
+            **nearest(unknown[0], record.attributes),
+            known=sorted(record.attributes),
         )
     if record.upgrade is not None and record.version is None:
         raise DeclarationError("A record that upgrades needs a version.", record=record.name)

@@ -72,7 +72,7 @@ class RecordJson(Generic[T]):
         )
         self.is_struct = is_struct(type)
         self.attributes = frozenset(self._members)
-        info = inspect.type_info(type)
+        self._type_info = info = inspect.type_info(type)
         self._members_to_check = members_to_check(info)
         self._known = known_members(info) if self.keeps_unknown else None
         if self.keeps_unknown and (self._known is None or KEEP in self.attributes):

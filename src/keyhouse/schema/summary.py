@@ -7,7 +7,7 @@ from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, DocumentError, NewerError, UnreadableError
 from keyhouse.keys.template import Template
 from keyhouse.schema import document
-from keyhouse.schema.compiled_rows import Keys
+from keyhouse.schema.compiled_rows import Keys, Source
 from keyhouse.schema.derived import NOT_TEXT, Derived
 
 
@@ -38,9 +38,12 @@ class Summary(Derived):
         constant: Mapping[str, object] | None = None,
         version: tuple[str, int] | None = None,
         rebuilt: bool = False,
-        **options: Any,
+        fields: Mapping[str, Source] | None = None,
+        each: Mapping[str, Source] | None = None,
+        when: Callable[[Any], bool] | None = None,
+        name: str | None = None,
     ) -> None:
-        super().__init__(at, **options)
+        super().__init__(at, fields=fields, each=each, when=when, name=name)
         self.member_field = member
         self.under = under
         self.entry = entry

@@ -50,6 +50,12 @@ T = TypeVar("T")
 Merge = tuple[Record[Any], Any, str, Keys, Any, Any, int | None]
 """The arguments of one `Transaction.merge`."""
 
+_OFFERED = (
+    *("get", "entry", "lookup", "put", "update", "delete", "add", "restore", "rewrite"),
+    *("now", "revision"),
+)
+"""Verbs that completion offers."""
+
 _SUCCESSOR_PAGE_ROWS = 8
 
 _EXPIRY_MARGIN_MS = 60_000
@@ -61,6 +67,10 @@ class Transaction(LinkedRows):
     """Reads and buffered writes of one space, committed together. See the head of this module."""
 
     __slots__ = ()
+
+    def __dir__(self) -> list[str]:
+        """List the verbs for completion, without what the store uses."""
+        return [*_OFFERED, *(name for name in object.__dir__(self) if name.startswith("__"))]
 
     # Reading
 

@@ -1,4 +1,4 @@
-"""The event loop of the synchronous façade: one for the process, in a thread of its own.
+"""The event loop of the synchronous façade: one for the process, in its own thread.
 
 Theory of operation. Any thread may call `run`: it hands a coroutine to the loop and waits for the
 result. A function of the caller that a coroutine needs in the middle, such as the work of a
@@ -11,7 +11,7 @@ web framework is the caller's own:
       calls the function   ── result ─────▶ continues
       returns              ◀── result ───── ends
 
-After a fork, the child starts a loop of its own; what was opened before the fork is the parent's.
+After a fork, the child starts another loop; what was opened before the fork is the parent's.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ def call_on_loop(coroutine: Coroutine[Any, Any, object]) -> None:
 
 def run_with_calls(make: Callable[[Caller], Coroutine[Any, Any, R]]) -> R:
     """Run the coroutine that `make` returns. It may await functions of this thread by the `call`
-    that it is given. What such a function raises ends both."""
+    that it is given. An error of such a function ends both."""
     loop = _thread.loop()
     calls: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = SimpleQueue()
 

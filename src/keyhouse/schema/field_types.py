@@ -1,0 +1,235 @@
+"""Checks the types of attributes that feed keys, when a record is declared.
+
+Each type works, or is rejected with the sentence that helps: a list without `each`, a number
+without a width, a time without `:time`, and so on. A source that is a function, or an attribute of
+type Any, is checked by the first write.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from msgspec import inspect
+
+from keyhouse.errors import DeclarationError
+from keyhouse.keys.blind_segment import Blind
+from keyhouse.keys.number_segments import Day, Descending, FixedPoint, Integer, Timestamp
+from keyhouse.keys.segment_protocol import Segment
+from keyhouse.keys.segments import Choice, OptionalSegment, Regex, Text, Ulid
+from keyhouse.keys.template import Template
+from keyhouse.schema.compiled_rows import Source
+from keyhouse.schema.derived import Derived
+from keyhouse.schema.nearest import nearest
+
+__all__ = ["check_field_types", "check_members"]
+
+_COLLECTIONS = (
+    inspect.ListType,
+    inspect.SetType,
+    inspect.FrozenSetType,
+    inspect.CollectionType,
+    inspect.VarTupleType,
+)
+_OTHER_MEMBERS = (inspect.DataclassType, inspect.TypedDictType, inspect.NamedTupleType)
+_TEXTS = (Text, Regex, Ulid, Choice, Blind)
+_KNOWN = (*_TEXTS, Integer, FixedPoint, Day, Timestamp)
+
+
+class _Fed(NamedTuple):
+    """A field of a key, and the attribute that feeds it."""
+
+    template: Template
+    name: str
+    source: str
+    is_each: bool
+
+
+def check_members(info: inspect.Type, record: str, template: Template, derived: Any) -> None:
+    """Raise DeclarationError for a type whose members look like key fields, but are not seen."""
+    if not isinstance(info, _OTHER_MEMBERS):
+        return
+    members = {field.name for field in info.fields}
+    named = members & {*template.fields, *(n for each in derived for n in each.template.fields)}
+    if derived or named:
+        raise DeclarationError(
+            "Only the attributes of a msgspec Struct feed keys: write `class "
+            f"{info.cls.__name__}(msgspec.Struct)` in place of the {_kind(info)}.",
+            record=record,
+            fields=sorted(named),
+        )
+
+
+def check_field_types(
+    info: inspect.Type,
+    record: str,
+    template: Template,
+    fields: dict[str, Source],
+    derived: tuple[Derived, ...],
+) -> None:
+    """Raise DeclarationError if an attribute has a type that its key field cannot hold."""
+    if not isinstance(info, inspect.StructType):
+        return
+    for fed in _fed(template, fields, derived):
+        found = _type_at(info, fed, record)
+        if found is not None:
+            _check(found, fed, record)
+
+
+def _fed(
+    template: Template, fields: dict[str, Source], derived: tuple[Derived, ...]
+) -> Iterator[_Fed]:
+    for name in template.fields:
+        if isinstance(source := fields.get(name, name), str):
+            yield _Fed(template, name, source, False)
+    for each in derived:
+        for name in each.template.fields:
+            source = each.each.get(name, each.fields.get(name, name))
+            of_key = name in template.fields and name not in each.fields and name not in each.each
+            if isinstance(source, str) and not of_key:
+                yield _Fed(each.template, name, source, name in each.each)
+
+
+def _type_at(info: inspect.StructType, fed: _Fed, record: str) -> inspect.Type | None:
+    """Return the type of an attribute, or of a nested one; None if it is not known here."""
+    found: inspect.Type = info
+    for at, name in enumerate(fed.source.split(".")):
+        structs = [each for each in _options(found) if isinstance(each, inspect.StructType)]
+        if len(structs) != 1:
+            return None
+        types = {field.name: field.type for field in structs[0].fields}
+        if name not in types:
+            if not at:
+                return None  # given with each call, or reported with the derived row
+            raise DeclarationError(
+                "The record's type has no such attribute.",
+                record=record,
+                attribute=fed.source,
+                **nearest(name, types),
+                known=sorted(types),
+            )
+        found = types[name]
+    return found
+
+
+def _check(info: inspect.Type, fed: _Fed, record: str) -> None:
+    options = _options(info)
+    if fed.is_each:
+        options = [item for option in options for item in _items(option, fed, record)]
+    for option in options:
+        if (advice := _advice(option, _inner(fed.template.segment(fed.name)), fed)) is not None:
+            raise DeclarationError(
+                f"The key cannot hold this attribute: {advice}.",
+                record=record,
+                attribute=fed.source,
+                template=fed.template.text,
+            )
+
+
+def _items(option: inspect.Type, fed: _Fed, record: str) -> list[inspect.Type]:
+    if isinstance(option, _COLLECTIONS):
+        return _options(option.item_type)
+    if isinstance(option, inspect.DictType):
+        return _options(option.key_type)
+    if isinstance(option, inspect.TupleType):
+        return [each for item in option.item_types for each in _options(item)]
+    if isinstance(option, inspect.AnyType):
+        return []
+    raise DeclarationError(
+        "`each` takes the values of a list or set in turn, and this attribute is neither.",
+        record=record,
+        attribute=fed.source,
+        template=fed.template.text,
+    )
+
+
+def _advice(info: inspect.Type, segment: Segment, fed: _Fed) -> str | None:
+    """Return what to write instead, or None if the key field takes values of this type."""
+    name = fed.name
+    if not isinstance(segment, _KNOWN):
+        return None  # a segment type of the program's own
+    if isinstance(info, (inspect.AnyType, inspect.NoneType, inspect.CustomType)):
+        return None
+    if isinstance(info, (*_COLLECTIONS, inspect.TupleType, inspect.DictType)):
+        return f'it is a collection; write each={{"{name}": "{fed.source}"}} for a row per value'
+    if isinstance(info, inspect.EnumType):
+        values = [member.value for member in info.cls]
+        if issubclass(info.cls, str) and isinstance(segment, _TEXTS):
+            return None
+        return (
+            f"it is an Enum; make it a StrEnum, or Literal[{', '.join(map(repr, values))}]"
+            if all(isinstance(value, str) for value in values)
+            else "it is an Enum that is not text; make it a StrEnum"
+        )
+    if isinstance(info, inspect.LiteralType):
+        kinds = {type(value) for value in info.values}
+        return _plain_advice(kinds, segment, name)
+    kind = _PYTHON.get(type(info))
+    if kind is None:
+        return "only text, numbers, days and times can be part of a key; use fields={…} to make one"
+    return _plain_advice({kind}, segment, name)
+
+
+_PYTHON: dict[type[inspect.Type], str | type] = {
+    inspect.StrType: str,
+    inspect.RawType: str,
+    inspect.IntType: int,
+    inspect.FloatType: float,
+    inspect.DecimalType: float,
+    inspect.BoolType: bool,
+    inspect.DateType: "date",
+    inspect.DateTimeType: "datetime",
+    inspect.TimeType: "time",
+    inspect.UUIDType: "UUID",
+}
+
+
+def _plain_advice(kinds: set[Any], segment: Segment, name: str) -> str | None:
+    wanted: set[Any]
+    for kind in kinds:
+        if kind is bool:
+            return "a bool is no key field; select records with when=…, or use Literal words"
+        if kind == "UUID":
+            return "declare it as str, and store str(uuid4())"
+        if kind == "time":
+            return "a time of day is no key field; store minutes, or text"
+        if isinstance(segment, Integer):
+            wanted, advice = {int}, f"{{{name}:…d}} holds a whole number"
+        elif isinstance(segment, FixedPoint):
+            wanted, advice = {int, float}, f"{{{name}}} of this form holds a number"
+        elif isinstance(segment, Day):
+            wanted, advice = {"date"}, f"{{{name}:date}} holds a date"
+        elif isinstance(segment, Timestamp):
+            wanted, advice = {"datetime", str}, f"{{{name}:time}} holds a datetime"
+        else:
+            wanted, advice = {str}, _width(kind, name)
+        if kind not in wanted:
+            return advice
+    return None
+
+
+def _width(kind: Any, name: str) -> str:
+    """Return the field that holds such a value in order, in place of text."""
+    return {
+        int: f"an int needs a width, so that keys are in order; write {{{name}:06d}}",
+        float: f"a number needs its digits; write {{{name}:010.3f}}",
+        "date": f"write {{{name}:date}}",
+        "datetime": f"write {{{name}:time}}, or {{{name}:-time}} for newest first",
+    }.get(kind, "it is not text")
+
+
+def _inner(segment: Segment) -> Segment:
+    while isinstance(segment, (OptionalSegment, Descending)):
+        segment = segment.inner
+    return segment
+
+
+def _options(info: inspect.Type) -> list[inspect.Type]:
+    """Return the types of a union, without what annotations add."""
+    if isinstance(info, inspect.Metadata):
+        return _options(info.type)
+    if isinstance(info, inspect.UnionType):
+        return [option for each in info.types for option in _options(each)]
+    return [info]
+
+
+def _kind(info: inspect.Type) -> str:
+    return type(info).__name__.removesuffix("Type")

@@ -1,0 +1,193 @@
+"""The types of attributes that feed keys: each works, or is rejected with the sentence that helps."""
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
+from keyhouse.schema import Count, Index, Record, Summary, Unique
+
+
+class Plain(enum.Enum):
+    RED = "red"
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+class Word(enum.StrEnum):
+    RED = "red"
+
+
+class Mixed(str, enum.Enum):  # noqa: UP042  # other programs have such
+    RED = "red"
+
+
+class Inner(msgspec.Struct):
+    name: str
+    count: int = 0
+
+
+class Thing(msgspec.Struct, kw_only=True):
+    id: str = "1"
+    n: int = 7
+    price: float = 1.5
+    exact: Decimal = Decimal("1.5")
+    flag: bool = True
+    uuid: UUID = UUID(int=0)
+    plain: Plain = Plain.RED
+    number: Number = Number.ONE
+    word: Word = Word.RED
+    mixed: Mixed = Mixed.RED
+    choice: Literal["red", "blue"] = "red"
+    at: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+    day: date = date(2026, 1, 1)
+    hour: time = time(1)
+    text_or_none: str | None = None
+    sized: Annotated[int, msgspec.Meta(ge=0)] = 3
+    tags: list[str] = []
+    numbers: set[int] = set()
+    scores: dict[str, int] = {}
+    inner: Inner | None = None
+    anything: Any = None
+    data: bytes = b""
+
+
+def index(template: str, **options: Any) -> Callable[[], Record[Thing]]:
+    return lambda: Record(Thing, "t:{id}", Index(template, **options))
+
+
+ACCEPTED: dict[str, tuple[Callable[[], Record[Thing]], str]] = {
+    "an int with a width": (index("i:{n:04d}:{id}"), "i:0007:1"),
+    "an annotated int": (index("i:{sized:04d}:{id}"), "i:0003:1"),
+    "a float with digits": (index("i:{price:06.2f}:{id}"), "i:000150:1"),
+    "a decimal": (index("i:{exact:06.2f}:{id}"), "i:000150:1"),
+    "a StrEnum": (index("i:{word}:{id}"), "i:red:1"),
+    "a StrEnum of words": (index("i:{word:red|blue}:{id}"), "i:red:1"),
+    "an Enum that is text": (index("i:{mixed}:{id}"), "i:red:1"),
+    "a Literal": (index("i:{choice:red|blue}:{id}"), "i:red:1"),
+    "a time": (index("i:{at:time}:{id}"), "i:1767225600000:1"),
+    "a time, newest first": (index("i:{at:-time}:{id}"), "i:8232774399999:1"),
+    "a day": (index("i:{day:date}:{id}"), "i:2026-01-01:1"),
+    "anything, where it is text": (index("i:{anything}:{id}"), ""),
+    "a nested attribute": (index("i:{x}:{id}", fields={"x": "inner.name"}), ""),
+    "each text of a list": (index("i:{tag}:{id}", each={"tag": "tags"}), ""),
+    "each number of a set": (index("i:{x:04d}:{id}", each={"x": "numbers"}), ""),
+    "each key of a dict": (index("i:{x}:{id}", each={"x": "scores"}), ""),
+    "a function": (index("i:{x}:{id}", fields={"x": lambda thing: thing.uuid.hex}), "i:" + "0" * 32 + ":1"),
+    "text that may be None": (index("i:{text_or_none}:{id}"), ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_a_type_that_works(case: str) -> None:
+    declare, row = ACCEPTED[case]
+    record = declare()
+    assert list(record.derived[0].rows(Thing(), ("1",))) == ([row] if row else [])
+
+
+REJECTED: dict[str, tuple[Callable[[], object], str]] = {
+    "an int": (index("i:{n}:{id}"), "write {n:06d}"),
+    "a float": (index("i:{price}:{id}"), "needs its digits; write {price:010.3f}"),
+    "a time": (index("i:{at}:{id}"), "write {at:time}, or {at:-time} for newest first"),
+    "a day": (index("i:{day}:{id}"), "write {day:date}"),
+    "a time of day": (index("i:{hour}:{id}"), "time of day is no key field"),
+    "a UUID": (index("i:{uuid}:{id}"), "declare it as str"),
+    "a bool": (index("i:{flag}:{id}"), "select records with when="),
+    "bytes": (index("i:{data}:{id}"), "only text, numbers, days and times"),
+    "a Struct": (index("i:{inner}:{id}"), "only text, numbers, days and times"),
+    "an Enum": (index("i:{plain}:{id}"), r"make it a StrEnum, or Literal\['red'\]"),
+    "an Enum of numbers": (index("i:{number}:{id}"), "make it a StrEnum"),
+    "a list": (index("i:{tags}:{id}"), 'each={"tags": "tags"}'),
+    "a dict": (index("i:{scores}:{id}"), 'each={"scores": "scores"}'),
+    "text as a number": (index("i:{choice:04d}:{id}"), "whole"),
+    "a number as a day": (index("i:{n:date}:{id}"), "holds a date"),
+    "each of text": (index("i:{x}:{id}", each={"x": "id"}), "values of a list or set"),
+    "each of numbers without a width": (
+        index("i:{x}:{id}", each={"x": "numbers"}),
+        "write {x:06d}",
+    ),
+    "a nested int": (index("i:{x}:{id}", fields={"x": "inner.count"}), "write {x:06d}"),
+    "an int in the record's own key": (
+        lambda: Record(Thing, "t:{n}"),
+        "write {n:06d}",
+    ),
+    "a UUID in the record's own key": (
+        lambda: Record(Thing, "t:{id}", fields={"id": "uuid"}),
+        "declare it as str",
+    ),
+    "a list in a count": (lambda: Record(Thing, "t:{id}", Count("c:{tags}")), "each="),
+    "a misspelled attribute": (
+        index("i:{tag}:{id}", each={"tag": "tagz"}),
+        "attribute='tagz', nearest='tags'",
+    ),
+    "a misspelled field": (index("i:{prize:04d}:{id}"), "field='prize', nearest='price'"),
+    "a misspelled field in each": (
+        index("i:{tag}:{id}", each={"tagg": "tags"}),
+        r"fields=\['tagg'\], nearest='tag'",
+    ),
+    "a misspelled nested attribute": (
+        index("i:{x}:{id}", fields={"x": "inner.nam"}),
+        "attribute='inner.nam', nearest='name'",
+    ),
+    "a misspelled option": (
+        lambda: Record(Thing, "t:{id}", private=("pric",)),
+        "nearest='price'",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REJECTED)
+def test_a_type_that_does_not_work_is_rejected_with_advice(case: str) -> None:
+    declare, advice = REJECTED[case]
+    with pytest.raises(DeclarationError) as raised:
+        declare()
+    assert advice.replace("\\", "") in str(raised.value)
+
+
+@dataclass
+class Card:
+    id: str
+    title: str
+
+
+class Dictionary(TypedDict):
+    id: str
+
+
+class Pair(NamedTuple):
+    id: str
+
+
+@pytest.mark.parametrize("type_", [Card, Dictionary, Pair])
+def test_a_type_whose_members_are_not_seen_is_rejected(type_: Any) -> None:
+    with pytest.raises(DeclarationError, match=r"class \w+\(msgspec.Struct\)"):
+        Record(type_, "card:{id}")
+    with pytest.raises(DeclarationError, match=r"msgspec.Struct"):
+        Record(type_, "card:{at}", Index("i:{title}:{at}"))
+    Record(type_, "card:{at}")  # a value like any other, at a key that is given
+
+
+def test_a_misspelled_field_of_a_call_is_named() -> None:
+    record = Record(Thing, "t:{ide}")
+    with pytest.raises(KeyFieldError, match=r"field='ide'.*nearest='id'"):
+        record.address(Thing(), {})
+    with pytest.raises(UsageError, match=r"fields=\['idd'\], nearest='ide'"):
+        record.address(Thing(), {"ide": "1", "idd": "1"})
+
+
+def test_an_option_that_does_not_exist_is_pythons_own_error() -> None:
+    misspelled: Any = {"eahc": {"tag": "tags"}}
+    for kind, named in ((Index, {}), (Unique, {"value": "id"}), (Count, {})):
+        with pytest.raises(TypeError, match="eahc"):
+            kind("i:{tag}", **named, **misspelled)
+    with pytest.raises(TypeError, match="eahc"):
+        Summary("s:{tag}", member="id", under="ids", **misspelled)
