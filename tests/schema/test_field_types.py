@@ -186,7 +186,8 @@ def test_a_misspelled_field_of_a_call_is_named() -> None:
 
 def test_an_option_that_does_not_exist_is_pythons_own_error() -> None:
     misspelled: Any = {"eahc": {"tag": "tags"}}
-    for kind, named in ((Index, {}), (Unique, {"value": "id"}), (Count, {})):
+    kinds: list[tuple[Any, dict[str, str]]] = [(Index, {}), (Unique, {"value": "id"}), (Count, {})]
+    for kind, named in kinds:
         with pytest.raises(TypeError, match="eahc"):
             kind("i:{tag}", **named, **misspelled)
     with pytest.raises(TypeError, match="eahc"):
