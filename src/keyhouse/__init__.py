@@ -26,6 +26,7 @@ from keyhouse.keys import (
     normal,
 )
 from keyhouse.opened_store import open_store
+from keyhouse.remote_store import RemoteStore
 from keyhouse.schema import (
     MILLISECONDS,
     SECONDS,
@@ -104,6 +105,7 @@ __all__ = [
     "RecordPage",
     "Reference",
     "Regex",
+    "RemoteStore",
     "Schema",
     "Space",
     "Span",

@@ -16,7 +16,7 @@ CORE = ("keys", "schema", "engine", "store")
 SERVING = ("auth", "http", "metrics", "nats", "search", "service", "settings")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    "": (*BASE, *CORE, "engines.registry", "opened_store", "systems.registry"),
+    "": (*BASE, *CORE, "engines.registry", "opened_store", "remote_store", "systems.registry"),
     "opened_store": (*BASE, *CORE, "engines.registry"),
     "opening": (),
     "limits": (),
@@ -44,7 +44,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "nats.server",
     ),
     "store": (*BASE, "keys", "schema", "engine"),
-    "sync": (*BASE, *CORE, "engines.registry", "opened_store"),
+    "remote_store": (*BASE, *CORE),
+    "sync": (*BASE, *CORE, "engines.registry", "opened_store", "remote_store"),
     "search": (*BASE, *CORE, "metrics"),
     "settings": (*BASE, "engines"),
     "testing": (*BASE, *CORE, "engines", "nats"),
@@ -102,7 +103,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "rich": ("cli", "demo"),
     "pytest": ("testing",),
     "aiobotocore": ("engines",),
-    "httpx": ("auth", "service", "systems"),  # JWKS, clients
+    "httpx": ("auth", "remote_store", "service", "systems"),  # JWKS, clients
     "argon2": ("service",),
     "httptools": ("serve",),
     "jinja2": ("http",),

@@ -55,8 +55,12 @@ def class_names(root: Path) -> dict[str, list[str]]:
 
 def test_no_class_name_is_used_twice() -> None:
     names = class_names(ROOT / "src" / "keyhouse")
-    twice = {name: modules for name, modules in names.items() if len(modules) > 1}
-    assert twice == {}
+    found = {
+        # the synchronous façade has the names of the asynchronous classes, on purpose
+        name: [module for module in modules if not module.startswith("sync/")]
+        for name, modules in names.items()
+    }
+    assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}
 
 
 # Each rule can fail.

@@ -334,6 +334,9 @@ ASKING: dict[str, Callable[[Store, Any], Any]] = {
     "put ttl": lambda store, junk: store.put(NOTE, "x", id="a", ttl=junk),
     "put expect": lambda store, junk: store.put(CLIP, Clip(id="a"), expect=junk),
     "put at": lambda store, junk: store.put(NOTE, "x", id=junk),
+    "RemoteStore of": lambda store, junk: keyhouse.RemoteStore(junk, "http://localhost"),
+    "RemoteStore at": lambda store, junk: keyhouse.RemoteStore(BOARD, junk),
+    "RemoteStore token": lambda store, junk: keyhouse.RemoteStore(BOARD, "http://x", junk),
     "reseal": lambda store, junk: keyhouse.reseal(junk),
     "resume_deletions": lambda store, junk: keyhouse.resume_deletions(junk),
     "restore": lambda store, junk: store.transact(

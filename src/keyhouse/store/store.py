@@ -47,7 +47,8 @@ from keyhouse.store.forget import WATCH_SECONDS, forget
 from keyhouse.store.record_reads import RecordReads
 from keyhouse.store.removal import delete_with_owned
 from keyhouse.store.sealer import Sealer
-from keyhouse.store.transaction import Transaction, appended_error
+from keyhouse.store.transaction import Transaction
+from keyhouse.store.write_plan import appended_error
 
 T = TypeVar("T")
 R = TypeVar("R")

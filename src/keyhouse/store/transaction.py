@@ -43,7 +43,7 @@ from keyhouse.store.entry import ANY, Entry, Unset
 from keyhouse.store.linked_rows import LinkedRows
 from keyhouse.store.row_buffer import Removal, concurrent_write
 from keyhouse.store.summary_rebuild import rebuilt_entries
-from keyhouse.store.write_plan import stamped, stored_rows
+from keyhouse.store.write_plan import appended_error, stamped, stored_rows
 
 T = TypeVar("T")
 
@@ -538,13 +538,6 @@ class Transaction(LinkedRows):
                     return [(row.key, successor)]
             span = span.after(page.rows[-1].key) if page.more else None
         return []
-
-
-def appended_error(log: Record[Any]) -> UsageError:
-    return UsageError(
-        "Events are written by `append`, which also folds them; use `restore` to write one again as it was.",
-        log=log.name,
-    )
 
 
 def _values(bound: Record[Any], key: str, fields: dict[str, Any]) -> Keys:

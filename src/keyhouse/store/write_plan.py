@@ -7,7 +7,7 @@ Batch. Rows that several records share must be read first, so they are the trans
 from typing import Any, TypeVar
 
 from keyhouse.engine import Put
-from keyhouse.errors import KeyFieldError, RecordError
+from keyhouse.errors import KeyFieldError, RecordError, UsageError
 from keyhouse.schema import Derived, Keys, Record
 from keyhouse.store.entry import Entry
 
@@ -88,3 +88,10 @@ def stored_rows(derived: Derived, entry: Entry[Any]) -> dict[str, Any]:
         return derived.rows(entry.record, entry.values)
     except KeyFieldError:
         return {}
+
+
+def appended_error(log: Record[Any]) -> UsageError:
+    return UsageError(
+        "Events are written by `append`, which also folds them; use `restore` to write one again as it was.",
+        log=log.name,
+    )

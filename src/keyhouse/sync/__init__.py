@@ -5,10 +5,11 @@ objects, so a program may use both.
 """
 
 from keyhouse.sync.functions import append, fold, migrate, prune, run_job, sweep, verify
-from keyhouse.sync.store import Engine, Store, Transaction, open_engine, open_store
+from keyhouse.sync.store import Engine, RemoteStore, Store, Transaction, open_engine, open_store
 
 __all__ = [
     "Engine",
+    "RemoteStore",
     "Store",
     "Transaction",
     "append",

@@ -15,13 +15,14 @@ from keyhouse.engines import registry
 from keyhouse.errors import UsageError
 from keyhouse.keyring import KeyRing
 from keyhouse.opened_store import open_store as open_async_store
+from keyhouse.remote_store import RemoteStore as AsyncRemoteStore
 from keyhouse.schema import Schema
 from keyhouse.store import Store as AsyncStore
 from keyhouse.store import Transaction as AsyncTransaction
 from keyhouse.sync.blocking import blocking, blocking_iterator
 from keyhouse.sync.loop import run, run_with_calls
 
-__all__ = ["Engine", "Store", "Transaction", "open_engine", "open_store"]
+__all__ = ["Engine", "RemoteStore", "Store", "Transaction", "open_engine", "open_store"]
 
 R = TypeVar("R")
 E = TypeVar("E")
@@ -153,6 +154,15 @@ class Store:
     def close(self) -> None:
         """Close the engine, if the store was opened with its URL; else do nothing."""
         run(self._wrapped.close())
+
+
+class RemoteStore(Store):
+    """A schema that a service keeps. See `keyhouse.RemoteStore`."""
+
+    def __init__(
+        self, schema: Schema, url: str, token: str | None = None, *, space: str | None = None
+    ) -> None:
+        super().__init__(AsyncRemoteStore(schema, url, token, space=space))
 
 
 def _worked(work: Callable[[Transaction], R], tx: AsyncTransaction) -> R:

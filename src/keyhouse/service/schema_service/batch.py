@@ -1,11 +1,12 @@
 """A batch: operations of one space that are applied all or not at all."""
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from keyhouse.errors import KeyhouseError, LimitError, UsageError
+from keyhouse.errors import KeyhouseError, LimitError, RevisionError, UsageError
 from keyhouse.limits import SERVED_BATCH_OPERATIONS_MAX
 from keyhouse.service.schema_service.catalog import Catalog, Kind, ServedRecord
 from keyhouse.service.schema_service.operations import (
@@ -25,21 +26,28 @@ _KINDS: dict[str, Kind] = {
     "put": "record",
     "patch": "record",
     "delete": "record",
+    "check": "record",
     "add": "counter",
     "append": "log",
 }
 
 
 class BatchOperation(msgspec.Struct, forbid_unknown_fields=True):
-    """One operation. `fields` is the address; of a log, the fields that the event does not hold."""
+    """One operation. `fields` is the address; of a log, the fields that the event does not hold.
 
-    op: Literal["put", "patch", "delete", "add", "append"]
+    `expect` is the revision that the record must be at (null: it must not exist); `check` only
+    expects. `ttl` is in seconds, where the record allows it.
+    """
+
+    op: Literal["put", "patch", "delete", "add", "append", "check"]
     record: str | UnsetType = UNSET
     counter: str | UnsetType = UNSET
     log: str | UnsetType = UNSET
     fields: dict[str, Any] = {}
     value: Any = UNSET
     by: int | UnsetType = UNSET
+    expect: int | UnsetType | None = UNSET
+    ttl: float | None = None
 
 
 class SchemaBatch(msgspec.Struct, forbid_unknown_fields=True):
@@ -109,7 +117,13 @@ def _find(catalog: Catalog, protocol: Protocol, operation: BatchOperation) -> Se
         if (getattr(operation, name) is UNSET) is (name == needed):
             problem = "needs this member" if name == needed else "does not take this member"
             raise UsageError(f"The operation {problem}.", op=operation.op, member=name)
-    return catalog.find(protocol, names[kind], kind, write=True)
+    if operation.expect is not UNSET and kind != "record":
+        raise UsageError("Only a record is expected at a revision.", op=operation.op)
+    if operation.expect is UNSET and operation.op == "check":
+        raise UsageError("The operation needs this member.", op="check", member="expect")
+    if operation.ttl is not None and operation.op != "put":
+        raise UsageError("The operation does not take this member.", op=operation.op, member="ttl")
+    return catalog.find(protocol, names[kind], kind, write=operation.op != "check")
 
 
 async def _apply(
@@ -117,17 +131,30 @@ async def _apply(
 ) -> Step:
     fields = served.of_json(operation.fields)
     value: Any = operation.value
+    check = None if operation.expect is UNSET else partial(_check_expected, operation.expect)
     if operation.op == "put":
         address = served.with_members(fields, value)
-        return served, (await put_in(tx, served, value, address))[0]
+        put = put_in(tx, served, value, address, check=check, ttl=operation.ttl)
+        return served, (await put)[0]
     if operation.op == "patch":
-        return served, await patch_in(tx, served, value, fields)
+        return served, await patch_in(tx, served, value, fields, check=check)
     if operation.op == "append":
         event = served.value_of(value, fields)
         return served, await space.append_in(tx, served, event, fields)
     if operation.op == "add":
         by: Any = operation.by
         await tx.add(served.record, by, **fields)  # type: ignore[arg-type]  # it is a Counter
-    else:
+        return None
+    if check is not None:
+        found = await tx.entry(served.record, **fields)
+        check(None if found is None else found.revision)
+    if operation.op == "delete":
         await tx.delete(served.record, **fields)
     return None
+
+
+def _check_expected(expected: int | None, found: int | None) -> None:
+    if found != expected:
+        raise RevisionError(
+            "The record is not at the revision expected.", expected=expected, found=found
+        )

@@ -154,7 +154,7 @@ class SpaceOperations(Tenant):
         fields: Fields,
         *,
         check: Check | None = None,
-        ttl: int | None = None,
+        ttl: float | None = None,
     ) -> tuple[ServedItem, bool]:
         """Write a record; return its item, and whether it is new. Private members that are left out
         stay as they are."""
@@ -254,7 +254,7 @@ async def put_in(
     fields: Fields,
     *,
     check: Check | None = None,
-    ttl: int | None = None,
+    ttl: float | None = None,
 ) -> tuple[Entry[Any], bool]:
     """Write a record within a transaction; return its entry, and whether it is new."""
     before = await tx.entry(served.record, **fields)

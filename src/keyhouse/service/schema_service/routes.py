@@ -262,7 +262,7 @@ class _Routes:
         expiry = served.record.expiry
         if expiry is not None and expiry.mode != "field":
             call = self._on.put
-            arguments["query"] = parameters(f"Put{served.name}", [], [("ttl", int | None, None)])
+            arguments["query"] = parameters(f"Put{served.name}", [], [("ttl", float | None, None)])
         spec = ResponseSpec(type=self._types.item, headers=_ETAG)
         return self._route(
             "PUT",

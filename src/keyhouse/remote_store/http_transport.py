@@ -1,0 +1,198 @@
+"""Requests of a remote store over HTTP. Needs `httpx`, of the extra `client`."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from keyhouse.errors import (
+    EngineError,
+    KeyhouseError,
+    NotFoundError,
+    UnavailableError,
+    UnknownOutcomeError,
+    UsageError,
+    WatchExpiredError,
+)
+from keyhouse.remote_store.problems import error_of
+
+try:
+    import httpx
+except ModuleNotFoundError as error:
+    raise ImportError("A remote store over HTTP needs httpx: pip install 'keyhouse[client]'") from (
+        error
+    )
+
+__all__ = ["HttpTransport"]
+
+_HEARTBEAT_SECONDS_MAX: Final = 45.0
+"""Time without a byte of a watch, heartbeats included, after which it is opened again."""
+
+_RECONNECT_SECONDS: Final = 0.5
+_READS: Final = ("get", "list", "lookup")
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+class HttpTransport:
+    """One service, and the token that every request carries."""
+
+    def __init__(self, url: str, mount: str, token: str | None, space: str | None) -> None:
+        if not urlsplit(url).path.strip("/"):
+            url = url.rstrip("/") + f"/{mount}"
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise UsageError("Invalid token: `keyhouse token` makes one.")
+        if space is not None and not (space.isascii() and space.isprintable()):
+            raise UsageError("A header names the space: ASCII alone.", space=space)
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        if space is not None:
+            headers["Keyhouse-Space"] = space
+        self._http = httpx.AsyncClient(base_url=url, headers=headers, timeout=30.0)
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def call(self, operation: str, body: dict[str, Any]) -> Any:
+        """Return the answer to a request; raise the store's error for any other."""
+        method, path, options = _request(operation, body)
+        lost = UnavailableError if operation in _READS else UnknownOutcomeError
+        try:
+            response = await self._http.request(method, path, **options)
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol) as error:
+            raise UnavailableError("The service cannot be reached.", reason=str(error)) from None
+        except httpx.HTTPError as error:
+            reason = str(error) or type(error).__name__
+            raise lost("The service did not answer.", reason=reason) from None
+        if response.is_success:
+            return _parsed(response.content, lost) if response.content else None
+        raise _error(response.status_code, response.content)
+
+    async def changes(
+        self, body: dict[str, Any], since: int
+    ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
+        """Iterate over the events of a watch, each once. A lost connection is opened again, after
+        the last commit that was received whole."""
+        partial: set[tuple[str, int]] = set()  # events of a commit whose end was not received
+        while True:
+            try:
+                async with aclosing(self._events(body, since)) as events:
+                    async for name, data, id in events:
+                        if name == "expired":
+                            raise WatchExpiredError(
+                                "The changes since that revision are no longer available: scan"
+                                " again, then watch.",
+                                since=since,
+                            )
+                        item = _decode(data)
+                        event = (item["key"], item["revision"])
+                        is_new = event not in partial
+                        partial.add(event)
+                        if id.isdigit():
+                            since = int(id)
+                            partial.clear()
+                        if is_new:
+                            yield name, item
+            except httpx.HTTPError:
+                pass
+            except EngineError as error:
+                if isinstance(error, WatchExpiredError):
+                    raise
+            await asyncio.sleep(_RECONNECT_SECONDS)
+
+    async def _events(
+        self, body: dict[str, Any], since: int
+    ) -> AsyncGenerator[tuple[str, str, str], None]:
+        query = {"record": _name(body), **_texts(body["fields"]), "since": str(since)}
+        timeout = httpx.Timeout(30.0, read=_HEARTBEAT_SECONDS_MAX)
+        async with self._http.stream("GET", "/watch", params=query, timeout=timeout) as response:
+            if not response.is_success:
+                raise _error(response.status_code, await response.aread())
+            async for event in _parse_events(response.aiter_lines()):
+                yield event
+
+
+async def _parse_events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, str, str]]:
+    """Yield the name, data and id of each Server-Sent Event."""
+    found: dict[str, str] = {}
+    async for line in lines:
+        if line:
+            field, _, value = line.partition(":")
+            found[field] = value.removeprefix(" ")
+        elif "event" in found or "data" in found:
+            yield found.get("event", "message"), found.get("data", ""), found.get("id", "")
+            found = {}
+
+
+def _request(operation: str, body: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """Return the method, path and options of an operation."""
+    if operation == "batch":
+        return "POST", "/batch", _json(body)
+    kind = next(each for each in ("record", "counter", "log") if each in body)
+    collection, fields = f"/{kind}s/{body[kind]}", body.get("fields", {})
+    path = "/".join([collection, *(quote(text, safe="") for text in _texts(fields).values())])
+    if operation == "get":
+        return "GET", path, {}
+    if operation == "list":
+        named = {"by", "order", "limit", "cursor"} & body.keys()
+        query = {name: str(body[name]) for name in named if body[name] is not None}
+        return "GET", collection, {"params": {**query, **_texts(body["filters"])}}
+    if operation == "lookup":
+        query = {"by": body["by"], **_texts(fields)}
+        return "GET", f"/lookup/{body[kind]}", {"params": query}
+    if operation == "delete":
+        return "DELETE", path, {"headers": _conditions(body)}
+    if operation == "add":
+        return "POST", path, _json({"by": body["by"]})
+    if operation == "append":
+        return "POST", collection, {**_json(body["value"]), "params": _texts(fields)}
+    options = _json(body["value"])
+    options["headers"] |= _conditions(body)
+    if body.get("ttl") is not None:
+        options["params"] = {"ttl": str(body["ttl"])}
+    if operation == "put":
+        return "PUT", path, options
+    if operation == "patch":
+        options["headers"]["Content-Type"] = "application/merge-patch+json"
+        return "PATCH", path, options
+    raise UsageError("The service has no such operation.", operation=operation)
+
+
+def _json(value: Any) -> dict[str, Any]:
+    return {"content": _encode(value), "headers": {"Content-Type": "application/json"}}
+
+
+def _conditions(body: dict[str, Any]) -> dict[str, str]:
+    if "expect" not in body:
+        return {}
+    if body["expect"] is None:
+        return {"If-None-Match": "*"}
+    return {"If-Match": f'"{body["expect"]}"'}
+
+
+def _texts(fields: dict[str, Any]) -> dict[str, str]:
+    return {name: "null" if value is None else str(value) for name, value in fields.items()}
+
+
+def _name(body: dict[str, Any]) -> str:
+    return str(next(body[each] for each in ("record", "counter", "log") if each in body))
+
+
+def _parsed(content: bytes, lost: type[EngineError]) -> Any:
+    try:
+        return _decode(content)
+    except msgspec.MsgspecError:
+        raise lost("The response is not from this service.") from None
+
+
+def _error(status: int, content: bytes) -> KeyhouseError:
+    try:
+        problem = _decode(content)
+    except msgspec.MsgspecError:
+        problem = None
+        if status == NotFoundError.status:
+            return UnavailableError("There is no such service at this URL.", status=status)
+    return error_of(status, problem)

@@ -1,0 +1,61 @@
+"""Errors of a service, raised as the store's own."""
+
+import re
+from typing import Any, Final
+
+from keyhouse import errors
+from keyhouse.errors import (
+    AccessError,
+    CallerError,
+    ConflictError,
+    EngineError,
+    KeyhouseError,
+    LimitError,
+    NotFoundError,
+    RateError,
+    RecordError,
+    RevisionError,
+    ScopeError,
+    TokenError,
+    UnknownOutcomeError,
+)
+
+__all__ = ["error_of"]
+
+_BY_NAME: Final[dict[str, type[KeyhouseError]]] = {
+    re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name.removesuffix("Error")).lower(): each
+    for name, each in vars(errors).items()
+    if isinstance(each, type) and issubclass(each, KeyhouseError) and each is not KeyhouseError
+}
+
+_BY_STATUS: Final[dict[int, type[KeyhouseError]]] = {
+    400: CallerError,
+    401: TokenError,
+    403: ScopeError,
+    404: NotFoundError,
+    409: ConflictError,
+    412: RevisionError,
+    413: LimitError,
+    422: RecordError,
+    429: RateError,
+    504: UnknownOutcomeError,
+}
+
+
+def error_of(status: int, problem: Any) -> KeyhouseError:
+    """Return the error of a problem document: the class that the service raised, where the store
+    has it, else the nearest one of that status."""
+    if not isinstance(problem, dict):
+        problem = {}
+    name = str(problem.get("type", "")).rpartition(":")[2]
+    kind = _BY_NAME.get(name) or _BY_STATUS.get(status) or _family(status)
+    fields = problem.get("fields")
+    sentence = str(problem.get("detail") or "The service gave no reason.")
+    named = {str(field): value for field, value in fields.items()} if fields else {}
+    return kind(sentence, **named)
+
+
+def _family(status: int) -> type[KeyhouseError]:
+    if status >= 500:
+        return EngineError
+    return CallerError if status < 500 and status != 451 else AccessError
