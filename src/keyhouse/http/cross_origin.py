@@ -35,8 +35,11 @@ class Cors(CORSMiddleware):
             allow_headers=[
                 "Authorization",
                 "Content-Type",
+                "Idempotency-Key",
                 "If-Match",
                 "If-None-Match",
+                "Keyhouse-Space",
+                "Last-Event-ID",
                 "X-Request-Id",
             ],
             allow_credentials=settings.credentials,

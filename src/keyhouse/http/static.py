@@ -40,6 +40,7 @@ _VENDOR = _ASSETS / "vendor"
 _PAGE_FILES = (
     _ASSETS / "pages.css",
     _ASSETS / "icon.svg",
+    _ASSETS / "keyhouse.js",
     _VENDOR / "htmx.min.js",
     _VENDOR / "hx-sse.min.js",
 )

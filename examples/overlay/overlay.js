@@ -1,0 +1,34 @@
+// The overlay: the five best scores, drawn again whenever one changes.
+// Its address says where: overlay.html#service=http://localhost:8080&token=TOKEN
+
+const settings = new URLSearchParams(location.hash.slice(1));
+const service = settings.get("service") || "http://localhost:8080";
+const list = document.getElementById("scores");
+const state = document.getElementById("state");
+
+function row({ value }) {
+  const item = document.createElement("li");
+  for (const name of ["name", "points"]) {
+    const text = document.createElement("span");
+    text.className = name;
+    text.textContent = value[name];
+    item.append(text);
+  }
+  return item;
+}
+
+const { Keyhouse } = await import(`${service}/assets/keyhouse.js`);
+const store = new Keyhouse(`${service}/scores`, settings.get("token") || "");
+store.live(
+  "score",
+  (items) => {
+    list.replaceChildren(...items.map(row));
+    state.textContent = "";
+  },
+  {
+    by: "points",
+    order: "desc",
+    limit: 5,
+    onError: (error) => (state.textContent = error.message),
+  },
+);

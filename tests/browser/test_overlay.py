@@ -1,0 +1,174 @@
+"""`keyhouse.js` in a real browser: the overlay of the examples updates live."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keyhouse import RemoteStore
+from tests.docs.pages import ROOT
+from tests.serve.support.serve_process import Serving, serving
+from tests.support.browser_pages import check_page, open_browser
+from tests.support.program import run
+
+pytestmark = pytest.mark.browser
+
+OVERLAY = ROOT / "examples" / "overlay"
+SCRIPT = ROOT / "src" / "keyhouse" / "http" / "assets" / "keyhouse.js"
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def page_origin() -> Iterator[str]:
+    """Serve the overlay from another origin than the service, as a streamer's own folder is."""
+    handler = partial(Quiet, directory=str(OVERLAY))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+
+
+def token(folder: Path) -> str:
+    data = str(folder / "data")
+    return run("token", "scores:SCORES", "--space", "ch", "--data", data, cwd=folder).stdout.strip()
+
+
+def started(folder: Path, origin: str, *arguments: str) -> Any:
+    (folder / "scores.py").write_text((OVERLAY / "scores.py").read_text())
+    return serving(folder, "scores:SCORES", *arguments, KEYHOUSE_HTTP_CORS_ORIGINS=origin)
+
+
+def test_the_script_is_small() -> None:
+    assert SCRIPT.stat().st_size < 8 * 1_024
+
+
+def test_the_overlay_updates_live(tmp_path: Path, page_origin: str) -> None:
+    async def scenario(running: Serving) -> None:
+        from scores import SCORE, SCORES, Score  # type: ignore[import-not-found]
+
+        given = token(tmp_path)
+        async with open_browser() as browser, RemoteStore(SCORES, running.http, given) as store:
+            await store.put(SCORE, Score(id="ada", name="Ada", points=3))
+            context = await browser.context(width=1_280)
+            page = await context.new_page()
+            problems: list[str] = []
+            page.on("pageerror", lambda error: problems.append(str(error)))
+            url = f"{page_origin}/overlay.html#service={running.http}&token={given}"
+            await page.goto(url)
+            rows = page.locator("#scores li")
+            await page.wait_for_selector("#scores li")
+            assert await rows.all_inner_texts() == ["Ada\n3"]
+            await store.put(SCORE, Score(id="bo", name="<b>Bo</b>", points=5))
+            await page.wait_for_function("document.querySelectorAll('#scores li').length === 2")
+            assert await rows.all_inner_texts() == ["<b>Bo</b>\n5", "Ada\n3"]
+            await store.update(SCORE, {"points": 9}, id="ada")
+            await page.wait_for_function(
+                "document.querySelector('#scores li .points').textContent === '9'"
+            )
+            await check_page(page)
+            await store.delete(SCORE, id="bo")
+            await page.wait_for_function("document.querySelectorAll('#scores li').length === 1")
+            assert problems == []
+            await context.close()
+
+    with started(tmp_path, page_origin) as running:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(str(tmp_path))
+            asyncio.run(scenario(running))
+        assert running.end() == 0
+
+
+CALLS = """async ([service, token]) => {
+  const { Keyhouse, KeyhouseError } = await import(`${service}/assets/keyhouse.js`);
+  const store = new Keyhouse(`${service}/scores`, token);
+  const seen = [];
+  const first = await store.put("score", ["a/b"], { id: "a/b", name: "A", points: 1 });
+  seen.push(first.value.points);
+  seen.push((await store.patch("score", ["a/b"], { points: 2 })).value.points);
+  seen.push((await store.get("score", ["a/b"])).fields.id);
+  seen.push(await store.get("score", ["none"]));
+  for (const call of [
+    () => store.put("score", ["a/b"], { name: "A" }, { expect: first.revision }),
+    () => store.put("score", ["a/b"], { name: "A" }, { expect: null }),
+    () => store.put("score", ["x"], { name: 3 }),
+    () => store.list("score", { by: "nothing" }),
+    () => new Keyhouse(`${service}/scores`, "wrong").list("score"),
+  ]) {
+    try { await call(); seen.push("done"); }
+    catch (error) { seen.push(error instanceof KeyhouseError ? error.status : String(error)); }
+  }
+  const events = [];
+  for await (const { type, item } of store.watch("score", { since: first.revision - 1 })) {
+    events.push(`${type} ${item.key}`);
+    if (events.length === 1) await store.delete("score", ["a/b"]);
+    else break;
+  }
+  seen.push(...events);
+  seen.push((await store.list("score")).items.length);
+  return seen;
+}"""
+
+
+def test_the_verbs_of_the_script(tmp_path: Path, page_origin: str) -> None:
+    async def scenario(running: Serving) -> list[object]:
+        given = token(tmp_path)
+        async with open_browser() as browser:
+            context = await browser.context()
+            page = await context.new_page()
+            await page.goto(f"{page_origin}/overlay.css")
+            result: list[object] = await page.evaluate(CALLS, [running.http, given])
+            await context.close()
+            return result
+
+    with started(tmp_path, page_origin) as running:
+        assert asyncio.run(scenario(running)) == [
+            *(1, 2, "a/b", None),
+            *(412, 412, 422, 400, 401),
+            *("put score:a/b", "gone score:a/b", 0),
+        ]
+        assert running.end() == 0
+
+
+def test_a_watch_of_the_script_survives_a_restart(tmp_path: Path, page_origin: str) -> None:
+    async def scenario(browser: Any, service: str, given: str, restart: Any) -> None:
+        context = await browser.context()
+        page = await context.new_page()
+        await page.goto(f"{page_origin}/overlay.html#service={service}&token={given}")
+        await page.wait_for_function("document.readyState === 'complete'")
+        again, second = restart()
+        try:
+            from scores import SCORE, SCORES, Score
+
+            async with RemoteStore(SCORES, second.http, given) as store:
+                await store.put(SCORE, Score(id="late", name="Late", points=1))
+            await page.wait_for_selector("#scores li", timeout=30_000)
+        finally:
+            again.__exit__(None, None, None)
+        await context.close()
+
+    async def main() -> None:
+        first = started(tmp_path, page_origin)
+        running = first.__enter__()
+        given, port = token(tmp_path), running.http.rpartition(":")[2]
+
+        def restart() -> tuple[Any, Serving]:
+            assert running.end() == 0
+            first.__exit__(None, None, None)
+            again = started(tmp_path, page_origin, "--http", f"127.0.0.1:{port}")
+            return again, again.__enter__()
+
+        async with open_browser() as browser:
+            await scenario(browser, running.http, given, restart)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(tmp_path))
+        asyncio.run(main())
