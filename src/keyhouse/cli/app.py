@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from keyhouse import __version__
+from keyhouse.cli.commands.acl import acl
 from keyhouse.cli.commands.backup import backup
 from keyhouse.cli.commands.bench import bench
 from keyhouse.cli.commands.count import count
@@ -107,6 +108,7 @@ app = typer.Typer(
 _COMMANDS: dict[str, Callable[..., None]] = {
     "serve": serve,
     "token": token,
+    "acl": acl,
     "get": get,
     "put": put,
     "delete": delete,

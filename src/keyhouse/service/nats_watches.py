@@ -13,7 +13,7 @@ it can if the tenant's watches have too many changes waiting to be sent.
 
 import asyncio
 import re
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -71,9 +71,14 @@ class Watches:
         *,
         prefix: str | None,
         since: int | None,
+        encode: Callable[[Event[Any]], dict[str, Any]] | None = None,
+        fields: Mapping[str, Any] | None = None,
     ) -> int:
         """Start a watch and return the revision at which it starts. It replaces an earlier one of
-        the same subject."""
+        the same subject.
+
+        `encode` returns the message of a change; `fields` are leading key fields of the records.
+        """
         self.stop(store.space, subject)
         self._check_limits(store.space)
         id = store.space, subject
@@ -85,10 +90,9 @@ class Watches:
             self._remove(id, stop)
             raise
         start = revision if since is None else since
-        push = _Push(store.space, subject, publisher, start)
-        publisher.spawn(
-            self._run(store, self._pushed(store, record, prefix, start, push), push, stop)
-        )
+        push = _Push(store.space, subject, publisher, start, encode or _change_message)
+        events = store.watch(record, since=start, prefix=prefix, **(fields or {}))
+        publisher.spawn(self._run(store, self._pushed(events, push), push, stop))
         return start
 
     def _check_limits(self, tenant: str) -> None:
@@ -146,10 +150,8 @@ class Watches:
             await push.end(reason)
             self._log.watch_ended(store.space, push.subject, reason)
 
-    async def _pushed(
-        self, store: Store, record: Record[Any], prefix: str | None, since: int, push: "_Push"
-    ) -> None:
-        async with aclosing(store.watch(record, since=since, prefix=prefix)) as events:
+    async def _pushed(self, changes: AsyncGenerator[Event[Any], None], push: "_Push") -> None:
+        async with aclosing(changes) as events:
             async for event in events:
                 await push.change(event)
 
@@ -172,7 +174,15 @@ class Watches:
 class _Push:
     """The numbered messages of one watch."""
 
-    def __init__(self, tenant: str, subject: str, publisher: Publisher, revision: int) -> None:
+    def __init__(
+        self,
+        tenant: str,
+        subject: str,
+        publisher: Publisher,
+        revision: int,
+        encode: Callable[[Event[Any]], dict[str, Any]],
+    ) -> None:
+        self._encode = encode
         self.subject = subject
         self._tenant = tenant
         self._publisher = publisher
@@ -183,11 +193,8 @@ class _Push:
     async def change(self, event: Event[Any]) -> None:
         if event.revision != self._revision:  # all changes of the commit before it are sent
             self._complete, self._revision = self._revision, event.revision
-        message = {"key": event.key, "revision": event.revision, "deleted": event.gone}
-        if not event.gone:
-            message["value"] = event.record
         async with self._order:
-            data = self._numbered(message)
+            data = self._numbered(self._encode(event))
             await self._publisher.publish(self.subject, data, tenant=self._tenant)
 
     async def has_listener(self) -> bool:
@@ -204,3 +211,8 @@ class _Push:
     def _numbered(self, message: dict[str, Any]) -> bytes:
         self._number += 1
         return _encode({"n": self._number, **message})
+
+
+def _change_message(event: Event[Any]) -> dict[str, Any]:
+    message = {"key": event.key, "revision": event.revision, "deleted": event.gone}
+    return message if event.gone else message | {"value": event.record}

@@ -43,6 +43,10 @@ class ServedIndex:
     def value_of_text(self, name: str, text: str) -> Any:
         return field_of_text(name, self.segments[name], text)
 
+    def of_json(self, fields: Mapping[str, Any]) -> Fields:
+        """Return the key fields of a JSON object. Unknown ones are left to the template."""
+        return _of_json(self.segments, fields)
+
 
 class ServedRecord:
     """A record, counter or log: its name, key fields and indexes, and whether it may be written."""
@@ -109,12 +113,7 @@ class ServedRecord:
 
     def of_json(self, fields: Mapping[str, Any]) -> Fields:
         """Return the key fields of a JSON object. Unknown ones are left to the template."""
-        return {
-            name: field_of_json(name, self.segments[name], value)
-            if name in self.segments
-            else value
-            for name, value in fields.items()
-        }
+        return _of_json(self.segments, fields)
 
     def with_members(self, fields: Fields, plain: Any) -> Fields:
         """Return an address with the fields that only the value holds."""
@@ -249,6 +248,13 @@ def _segments(declared: Any, bound: frozenset[str]) -> dict[str, Segment]:
         name: segment
         for name, segment in zip(template.fields, template.segments, strict=True)
         if name not in bound
+    }
+
+
+def _of_json(segments: Mapping[str, Segment], fields: Mapping[str, Any]) -> Fields:
+    return {
+        name: field_of_json(name, segments[name], value) if name in segments else value
+        for name, value in fields.items()
     }
 
 

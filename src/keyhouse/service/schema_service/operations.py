@@ -13,10 +13,11 @@ from msgspec import UNSET, UnsetType
 
 from keyhouse.engine import Engine
 from keyhouse.errors import ConflictError, NotFoundError, RevisionError, UsageError
+from keyhouse.keys.segment_protocol import Segment
 from keyhouse.limits import SERVED_PAGE_ITEMS_MAX
 from keyhouse.schema import MILLISECONDS, Schema
 from keyhouse.service.schema_service.catalog import Fields, ServedIndex, ServedRecord
-from keyhouse.service.schema_service.fields import field_of_text
+from keyhouse.service.schema_service.fields import field_of_json, field_of_text
 from keyhouse.service.schema_service.preparation import SpaceState
 from keyhouse.service.tenants import Tenant
 from keyhouse.service.usage import Quota, Reservation
@@ -104,7 +105,7 @@ class SpaceOperations(Tenant):
     async def page(
         self,
         served: ServedRecord,
-        filters: Mapping[str, str],
+        filters: Mapping[str, Any],
         *,
         by: str | None = None,
         order: Literal["asc", "desc"] = "asc",
@@ -113,7 +114,7 @@ class SpaceOperations(Tenant):
     ) -> ServedPage:
         """Return some records: leading fields by equality, the next one by range or prefix.
 
-        `filters` are texts by parameter: `minutes`, `minutes.from`, `minutes.to`, `title.prefix`.
+        `filters` are texts or JSON by parameter: `minutes`, `minutes.from`, `minutes.to`, `title.prefix`.
         """
         if not 1 <= limit <= SERVED_PAGE_ITEMS_MAX:
             raise UsageError("A page has 1 to 500 items.", limit=limit, most=SERVED_PAGE_ITEMS_MAX)
@@ -300,7 +301,7 @@ def item_of(served: ServedRecord, entry: Entry[Any] | Event[Any], revision: int)
 
 
 def _filter_arguments(
-    served: ServedRecord, index: ServedIndex | None, filters: Mapping[str, str]
+    served: ServedRecord, index: ServedIndex | None, filters: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the arguments of `Store.page`. Raises UsageError, with the indexes that exist, if the
     key does not serve the filters."""
@@ -316,10 +317,10 @@ def _filter_arguments(
         if name not in segments:
             raise no_index(served, by=None if index is None else index.name, filter=parameter)
         if not kind:
-            equal[name] = field_of_text(name, segments[name], text)
+            equal[name] = _field(name, segments[name], text)
             continue
         ranged.add(name)
-        bounds[kind] = text if kind == "prefix" else field_of_text(name, segments[name], text)
+        bounds[kind] = text if kind == "prefix" else _field(name, segments[name], text)
     following = names[len(equal)] if len(equal) < len(names) else None
     if set(names[: len(equal)]) != set(equal) or (ranged and ranged != {following}):
         raise no_index(served, by=None if index is None else index.name, filter=", ".join(filters))
@@ -328,6 +329,11 @@ def _filter_arguments(
             raise UsageError("Give a range or a prefix of a field, not both.", field=following)
         return {**equal, "prefix": bounds["prefix"]}
     return {**equal, "between": (bounds.get("from"), bounds.get("to"))} if bounds else equal
+
+
+def _field(name: str, segment: Segment, value: Any) -> Any:
+    read = field_of_text if isinstance(value, str) else field_of_json
+    return read(name, segment, value)
 
 
 def no_index(served: ServedRecord, **given: object) -> UsageError:

@@ -16,6 +16,7 @@ from keyhouse.service.schema_service.operations import SpaceOperations
 from keyhouse.service.schema_service.preparation import Preparation
 from keyhouse.service.schema_service.routes import OPERATIONS, routes
 from keyhouse.service.schema_service.settings import SchemaSettings
+from keyhouse.service.schema_service.subjects import SchemaSubjects
 from keyhouse.service.schema_service.system import SchemaSystem, with_meta
 from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
 from keyhouse.settings import read_settings
@@ -44,7 +45,7 @@ def _build(schema: Schema, context: ServiceContext) -> ServiceSpec:
         context,
         settings,
         partial(SpaceOperations, schema=schema),
-        metrics=OperationMetrics(name.replace("-", "_"), OPERATIONS),
+        metrics=OperationMetrics(name.replace("-", "_"), OPERATIONS, has_watches=True),
     )
     auth = jwt_auth(settings, context.data, system=name, clock=context.engine.clock)
     handlers = SchemaHandlers(catalog, settings, runtime.tenants)
@@ -55,6 +56,7 @@ def _build(schema: Schema, context: ServiceContext) -> ServiceSpec:
         title=name.capitalize(),
         about=schema.doc,
         routes=runtime.metered(routes(catalog, handlers)),
+        endpoints=SchemaSubjects(catalog, settings, runtime).endpoints(),
         tasks=[preparation.run],
         auth=auth,
         rates=runtime.rates,

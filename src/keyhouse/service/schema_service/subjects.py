@@ -1,0 +1,321 @@
+"""The NATS subjects of a served schema: `keyhouse.<schema>.<space>.<operation>`.
+
+The space is taken from the subject, never from the payload: permissions of the server decide who
+may publish there (`keyhouse acl`). A request has the members of a batch operation, and the answers
+are those of HTTP, with `success`.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from keyhouse.errors import (
+    AccessError,
+    KeyFieldError,
+    LimitError,
+    MissingFieldError,
+    NotFoundError,
+    RevisionError,
+)
+from keyhouse.nats.endpoint import Body, Endpoint, Request
+from keyhouse.service.errors import SubjectError
+from keyhouse.service.nats_watches import Watches
+from keyhouse.service.operation_log import error_code
+from keyhouse.service.runtime import ServiceRuntime
+from keyhouse.service.schema_service.batch import BatchOperation, run_batch
+from keyhouse.service.schema_service.catalog import Catalog, Kind, ServedRecord
+from keyhouse.service.schema_service.operations import (
+    PAGE_ITEMS,
+    SpaceOperations,
+    item_of,
+)
+from keyhouse.service.schema_service.settings import SchemaSettings
+
+__all__ = ["NATS_OPERATIONS", "SchemaSubjects", "changes_prefix", "subject_prefix"]
+
+NATS_OPERATIONS: Final = (
+    "get",
+    "list",
+    "lookup",
+    "create",
+    "put",
+    "patch",
+    "delete",
+    "add",
+    "append",
+    "batch",
+    "watch",
+)
+_READS: Final = frozenset({"get", "list", "lookup"})
+_SPACE: Final = re.compile("[A-Za-z0-9_-]{1,64}")
+_BODY_BYTES_PER_REQUEST: Final = 32 * 1_024
+_REPLY_BYTES_MAX: Final = 1_000_000
+"""Size at which a page is cut; the default limit of NATS is 1 MiB."""
+
+_HEARTBEAT_SECONDS: Final = 5.0
+
+_encode = msgspec.json.Encoder().encode
+
+
+class SchemaRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a request. `fields` is the address, or the filters of a list.
+
+    `revision` is the one that a record must be at to be written; null: it must not exist.
+    """
+
+    record: str | UnsetType = UNSET
+    counter: str | UnsetType = UNSET
+    log: str | UnsetType = UNSET
+    fields: dict[str, Any] = {}
+    value: Any = UNSET
+    by: int | str | UnsetType = UNSET
+    order: Literal["asc", "desc"] = "asc"
+    limit: int = PAGE_ITEMS
+    cursor: str | None = None
+    revision: int | UnsetType | None = UNSET
+    ttl: int | None = None
+    idempotency_key: str | None = None
+    operations: list[BatchOperation] | UnsetType = UNSET
+    since: int | None = None
+    subject: str | UnsetType = UNSET
+    stop: bool = False
+
+
+def subject_prefix(schema: str) -> str:
+    return f"keyhouse.{schema}"
+
+
+def changes_prefix(schema: str) -> str:
+    """Return the prefix of the subjects to which a watch may publish, before the space."""
+    return f"keyhouse.changes.{schema}"
+
+
+class SchemaSubjects:
+    """Handles the messages of all spaces."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        settings: SchemaSettings,
+        runtime: ServiceRuntime[SpaceOperations],
+    ) -> None:
+        self._name = catalog.schema.name
+        self._catalog = catalog
+        self._fixed_space = settings.space
+        self._tenants = runtime.tenants
+        self._metrics = runtime.metrics
+        self._log = runtime.log
+        self._rates = runtime.rates
+        self._start = len(subject_prefix(self._name)) + 1
+        self._read = Body(SchemaRequest, levels=3).read
+        self._watches = Watches(
+            changes_prefix(self._name), _HEARTBEAT_SECONDS, runtime.metrics, runtime.log
+        )
+        self._run: Mapping[str, Callable[[SpaceOperations, SchemaRequest], Awaitable[Any]]] = {
+            "get": self._get,
+            "list": self._list,
+            "lookup": self._lookup,
+            "create": self._create,
+            "put": self._put,
+            "patch": self._patch,
+            "delete": self._delete,
+            "add": self._add,
+            "append": self._append,
+            "batch": self._batch,
+        }
+
+    def endpoints(self) -> list[Endpoint]:
+        prefix = subject_prefix(self._name)
+        return [
+            Endpoint(
+                name=self._name,
+                subject=f"{prefix}.*.*",
+                handler=self._handle,
+                operations={name: f"{prefix}.*.{name}" for name in NATS_OPERATIONS},
+                rejected=self._rejected,
+                tenant=self._space_of,
+            )
+        ]
+
+    async def _handle(self, request: Request) -> bytes | None:
+        started = perf_counter()
+        space, _, operation = request.subject[self._start :].partition(".")
+        if not self._is_allowed(space, operation, request.reply):
+            return None
+        try:
+            if self._rates is not None:  # before the body is read: a malformed one counts too
+                self._rates.check(space, 1 + len(request.data) // _BODY_BYTES_PER_REQUEST)
+            tenant = self._tenant(space, operation)
+            body = self._read(request.data)
+            if operation == "watch":
+                reply: Any = await self._watch(tenant, body, request)
+            else:
+                reply = await self._run[operation](tenant, body)
+        except Exception as error:
+            known = operation if operation in NATS_OPERATIONS else "request"
+            self._metrics.failed("", error_code(error))
+            self._log.failed(known, space, error, answered=bool(request.reply), fields={})
+            raise
+        seconds = perf_counter() - started
+        self._metrics.timing(operation, "").add(seconds)
+        if seconds >= self._log.logged_from:
+            self._log.done(operation, space, seconds, {})
+        return _encode({"success": True, **msgspec.to_builtins(reply)})
+
+    def _tenant(self, space: str, operation: str) -> SpaceOperations:
+        if operation not in NATS_OPERATIONS:
+            raise SubjectError(
+                "Unknown operation.", operation=operation, known=list(NATS_OPERATIONS)
+            )
+        try:
+            if not _SPACE.fullmatch(space):
+                raise KeyFieldError("Invalid name.")
+            if self._fixed_space is not None and space != self._fixed_space:
+                raise AccessError("This service has one space.", space=self._fixed_space)
+            return self._tenants.get(space)
+        except KeyFieldError as error:
+            raise SubjectError(
+                "The subject names no space of this schema.", space=space, reason=error.sentence
+            ) from None
+
+    def _is_allowed(self, space: str, operation: str, reply: str) -> bool:
+        """Return False for a read without a reply subject, and for a reply to a subject that is not
+        the space's own: the service must not be made to publish there."""
+        if not reply:
+            return operation not in _READS
+        return self._may_receive(space, reply)
+
+    def _may_receive(self, space: str, reply: str) -> bool:
+        forbidden = ("_INBOX_", "$", "keyhouse.")
+        return not reply.startswith(forbidden) or reply.startswith(f"_INBOX_{space}.")
+
+    def _rejected(self, subject: str, reply: str) -> bool:
+        """Count a message that was rejected under overload; return whether its sender may be
+        told."""
+        self._metrics.failed("", "RATE_LIMITED")
+        return self._may_receive(self._space_of(subject), reply)
+
+    def _space_of(self, subject: str) -> str:
+        return subject[self._start :].partition(".")[0]
+
+    # Operations
+
+    async def _get(self, space: SpaceOperations, body: SchemaRequest) -> Any:
+        served = self._named(body, "record", "counter", "log")
+        fields = served.of_json(body.fields)
+        if served.kind == "counter":
+            return await space.count(served, fields)
+        return await space.get(served, fields)
+
+    async def _list(self, space: SpaceOperations, body: SchemaRequest) -> Any:
+        served = self._named(body, "record", "log")
+        by = body.by if isinstance(body.by, str) else None
+        limit = body.limit
+        while True:
+            page = await space.page(
+                served, body.fields, by=by, order=body.order, limit=limit, cursor=body.cursor
+            )
+            if len(_encode(page)) <= _REPLY_BYTES_MAX:
+                return page
+            if limit == 1:
+                raise LimitError("The record is too large for a reply.", limit=_REPLY_BYTES_MAX)
+            limit = max(1, min(limit, len(page.items)) // 2)
+
+    async def _lookup(self, space: SpaceOperations, body: SchemaRequest) -> Any:
+        served = self._named(body, "record")
+        by = served.lookups.get(str(body.by))
+        if by is None:
+            raise NotFoundError("There is no such unique row.", by=body.by, known=[*served.lookups])
+        return await space.lookup(served, by, by.of_json(body.fields))
+
+    async def _create(self, space: SpaceOperations, body: SchemaRequest) -> Any:
+        served = self._named(body, "record", write=True)
+        return await space.create(served, _value(body), served.of_json(body.fields))
+
+    async def _put(self, space: SpaceOperations, body: SchemaRequest) -> Any:
+        served, value = self._named(body, "record", write=True), _value(body)
+        fields = served.with_members(served.of_json(body.fields), value)
+        item, _ = await space.put(served, value, fields, check=_check(body), ttl=body.ttl)
+        return item
+
+    async def _patch(self, space: SpaceOperations, body: SchemaRequest) -> Any:
+        served = self._named(body, "record", write=True)
+        return await space.patch(
+            served, _value(body), served.of_json(body.fields), check=_check(body)
+        )
+
+    async def _delete(self, space: SpaceOperations, body: SchemaRequest) -> Any:
+        served = self._named(body, "record", write=True)
+        fields = served.of_json(body.fields)
+        return {"deleted": await space.delete(served, fields, check=_check(body))}
+
+    async def _add(self, space: SpaceOperations, body: SchemaRequest) -> Any:
+        served = self._named(body, "counter", write=True)
+        if not isinstance(body.by, int):
+            raise MissingFieldError("Missing required field: by")
+        fields = served.of_json(body.fields)
+        return await space.add(served, body.by, fields, key=body.idempotency_key)
+
+    async def _append(self, space: SpaceOperations, body: SchemaRequest) -> Any:
+        served = self._named(body, "log", write=True)
+        return await space.append(served, _value(body), served.of_json(body.fields))
+
+    async def _batch(self, space: SpaceOperations, body: SchemaRequest) -> Any:
+        if isinstance(body.operations, UnsetType):
+            raise MissingFieldError("Missing required field: operations")
+        return await run_batch(
+            space, self._catalog, body.operations, protocol="nats", key=body.idempotency_key
+        )
+
+    async def _watch(self, space: SpaceOperations, body: SchemaRequest, request: Request) -> Any:
+        if isinstance(body.subject, UnsetType):
+            raise MissingFieldError("Missing required field: subject")
+        if body.stop:
+            return {"stopped": self._watches.stop(space.name, body.subject)}
+        served = self._named(body, "record", "counter", "log")
+        fields = served.of_json(body.fields)
+        space.store.span(served.record, **fields)  # raises for fields that are not leading ones
+        revision = await self._watches.start(
+            space.store,
+            served.record,
+            body.subject,
+            request.publisher,
+            prefix=None,
+            since=body.since,
+            encode=lambda event: {
+                "event": "gone" if event.gone else "put",
+                **msgspec.to_builtins(item_of(served, event, event.revision)),
+            },
+            fields=fields,
+        )
+        return {"subject": body.subject, "revision": revision}
+
+    def _named(self, body: SchemaRequest, *kinds: Kind, write: bool = False) -> ServedRecord:
+        given = [kind for kind in kinds if getattr(body, kind) is not UNSET]
+        if len(given) != 1:
+            raise MissingFieldError(f"Missing required field: {' or '.join(kinds)}")
+        return self._catalog.find("nats", getattr(body, given[0]), given[0], write=write)
+
+
+def _value(body: SchemaRequest) -> Any:
+    if body.value is UNSET:
+        raise MissingFieldError("Missing required field: value")
+    return body.value
+
+
+def _check(body: SchemaRequest) -> Callable[[int | None], None] | None:
+    expected = body.revision
+    if isinstance(expected, UnsetType):
+        return None
+
+    def check(found: int | None) -> None:
+        if found != expected:
+            raise RevisionError(
+                "The record is not at the revision expected.", expected=expected, found=found
+            )
+
+    return check

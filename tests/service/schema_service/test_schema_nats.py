@@ -1,0 +1,179 @@
+"""A declared schema over NATS: the operations and answers of HTTP, on a real server."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from keyhouse.clock import ManualClock
+from keyhouse.nats.connection import connect
+from keyhouse.nats.listener import NatsListener
+from keyhouse.service.schema_service.service import schema_service
+from keyhouse.service.spec import ServiceContext
+from tests.service.schema_service.support.recipes import BOX
+from tests.service.schema_service.support.served import SECRET
+from tests.support.engine_openers import ALL, NARROWED
+from tests.support.nats_servers import nats_server
+from tests.support.program import run
+
+ENGINES = [
+    name
+    for name in ("sqlite", "postgres", "jetstream")
+    if not NARROWED or name in NARROWED.split(",")
+]
+PIE = {"id": "pie", "title": "Pie", "slug": "apple-pie", "secret": "s"}
+
+
+class Caller:
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    async def __call__(self, operation: str, body: Any, space: str = "ann") -> Any:
+        subject = f"keyhouse.recipes.{space}.{operation}"
+        reply = await self.client.request(subject, json.dumps(body).encode(), timeout=30)
+        return json.loads(reply.data)
+
+
+@asynccontextmanager
+async def called(kind: str, folder: Path, **settings: Any) -> AsyncIterator[Caller]:
+    """Serve the recipes over NATS, on an engine of this kind."""
+    engine = await ALL[kind](folder)(ManualClock())
+    context = ServiceContext(
+        engine=engine,
+        data=folder,
+        metrics=CollectorRegistry(),
+        settings={"jwt_secret": SECRET, "rate_per_second": 1e6, **settings},
+    )
+    spec: Any = schema_service(BOX).build(context)
+    url = nats_server().url
+    try:
+        async with (
+            connect(url) as serving,
+            connect(url) as client,
+            NatsListener(serving, spec.endpoints, name=spec.name, version="1.0.0"),
+        ):
+            yield Caller(client)
+    finally:
+        await engine.close()
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_every_operation_answers_as_over_http(kind: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with called(kind, tmp_path) as call:
+            made = await call("create", {"record": "recipe", "value": PIE})
+            assert (made["success"], made["fields"]) == (True, {"id": "pie"})
+            assert "secret" not in made["value"]
+            again = await call("create", {"record": "recipe", "value": PIE})
+            assert (again["success"], again["error_code"]) == (False, "CONFLICT")
+            at = {"record": "recipe", "fields": {"id": "pie"}}
+            assert (await call("get", at))["revision"] == made["revision"]
+            patched = await call("patch", {**at, "value": {"minutes": 30}})
+            assert patched["value"]["minutes"] == 30
+            late = await call("put", {**at, "value": PIE, "revision": made["revision"]})
+            assert late["error_code"] == "CONFLICT"
+            taken = await call("put", {**at, "value": PIE, "revision": None})
+            assert taken["error_code"] == "CONFLICT"
+            soup = {"title": "Soup", "slug": "soup", "minutes": 10}
+            await call("put", {"record": "recipe", "fields": {"id": "soup"}, "value": soup})
+            ranged = {"record": "recipe", "by": "minutes", "fields": {"minutes.from": 20}}
+            listed = await call("list", ranged)
+            assert [item["fields"]["id"] for item in listed["items"]] == ["pie"]
+            assert listed["revision"] >= patched["revision"]
+            found = await call(
+                "lookup", {"record": "recipe", "by": "slug", "fields": {"slug": "soup"}}
+            )
+            assert found["fields"] == {"id": "soup"}
+            views = {"counter": "views", "fields": {"id": "pie"}}
+            for _ in range(2):
+                added = await call("add", {**views, "by": 2, "idempotency_key": "k"})
+            assert (added["value"], (await call("get", views))["value"]) == (2, 2)
+            event = {"log": "cooked", "value": {"recipe": "pie", "stars": 4}}
+            assert (await call("append", event))["fields"]["recipe"] == "pie"
+            events = await call("list", {"log": "cooked", "fields": {"recipe": "pie"}})
+            assert len(events["items"]) == 1
+            operations = [{"op": "add", **views, "by": 1}, {"op": "delete", **at}]
+            assert (await call("batch", {"operations": operations}))["items"] == [None, None]
+            assert (await call("get", at))["error_code"] == "NOT_FOUND"
+            assert (await call("delete", at)) == {"success": True, "deleted": False}
+            other = await call("list", {"record": "recipe"}, space="bob")
+            assert other["items"] == []
+
+    asyncio.run(scenario())
+
+
+def test_wrong_requests_are_named(tmp_path: Path) -> None:
+    records = {"hidden": {"nats": False}, "draft": {"read_only": True}}
+
+    async def scenario() -> None:
+        async with called("sqlite", tmp_path, records=records) as call:
+            draft = {
+                "record": "draft",
+                "fields": {"user": "a", "name": "b"},
+                "value": {"text": "a"},
+            }
+            for operation, body, code in (
+                ("sing", {}, "INVALID_SUBJECT"),
+                ("get", {}, "MISSING_FIELD"),
+                ("get", {"record": "nothing"}, "NOT_FOUND"),
+                ("get", {"record": "hidden", "fields": {"name": "a"}}, "NOT_FOUND"),
+                ("put", {"record": "recipe", "fields": {"id": "a"}}, "MISSING_FIELD"),
+                ("put", draft, "FORBIDDEN"),
+                ("put", {"record": "recipe", "colour": 1}, "VALIDATION_ERROR"),
+                ("add", {"counter": "views", "fields": {"id": "a"}}, "MISSING_FIELD"),
+                ("watch", {"record": "recipe", "subject": "_INBOX_bob.x"}, "INVALID_SUBJECT"),
+            ):
+                reply = await call(operation, body)
+                assert (reply["success"], reply["error_code"]) == (False, code), (operation, reply)
+            assert (await call("get", {}, space="a$b"))["error_code"] == "INVALID_SUBJECT"
+
+    asyncio.run(scenario())
+
+
+def test_a_watch_sends_items_without_private_members(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with called("sqlite", tmp_path) as call:
+            subject = "keyhouse.changes.recipes.ann.list"
+            changes = await call.client.subscribe(subject)
+            started = await call("watch", {"record": "recipe", "subject": subject})
+            assert started["success"]
+            await call("put", {"record": "recipe", "value": PIE})
+            await call("delete", {"record": "recipe", "fields": {"id": "pie"}})
+            seen = [json.loads((await changes.next_msg(timeout=30)).data) for _ in range(2)]
+            assert [(each["n"], each["event"], each["fields"]) for each in seen] == [
+                (1, "put", {"id": "pie"}),
+                (2, "gone", {"id": "pie"}),
+            ]
+            assert "secret" not in seen[0]["value"]
+            stopped = await call("watch", {"subject": subject, "stop": True})
+            assert stopped == {"success": True, "stopped": True}
+
+    asyncio.run(scenario())
+
+
+def test_the_service_is_found_by_the_micro_protocol(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with called("sqlite", tmp_path) as call:
+            reply = await call.client.request("$SRV.INFO.recipes", b"", timeout=30)
+            endpoints = {each["subject"] for each in json.loads(reply.data)["endpoints"]}
+            assert "keyhouse.recipes.*.patch" in endpoints
+
+    asyncio.run(scenario())
+
+
+def test_permissions_of_each_space_are_printed(tmp_path: Path) -> None:
+    module = Path(__file__).parent / "support" / "recipes.py"
+    (tmp_path / "recipes.py").write_text(module.read_text())
+    done = run("acl", "recipes:BOX", "ann", "bob", "--json", cwd=tmp_path)
+    service, ann, bob = json.loads(done.stdout)["users"]
+    assert service["subscribe"][0] == "keyhouse.recipes.>"
+    assert ann["publish"] == ["keyhouse.recipes.ann.*"]
+    assert bob["subscribe"] == ["_INBOX_bob.>", "keyhouse.changes.recipes.bob.>"]
+    assert "authorization {" in run("acl", "recipes:BOX", "ann", cwd=tmp_path).stdout
+    refused = run("acl", "recipes:BOX", "a.b", cwd=tmp_path, code=1)
+    assert "letters, digits" in refused.stderr
