@@ -17,7 +17,8 @@ KeyhouseError
 │   ├── ScopeError          the token does not allow this
 │   ├── RateError           too many requests
 │   ├── QuotaError          the tenant's quota is used up
-│   └── BusyError           too many requests are waiting
+│   ├── BusyError           too many requests are waiting
+│   └── PreparingError      a migration or the build of an index is not done yet
 ├── ConflictError           valid, but it conflicts with the stored state; nothing was written
 │   ├── RevisionError       the row is not at the expected revision
 │   ├── UniqueError         another record holds a unique value
@@ -162,6 +163,13 @@ class QuotaError(AccessError):
 class BusyError(AccessError):
     status = 503
     code = "RATE_LIMITED"
+
+
+class PreparingError(AccessError):
+    """The fields have the progress."""
+
+    status = 503
+    code = "PREPARING"
 
 
 class ConflictError(KeyhouseError):

@@ -79,3 +79,18 @@ def test_tokens_and_data_commands_work_for_a_served_schema(folder: Path) -> None
         process.end()
     stored = run("list", "recipes:BOX", "--data", "data", "--space", "ann", cwd=folder).stdout
     assert "recipe:pie" in stored
+
+
+def test_describe_names_tables_buckets_and_attributes(folder: Path) -> None:
+    rosey = run("describe", "rosey", cwd=folder).stdout
+    assert "plugin_kv_storage" in rosey
+    layouts = json.loads(run("describe", "recipes:BOX", "--json", cwd=folder).stdout)["layouts"]
+    assert layouts["sql"]["table"] == "recipes_rows"
+    assert layouts["jetstream"] == {"bucket": "recipes"}
+
+
+def test_the_page_at_the_root_says_what_to_try(folder: Path) -> None:
+    with serving(folder, "recipes:BOX", "--nats", "off") as process:
+        page = process.get("/")
+        assert "Recipes of a person." in page.text
+        assert "/recipes/records/recipe" in page.text and "keyhouse token" in page.text

@@ -141,9 +141,10 @@ def test_the_page_shows_the_document_and_fetches_nothing_from_elsewhere() -> Non
         assert "default-src 'none'" in policy and "script-src 'self';" in policy
 
 
-def test_the_root_redirects_to_the_reference() -> None:
-    door = ask(APP, "GET", "/")
-    assert (door.status, door.header("location")) == (307, "/docs")
+def test_the_root_names_the_services_and_links_to_their_references() -> None:
+    page = ask(APP, "GET", "/")
+    assert (page.status, page.header("content-type")) == (200, "text/html; charset=utf-8")
+    assert b'href="shop/docs"' in page.body and b'href="docs"' in page.body
 
 
 @pytest.mark.parametrize("name", ["swagger-ui-bundle.js", "swagger-ui.css", "docs.js"])

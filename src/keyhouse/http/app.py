@@ -34,6 +34,7 @@ from keyhouse.http.errors import (
     MethodError,
 )
 from keyhouse.http.event_stream import EventBody, OpenStreams
+from keyhouse.http.landing import landing_route
 from keyhouse.http.response import EncodedResponse
 from keyhouse.http.router import Route, Router
 from keyhouse.http.settings import HttpSettings
@@ -83,7 +84,9 @@ class App:
         self._router: Router[HttpEndpoint] = Router()
         self._default_format = sections[0].error_format if alone else PROBLEM
         self._formats = {section.name.encode(): section.error_format for section in sections}
-        documents = docs_routes(sections, alone=alone) if settings.docs else ()
+        documents = [*docs_routes(sections, alone=alone)] if settings.docs else []
+        if documents and not alone:
+            documents.append(landing_route(sections))
         for route in (*routes, *asset_routes(), *documents):
             self._add(route, None, "")
         for section in sections:

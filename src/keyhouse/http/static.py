@@ -148,7 +148,6 @@ def docs_routes(sections: Sequence[Section], *, alone: bool) -> Iterator[Route]:
         links = [(each.name, f"{each.name}/docs") for each in listed]
         page = _docs_page("Keyhouse", f"{first.name}/openapi.json", links, first.name, "docs")
         yield page_route("/docs", page, "The API reference of every service.", policy=_DOCS_POLICY)
-        yield redirect("/", "/docs", "To the API reference.")
     for name in _ASSET_FILES:
         yield file_route(f"/docs/{name}", _ASSETS / name, cache="max-age=3600")
 

@@ -9,8 +9,8 @@ import pytest
 
 from keyhouse import Index, Migration, Record, Schema, Space, Store, Unique
 from keyhouse.clock import ManualClock
-from keyhouse.errors import LeaseError
-from keyhouse.service.schema_service.preparation import Preparation, PreparingError, SpaceState
+from keyhouse.errors import LeaseError, PreparingError
+from keyhouse.service.schema_service.preparation import Preparation, SpaceState
 from keyhouse.service.schema_service.system import with_meta
 from keyhouse.store import build_indexes, missing_indexes, note_new_space, verify, version
 from tests.service.schema_service.support.recipes import Recipe

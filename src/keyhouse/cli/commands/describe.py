@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from keyhouse.cli.layout_text import layout_names, layout_section
 from keyhouse.cli.options import Json, SystemName, examples, renamed
 from keyhouse.cli.output import show_json, show_markdown, visible
 from keyhouse.cli.target import load_system
@@ -52,14 +53,16 @@ def describe(
 ) -> None:
     """Print a keyspace as a document, as JSON or as a diagram.
 
-    From the code: keys, values, derived rows, expiry and migrations.
+    From the code: keys, values, derived rows, expiry and migrations; and the names of tables,
+    buckets and attributes in each engine.
     """
     loaded = load_system(system)
     doc = description.prose(loaded.doc).partition("\n")[0]
     schemas = [description.describe(schema) for schema in loaded.schemas]
     match Format.JSON if json and form is Format.MARKDOWN else form:
         case Format.JSON:
-            show_json({"name": loaded.name, "title": loaded.title, "doc": doc, "schemas": schemas})
+            names = {"name": loaded.name, "title": loaded.title, "doc": doc}
+            show_json({**names, "schemas": schemas, "layouts": layout_names(loaded)})
         case Format.JSON_SCHEMA:
             show_json(json_schema(loaded))
         case Format.MERMAID:
@@ -67,7 +70,7 @@ def describe(
         case Format.DOT:
             print(visible(dot(loaded.name, schemas)), end="")
         case _:
-            show_markdown(document(loaded.title, doc, schemas))
+            show_markdown(document(loaded.title, doc, schemas) + layout_section(loaded))
 
 
 # Markdown, in the order and the compact form in which people write such documents

@@ -12,7 +12,7 @@ from typing import Any, Final
 import structlog
 
 from keyhouse.engine import Engine
-from keyhouse.errors import AccessError, KeyFieldError, KeyhouseError, LeaseError
+from keyhouse.errors import KeyFieldError, KeyhouseError, LeaseError, PreparingError
 from keyhouse.schema import Derived, Record, Schema
 from keyhouse.store import (
     MARK_SPACE,
@@ -25,19 +25,12 @@ from keyhouse.store import (
     version,
 )
 
-__all__ = ["Preparation", "PreparingError", "SpaceState"]
+__all__ = ["Preparation", "SpaceState"]
 
 RETRY_SECONDS: Final = 5.0
 """Pause before spaces that another process prepares, or that failed, are tried again."""
 
 _log = structlog.get_logger("keyhouse.service")
-
-
-class PreparingError(AccessError):
-    """A space is being migrated, or an index of it is being built."""
-
-    status = 503
-    code = "PREPARING"
 
 
 class SpaceState:

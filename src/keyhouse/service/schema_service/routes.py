@@ -21,6 +21,7 @@ from keyhouse.errors import (
     LimitError,
     LinkError,
     NotFoundError,
+    PreparingError,
     QuotaError,
     RecordError,
     UniqueError,
@@ -46,7 +47,6 @@ from keyhouse.service.schema_service.handlers import (
     WriteHeaders,
 )
 from keyhouse.service.schema_service.operations import CounterValue, no_index
-from keyhouse.service.schema_service.preparation import PreparingError
 
 __all__ = ["OPERATIONS", "routes"]
 

@@ -55,6 +55,7 @@ def _build(schema: Schema, context: ServiceContext) -> ServiceSpec:
     return runtime.spec(
         title=name.capitalize(),
         about=schema.doc,
+        examples=_examples(name, catalog),
         routes=runtime.metered(routes(catalog, handlers)),
         endpoints=SchemaSubjects(catalog, settings, runtime).endpoints(),
         tasks=[preparation.run],
@@ -62,6 +63,17 @@ def _build(schema: Schema, context: ServiceContext) -> ServiceSpec:
         rates=runtime.rates,
         ready=auth.ready,
     )
+
+
+def _examples(name: str, catalog: Catalog) -> list[str]:
+    """Return commands to try, for the page at `/`."""
+    records = catalog.all("http", "record")
+    lists = [f"curl --oauth2-bearer $TOKEN http://127.0.0.1:8080/{name}/schema"]
+    lists += [
+        f"curl --oauth2-bearer $TOKEN http://127.0.0.1:8080/{name}/records/{each.name}"
+        for each in records[:2]
+    ]
+    return ["TOKEN=$(keyhouse token MODULE:SCHEMA --space NAME)", *lists]
 
 
 def check_name(schema: Schema) -> str:

@@ -42,6 +42,10 @@ def make_spec(
     return runtime.spec(
         title="Plugin storage",
         about="The operator's view of what plugins store. Plugins themselves use NATS.",
+        examples=[
+            """nats req db.kv.trivia.set '{"key": "theme", "value": "dark"}'""",
+            "keyhouse token rosey --operator",
+        ],
         routes=View(runtime).routes(),
         auth=jwt_auth(
             settings, context.data, system=SYSTEM.name, tenant_pattern=pattern, clock=clock

@@ -32,6 +32,10 @@ def build(context: ServiceContext) -> ServiceSpec:
     return runtime.spec(
         title="Streamkit",
         about="Text cyclers, swaps, layouts and notes of an OBS control panel, and scene activity.",
+        examples=[
+            "TOKEN=$(keyhouse token streamkit --customer 12345)",
+            "curl --oauth2-bearer $TOKEN http://127.0.0.1:8080/streamkit/configs/notes",
+        ],
         routes=runtime.metered(routes(runtime)),
         auth=auth,
         rates=runtime.rates,
