@@ -5,8 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.cli.test_serve_schema import serving
-from tests.serve.support.serve_process import environment
+from tests.serve.support.serve_process import environment, serving
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "serve-your-schema.md"
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)

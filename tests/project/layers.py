@@ -56,7 +56,19 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "serve": (*BASE, *CORE, *SERVING, "engines", "studio", ""),
     "systems": (*BASE, *CORE, *SERVING, "layout", ""),
     "bench": (*BASE, *CORE, "engines", ""),
-    "cli": (*BASE, *CORE, *SERVING, "bench", "demo", "engines", "serve", "studio", "systems", ""),
+    "cli": (
+        *BASE,
+        *CORE,
+        *SERVING,
+        "bench",
+        "demo",
+        "engines",
+        "layout",
+        "serve",
+        "studio",
+        "systems",
+        "",
+    ),
     "demo": (*BASE, *CORE, "engines", "serve", "systems", ""),
 }
 """Layers that each layer may import besides itself. The empty name is `keyhouse/__init__.py`."""
