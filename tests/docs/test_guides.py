@@ -1,0 +1,162 @@
+"""The how-tos are programs: each prints the output that its page shows."""
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import DOCS, ROOT, blocks
+from tests.serve.support.serve_process import serving
+from tests.support.program import run
+
+GUIDES = (
+    "backfill-index",
+    "cooldown",
+    "counters",
+    "leaderboard",
+    "pagination",
+    "per-user-data",
+    "sessions",
+    "testing",
+    "transactions",
+)
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_a_guide_prints_the_output_it_shows(guide: str, tmp_path: Path) -> None:
+    page = (DOCS / "guides" / f"{guide}.md").read_text()
+    written(tmp_path, guide, "program")
+    assert run(program=("program.py",), cwd=tmp_path).stdout == "".join(blocks(page, "text"))
+
+
+def written(folder: Path, guide: str, module: str) -> None:
+    page = (DOCS / "guides" / f"{guide}.md").read_text()
+    (folder / f"{module}.py").write_text("\n".join(blocks(page, "python")))
+
+
+def test_the_fastapi_guide(tmp_path: Path) -> None:
+    written(tmp_path, "fastapi", "notes")
+    (tmp_path / "check.py").write_text(FASTAPI_CHECK)
+    run(program=("check.py",), cwd=tmp_path)
+
+
+FASTAPI_CHECK = """
+import warnings
+warnings.simplefilter("ignore")  # of the libraries themselves
+from starlette.testclient import TestClient
+import notes
+
+ada = {"x-user": "ada"}
+with TestClient(notes.app) as client:
+    for id, tags in ("a", ["Tea"]), ("b", []):
+        put = client.put(f"/notes/{id}", json={"text": id, "tags": tags}, headers=ada)
+        assert put.status_code == 200, put.text
+    assert client.get("/notes?tag=TEA", headers=ada).json()["items"][0]["id"] == "a"
+    assert len(client.get("/notes", headers=ada).json()["items"]) == 2
+    assert client.get("/notes", headers={"x-user": "bo"}).json() == {"items": [], "cursor": None}
+    wrong = client.get("/notes?cursor=x", headers=ada)
+    assert wrong.status_code == 400 and wrong.json()["code"], wrong.text
+"""
+
+
+def test_the_discord_guide(tmp_path: Path) -> None:
+    written(tmp_path, "discord", "points_bot")
+    (tmp_path / "check.py").write_text(DISCORD_CHECK)
+    run(program=("check.py",), cwd=tmp_path)
+
+
+DISCORD_CHECK = """
+import warnings
+warnings.simplefilter("ignore")  # of the libraries themselves
+import asyncio
+from types import SimpleNamespace
+import points_bot
+
+sent = []
+
+async def send(text):
+    sent.append(text)
+
+async def main():
+    await points_bot.bot.setup_hook()
+    ctx = SimpleNamespace(guild=SimpleNamespace(id=42), send=send)
+    await points_bot.top.callback(ctx)
+    for _ in range(2):
+        await points_bot.thanks.callback(ctx, SimpleNamespace(id=7, display_name="Ada"))
+    await points_bot.top.callback(ctx)
+    await points_bot.bot.engine.close()
+
+asyncio.run(main())
+assert sent == ["Nobody has points yet.", "Ada has 1.", "Wait a minute.", "<@7>: 1"], sent
+"""
+
+
+def test_the_compose_file_names_settings_that_exist() -> None:
+    import yaml
+
+    from keyhouse.settings.settings import ServerSettings
+
+    [text] = blocks((DOCS / "guides" / "compose.md").read_text(), "yaml")
+    services = yaml.safe_load(text)["services"]
+    for name in services["keyhouse"]["environment"]:
+        assert name.removeprefix("KEYHOUSE_").lower() in ServerSettings.__struct_fields__
+    assert set(services["keyhouse"]["depends_on"]) <= set(services)
+
+
+def test_the_proxy_guide_names_settings_that_exist() -> None:
+    import tomllib
+
+    from keyhouse.http import HttpSettings
+
+    [text] = blocks((DOCS / "guides" / "reverse-proxy.md").read_text(), "toml")
+    assert set(tomllib.loads(text)["http"]) <= set(HttpSettings.__struct_fields__)
+
+
+def test_the_nightly_backup(tmp_path: Path) -> None:
+    """The command of the crontab line works on the data folder of `keyhouse serve`."""
+    readme = (ROOT / "README.md").read_text()
+    program = "\n".join(blocks(readme, "python"))
+    (tmp_path / "board.py").write_text(
+        program.replace("sqlite:board.db", "sqlite:data/clips.db?layout=clips")
+    )
+    (tmp_path / "backup").mkdir()
+    (tmp_path / "data").mkdir()
+    run(program=("board.py",), cwd=tmp_path)
+    lines = "".join(blocks((DOCS / "guides" / "backup.md").read_text(), "text")).splitlines()
+    command = lines[0].split("keyhouse ")[1]
+    day = '"backup/$(date +\\%F).jsonl"'
+    assert day in command
+    arguments = command.replace(day, "backup/day.jsonl").split()
+    run(*arguments, cwd=tmp_path)
+    assert (tmp_path / "backup" / "day.jsonl").is_file()
+
+
+def test_the_commands_of_the_readme_serve_its_schema(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text()
+    (tmp_path / "board.py").write_text("\n".join(blocks(readme, "python")))
+    text = readme.split("## The same as a service")[1]
+    lines = blocks(text, "sh")[0].replace("\\\n", "").splitlines()
+    serve, token, put, listed = (shlex.split(line, comments=True) for line in lines)
+    with serving(tmp_path, *serve[2:]) as running:
+        words = " ".join(token).removeprefix("TOKEN=$(keyhouse ").removesuffix(")").split()
+        secret = run(*words, "--data", "data", cwd=tmp_path).stdout.strip()
+        answers = [
+            subprocess.run(
+                [
+                    word.replace("$TOKEN", secret).replace("localhost:8080", running.http)
+                    for word in c
+                ]
+                + ["--silent", "--noproxy", "*"],
+                capture_output=True,
+                check=True,
+                timeout=30,
+            ).stdout
+            for c in (put, listed)
+        ]
+        assert json.loads(answers[0])["revision"] >= 1, answers
+        assert [item["value"]["id"] for item in json.loads(answers[1])["items"]] == ["goal"], (
+            answers
+        )
+        assert running.end() == 0
