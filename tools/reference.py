@@ -1,7 +1,7 @@
 """`python -m tools.reference`, a part of `make docs`: write the parts of docs/ that are made from
 the code.
 
-Whole pages are docs/cli.md and docs/systems/<name>-keyspace.md. In other pages, the text between
+Whole pages are docs/api.md, docs/cli.md and docs/systems/<name>-keyspace.md. In other pages, the text between
 `<!-- made: name -->` and `<!-- end -->` is generated: the tables of limits, engines and settings. A
 test compares all of it with the code.
 """
@@ -29,6 +29,7 @@ from keyhouse.http import HttpSettings
 from keyhouse.schema.description import describe, prose
 from keyhouse.settings.settings import ServerSettings
 from keyhouse.systems.registry import NAMES, has_service, load_service, load_system
+from tools.api_reference import api_page
 from tools.screens import SCREENS
 
 _NOTE = "<!-- Made by `make docs` from the code: change it there. -->\n"
@@ -88,7 +89,7 @@ pipe. Errors go to standard error, as one sentence with its fields, or as JSON w
 
 def pages(docs: Path) -> dict[Path, str]:
     """Return the text of every page that is generated, or has a generated part."""
-    made = {docs / "cli.md": command_page()}
+    made = {docs / "cli.md": command_page(), docs / "api.md": api_page()}
     for name in NAMES:
         made[docs / "systems" / f"{name}-keyspace.md"] = _keyspace_page(name)
     for page, name, table in (

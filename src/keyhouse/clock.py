@@ -14,12 +14,16 @@ from keyhouse.errors import LimitError, UsageError
 
 @runtime_checkable
 class Clock(Protocol):
+    """The time, in milliseconds since 1970 UTC: an argument of `open_engine`."""
+
     def now(self) -> int:
         """Return the time in milliseconds since 1970 UTC. It may step back when the clock is set."""
         ...
 
 
 class SystemClock:
+    """The clock of the machine: the default of every engine."""
+
     __slots__ = ()
 
     def now(self) -> int:
@@ -51,18 +55,23 @@ class ManualClock:
         self._now = now
 
     def now(self) -> int:
+        """Return the time that was set."""
         return self._now
 
     def advance(self, *, seconds: float = 0, milliseconds: int = 0) -> int:
+        """Move the clock forward, and return the new time."""
         self._now += round(seconds * 1_000) + milliseconds
         return self._now
 
     def set(self, now: int) -> None:
+        """Set the time, forward or back."""
         self._now = now
 
 
 @runtime_checkable
 class IdSource(Protocol):
+    """A source of ids for the events of logs: an argument of `Store`."""
+
     def new(self, *, after: str | None = None) -> str:
         """Return a new ULID, greater than every earlier one of this source and than `after`."""
         ...

@@ -94,7 +94,7 @@ assert sent == ["Nobody has points yet.", "Ada has 1.", "Wait a minute.", "<@7>:
 
 
 def test_the_compose_file_names_settings_that_exist() -> None:
-    import yaml
+    import yaml  # type: ignore[import-untyped]
 
     from keyhouse.settings.settings import ServerSettings
 

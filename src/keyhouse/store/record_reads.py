@@ -83,7 +83,7 @@ class RecordReads(RawRows):
         unreadable: OnUnreadable = "raise",
     ) -> list[T | None]:
         """Return the records at these addresses, in their order, by one read of the engine; None
-        where there is none, and where the row is unreadable, unless that raises.
+        for an absent one, and where the row is unreadable, unless that raises.
 
         An address holds the key fields of one record: `get_many(BOOK, [{"id": "a"}, {"id": "b"}])`.
         """

@@ -64,7 +64,7 @@ flight for so long."""
 
 
 class Transaction(LinkedRows):
-    """Reads and buffered writes of one space, committed together. See the head of this module."""
+    """Reads and buffered writes of one space, committed together: `Store.transact` makes one."""
 
     __slots__ = ()
 
