@@ -87,7 +87,7 @@ docs: .venv/installed ## Regenerate the generated pages of docs/
 .PHONY: lock
 lock: .venv-lock/installed ## Pin the newest versions in both lock files
 	@echo "Writing requirements.lock and requirements-bench.lock"
-	@$(COMPILE) --extra all --extra testing --group dev --output-file requirements.lock
+	@$(COMPILE) --extra adapters --extra all --extra testing --group dev --output-file requirements.lock
 	@$(COMPILE) --extra all --group bench --output-file requirements-bench.lock
 
 .PHONY: clean

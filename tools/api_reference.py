@@ -118,7 +118,7 @@ def signature(function: Any, shown: str) -> str:
         del node.args.args[0]
     parts = [*_arguments(node.args)]
     prefix = "await " if isinstance(node, ast.AsyncFunctionDef) and not _iterates(node) else ""
-    result = f" -> {ast.unparse(node.returns)}" if node.returns and node.name != "__init__" else ""
+    result = f" -> {_source(node.returns)}" if node.returns and node.name != "__init__" else ""
     one_line = f"{prefix}{shown}({', '.join(parts)}){result}"
     if len(one_line) <= 100:
         return one_line
@@ -149,10 +149,10 @@ def _arguments(found: ast.arguments) -> Iterator[str]:
 
 
 def _argument(argument: ast.arg, default: ast.expr | None) -> str:
-    kind = f": {ast.unparse(argument.annotation)}" if argument.annotation else ""
+    kind = f": {_source(argument.annotation)}" if argument.annotation else ""
     if default is None:
         return argument.arg + kind
-    return f"{argument.arg}{kind}{' = ' if kind else '='}{ast.unparse(default)}"
+    return f"{argument.arg}{kind}{' = ' if kind else '='}{_source(default)}"
 
 
 def class_signature(kind: type) -> str | None:
@@ -166,11 +166,11 @@ def class_signature(kind: type) -> str | None:
     if not hasattr(kind, "__struct_fields__"):
         return None
     fields = [
-        ast.unparse(node)
+        _source(node)
         for base in reversed(kind.__mro__)
         if base.__module__.startswith("keyhouse")
         for node in _node(base).body
-        if isinstance(node, ast.AnnAssign) and "ClassVar" not in ast.unparse(node.annotation)
+        if isinstance(node, ast.AnnAssign) and "ClassVar" not in _source(node.annotation)
     ]
     inside = "".join(f"    {field}\n" for field in fields)
     return f"class {kind.__name__}:\n{inside}".rstrip("\n")
@@ -215,6 +215,11 @@ def _item(text: str) -> str:
     return textwrap.fill(
         f"- {' '.join(text.split())}", 100, subsequent_indent="  ", break_on_hyphens=False
     )
+
+
+def _source(node: ast.AST) -> str:
+    """Return the text of a node, with the quotes of the formatter."""
+    return re.sub(r"'([^'\"]*)'", r'"\1"', ast.unparse(node))
 
 
 def _node(value: Any) -> Any:

@@ -44,6 +44,6 @@ def test_a_signature_is_the_call_that_a_program_writes() -> None:
     assert signature(keyhouse.fixed, "fixed") == "fixed(seconds: int) -> Expiry"
     assert (
         class_signature(keyhouse.Span)
-        == "class Span:\n    start: str = ''\n    stop: str | None = None"
+        == 'class Span:\n    start: str = ""\n    stop: str | None = None'
     )
     assert class_signature(keyhouse.KeyhouseError) is None

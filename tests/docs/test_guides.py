@@ -12,6 +12,7 @@ from tests.serve.support.serve_process import serving
 from tests.support.program import run
 
 GUIDES = (
+    "adapters",
     "backfill-index",
     "cooldown",
     "counters",

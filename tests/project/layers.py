@@ -55,6 +55,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "studio": (*BASE, *CORE, *SERVING, ""),
     "serve": (*BASE, *CORE, *SERVING, "engines", "studio", ""),
     "systems": (*BASE, *CORE, *SERVING, "layout", ""),
+    "adapters": ("errors", "schema", "store"),
     "bench": (*BASE, *CORE, "engines", ""),
     "cli": (
         *BASE,
@@ -116,6 +117,11 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "pytest": ("testing",),
     "aiobotocore": ("engines",),
     "httpx": ("auth", "remote_store", "service", "systems"),  # JWKS, clients
+    "aiocache": ("adapters",),
+    "key_value": ("adapters",),
+    "langgraph": ("adapters",),
+    "starsessions": ("adapters",),
+    "httpx": ("auth", "service", "systems"),  # JWKS, clients
     "argon2": ("service",),
     "httptools": ("serve",),
     "jinja2": ("http",),
@@ -173,7 +179,7 @@ STANDARD_DRIVERS = {
 MEANINGLESS_NAMES = frozenset(
     {"util", "utils", "helper", "helpers", "manager", "managers", "common", "misc"}
 )
-PUBLIC_ONLY = ("systems", "cli", "demo")
+PUBLIC_ONLY = ("systems", "cli", "demo", "adapters")
 FILE_LINES_MAX = 550
 
 
@@ -392,7 +398,7 @@ def file_size(source: Source) -> Iterator[str]:
 
 
 def public_names_only(source: Source) -> Iterator[str]:
-    """Systems, CLI and demo use public names: those in an `__all__`."""
+    """Systems, CLI, demo and adapters use public names: those in an `__all__`."""
     if source.layer not in PUBLIC_ONLY:
         return
     for line, module, name in source.imports():
