@@ -84,6 +84,10 @@ docs: .venv/installed ## Regenerate the generated pages of docs/
 	@$(BIN)/python -m tools.reference
 	@$(BIN)/python -m tools.screens
 
+.PHONY: site
+site: .venv/installed ## Build the documentation as a site with search, in build/site
+	@$(BIN)/python -m tools.site
+
 .PHONY: lock
 lock: .venv-lock/installed ## Pin the newest versions in both lock files
 	@echo "Writing requirements.lock and requirements-bench.lock"
