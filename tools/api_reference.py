@@ -17,7 +17,10 @@ import keyhouse
 
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Open": ("open_store", "open_engine", "load_system"),
-    "Read and write": ("Store", "Transaction", "Entry", "RecordPage", "Event", "UnreadableRow"),
+    "Read and write": (
+        *("Store", "Transaction", "Entry", "RecordPage", "Event", "UnreadableRow"),
+        "RemoteStore",
+    ),
     "Declare": (
         *("Schema", "Space", "Record", "Index", "Unique", "First", "Summary", "Count", "Counter"),
         *("Log", "LogState", "FoldResult", "Owner", "Reference", "Meta", "Migration"),

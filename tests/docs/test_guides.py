@@ -62,6 +62,42 @@ with TestClient(notes.app) as client:
 """
 
 
+def test_the_guide_to_flask_and_django(tmp_path: Path) -> None:
+    written(tmp_path, "flask-django", "notes")
+    (tmp_path / "check.py").write_text(FLASK_CHECK)
+    run(program=("check.py",), cwd=tmp_path)
+
+
+FLASK_CHECK = """
+import warnings
+warnings.simplefilter("ignore")  # of the libraries themselves
+from types import SimpleNamespace
+import django
+from django.conf import settings
+from django.test import RequestFactory
+import notes
+
+client = notes.app.test_client()
+ada = {"X-User": "user-7"}
+for id, tags in ("a", ["Tea"]), ("b", []):
+    put = client.put(f"/notes/{id}", json={"text": id, "tags": tags}, headers=ada)
+    assert put.status_code == 200, put.text
+assert client.get("/notes?tag=TEA", headers=ada).json["items"][0]["id"] == "a"
+assert len(client.get("/notes", headers=ada).json["items"]) == 2
+assert client.get("/notes?cursor=x", headers=ada).status_code == 400
+assert client.get("/notes", headers={"X-User": "bo"}).json == {"items": [], "cursor": None}
+
+settings.configure(ALLOWED_HOSTS=["*"], INSTALLED_APPS=["notes.NotesConfig"])
+django.setup()
+request = RequestFactory().get("/notes/a")
+request.user = SimpleNamespace(pk=7)
+assert notes.note(request, "a").status_code == 200
+assert notes.note(request, "none").status_code == 404
+notes.NotesConfig.engine.close()
+notes.ENGINE.close()
+"""
+
+
 def test_the_discord_guide(tmp_path: Path) -> None:
     written(tmp_path, "discord", "points_bot")
     (tmp_path / "check.py").write_text(DISCORD_CHECK)

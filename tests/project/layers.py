@@ -121,7 +121,6 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "key_value": ("adapters",),
     "langgraph": ("adapters",),
     "starsessions": ("adapters",),
-    "httpx": ("auth", "service", "systems"),  # JWKS, clients
     "argon2": ("service",),
     "httptools": ("serve",),
     "jinja2": ("http",),
