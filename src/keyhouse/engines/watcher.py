@@ -105,6 +105,8 @@ class LogFeed(ABC):
         self._clock = clock
         self._watchers: dict[str, set[Watcher]] = {}
         self._closed = False
+        self._turn = asyncio.Lock()
+        """Held for one window of the log: of many watchers that lag, one reads per turn of the loop."""
 
     # Implemented by the engine
 
@@ -142,7 +144,7 @@ class LogFeed(ABC):
         watcher = self._join(space, span, since)
         try:
             while True:
-                for changed in self._due(space, watcher):
+                for changed in await self._due(space, watcher):
                     change = self._newest(space, changed)
                     if change is not None:
                         yield change
@@ -172,7 +174,7 @@ class LogFeed(ABC):
         if not self._watchers[space]:
             del self._watchers[space]
 
-    def _due(self, space: str, watcher: Watcher) -> list[ChangedKey]:
+    async def _due(self, space: str, watcher: Watcher) -> list[ChangedKey]:
         if watcher.failure is not None:
             raise watcher.failure
         if watcher.lagging:
@@ -180,7 +182,10 @@ class LogFeed(ABC):
             watcher.horizon = self._offered()
             watcher.lagging = False
         if watcher.position < watcher.horizon:
-            return self._from_log(space, watcher)
+            async with self._turn:
+                if watcher.failure is not None:
+                    raise watcher.failure
+                return self._from_log(space, watcher)
         return watcher.take(self._offered())
 
     def _newest(self, space: str, changed: ChangedKey) -> Change | None:

@@ -17,7 +17,7 @@ from keyhouse.engines.rocksdb.view import CommittedView
 from keyhouse.engines.watcher import ChangedKey, LogFeed, Watcher
 from keyhouse.errors import ClosedError, KeyhouseError
 
-WINDOW_COMMITS: Final = 1_000
+WINDOW_COMMITS: Final = 100
 """Commits of the log that are read before other tasks may run."""
 
 

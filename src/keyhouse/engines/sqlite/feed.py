@@ -20,7 +20,7 @@ from keyhouse.errors import ClosedError, KeyhouseError
 POLL_SECONDS: Final = 0.05
 """Delay until a watch sees a commit of another process. One small read while a watch is open."""
 
-WINDOW_COMMITS: Final = 1_000
+WINDOW_COMMITS: Final = 100
 """Commits of the log that are read before other tasks may run."""
 
 
