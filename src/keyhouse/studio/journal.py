@@ -5,7 +5,10 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.auth import Caller
+from keyhouse.errors import NotFoundError
 from keyhouse.store import Store
+from keyhouse.studio.catalog import SystemCatalog
+from keyhouse.studio.rendering import MASK, masked_row, pretty
 from keyhouse.studio.schema import JOURNAL, JournalLine
 
 IMAGE_CHARS_MAX: Final = 300_000
@@ -24,8 +27,9 @@ class JournalQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Journal:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, catalog: SystemCatalog) -> None:
         self._store = store
+        self._catalog = catalog
 
     async def write(self, operator: str, action: str, **parts: Any) -> str:
         """Append a line and return its id."""
@@ -42,6 +46,22 @@ class Journal:
         await self._store.put(JOURNAL, line)
         return line.id
 
+    async def begin(self, operator: str, action: str, **parts: Any) -> str:
+        """Append the line of a change that is about to be committed, and return its id."""
+        return await self.write(operator, action, **parts)
+
+    async def complete(self, id: str, revision: int, after: str | None) -> None:
+        """Add the outcome of a committed change."""
+        line = await self.line(id)
+        if line is not None:
+            line.revision = revision
+            line.after = None if len(after or "") > IMAGE_CHARS_MAX else after
+            await self._store.put(JOURNAL, line)
+
+    async def drop(self, id: str) -> None:
+        """Remove the line of a change that was not made."""
+        await self._store.delete(JOURNAL, id=id)
+
     async def line(self, id: str) -> JournalLine | None:
         return await self._store.get(JOURNAL, id=id)
 
@@ -50,4 +70,21 @@ class Journal:
         page = await self._store.page(
             JOURNAL, limit=LINES_PAGE, cursor=query.cursor or None, reverse=True
         )
-        return JournalPage([entry.record for entry in page.entries], page.cursor or "")
+        lines = [self._masked(entry.record) for entry in page.entries]
+        return JournalPage(lines, page.cursor or "")
+
+    def _masked(self, line: JournalLine) -> JournalLine:
+        """Hide private members of the values."""
+        if not line.key or not (line.before or line.after):
+            return line
+        try:
+            system = self._catalog.system(line.system)
+            match = self._catalog.find(system, line.space, line.key)[1]
+        except NotFoundError:
+            match = None
+        for name in ("before", "after"):
+            if (text := getattr(line, name)) is None:
+                continue
+            hidden = MASK if match is None else pretty(masked_row(match, text.encode()))[0]
+            setattr(line, name, hidden)
+        return line

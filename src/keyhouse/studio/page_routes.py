@@ -91,8 +91,8 @@ class PageRoutes:
             return Redirect(f"/{NAME}/login")
         try:
             caller.require(scope)
-            if locked and UNLOCKED not in caller.roles:
-                raise ScopeError("Edits are locked in this session: unlock them first.")
+            if locked:
+                require_unlocked(caller, scope)
             return await handler(**arguments)
         except KeyhouseError as error:
             return self.error(error, caller, _location(path, arguments))
@@ -100,6 +100,13 @@ class PageRoutes:
     def error(self, error: KeyhouseError, caller: Caller | None, here: str) -> HtmlPage:
         """Return the page of an error, with its status."""
         return self.render("error.html", caller, error, here=here, status=error.status)
+
+
+def require_unlocked(caller: Caller, scope: str) -> None:
+    """Raise ScopeError unless the caller has the scope and its session is unlocked."""
+    caller.require(scope)
+    if UNLOCKED not in caller.roles:
+        raise ScopeError("Edits are locked in this session: unlock them first.")
 
 
 class Operator(msgspec.Struct, frozen=True):

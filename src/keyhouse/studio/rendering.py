@@ -5,7 +5,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from keyhouse.schema import MILLISECONDS
+from keyhouse.schema import MILLISECONDS, KeyMatch, Record
 from keyhouse.studio.settings import NAME
 
 MASK: Final = "••••••"
@@ -66,3 +66,14 @@ def masked(value: bytes, members: tuple[str, ...]) -> bytes:
     return msgspec.json.encode(
         {name: hidden if name in members else each for name, each in document.items()}
     )
+
+
+def hidden_members(record: Record[Any]) -> tuple[str, ...]:
+    """Return the members that pages do not show: private and sealed ones."""
+    return tuple(record.member(name) for name in (*record.private, *record.sealed))
+
+
+def masked_row(match: KeyMatch, value: bytes) -> bytes:
+    """Return the value of a row with its private members hidden."""
+    is_record = isinstance(match.declared, Record)
+    return masked(value, hidden_members(match.record)) if is_record else value

@@ -9,13 +9,24 @@ from keyhouse.http import Route, file_route
 from keyhouse.service.spec import ServiceSpec
 from keyhouse.store import Store
 from keyhouse.studio.catalog import SystemCatalog
+from keyhouse.studio.edit import Edit
 from keyhouse.studio.journal import Journal
+from keyhouse.studio.key_page import KeyPages
 from keyhouse.studio.login import Login
 from keyhouse.studio.overview import Overview, Readiness
 from keyhouse.studio.page_routes import PageRoutes
+from keyhouse.studio.record_table import RecordTable
 from keyhouse.studio.schema import SCHEMA, SPACE
 from keyhouse.studio.sessions import Sessions
-from keyhouse.studio.settings import NAME, OPERATOR_PATTERN, StudioSettings
+from keyhouse.studio.settings import (
+    ADMIN,
+    NAME,
+    OPERATOR_PATTERN,
+    READ,
+    WRITE,
+    StudioSettings,
+)
+from keyhouse.studio.tree import Tree
 
 _ASSETS: Final = Path(__file__).parent / "assets"
 
@@ -38,9 +49,13 @@ class Studio:
         )
         self.sessions = Sessions(store, tokens, hours=settings.session_hours)
         self._pages = PageRoutes()
-        self._journal = Journal(store)
+        self._journal = Journal(store, catalog)
         self._login = Login(self._pages, self.sessions, self._journal)
         self._overview = Overview(catalog, readiness)
+        self._tree = Tree(catalog)
+        self._table = RecordTable(catalog)
+        self._keys = KeyPages(catalog, self._journal)
+        self._edit = Edit(catalog, self._journal, self._pages)
 
     def spec(self) -> ServiceSpec:
         return ServiceSpec(
@@ -52,7 +67,7 @@ class Studio:
         )
 
     def _routes(self) -> list[Route]:
-        page, overview = self._pages.page, self._overview
+        page, form, overview = self._pages.page, self._pages.form, self._overview
         return [
             *[file_route(f"/assets/{file.name}", file) for file in sorted(_ASSETS.iterdir())],
             *self._login.routes(),
@@ -61,6 +76,20 @@ class Studio:
             *page("/{system}/", overview.system, "system.html"),
             *page("/{system}/schema", overview.schema, "schema.html"),
             *page("/{system}/{space}/", overview.space, "space.html"),
+            *page("/{system}/{space}/tree", self._tree.page, "tree.html"),
+            *page("/{system}/{space}/key", self._keys.page, "key.html"),
+            *page("/{system}/{space}/edit", self._edit.page, "edit.html"),
+            *page("/{system}/{space}/{record}", self._table.page, "record.html"),
+            Route(
+                method="GET",
+                path="/{system}/{space}/live",
+                handler=self._keys.live,
+                scope=READ,
+                listed=False,
+            ),
+            form("/{system}/{space}/reveal", self._keys.reveal, scope=ADMIN, locked=False),
+            form("/{system}/{space}/edit", self._edit.submit, scope=READ, locked=False),
+            form("/journal", self._edit.undo, scope=WRITE),
         ]
 
 

@@ -3,12 +3,10 @@
 import asyncio
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 import typer
 
-from keyhouse import Store
 from keyhouse.cli.options import DataFolder, Json, Key, SpaceName, StoreUrl, SystemName, examples
 from keyhouse.cli.output import ALARMS, Part, Report, json_text, number, show_json, show_reports
 from keyhouse.cli.target import (
@@ -19,40 +17,11 @@ from keyhouse.cli.target import (
     schemas_with,
     space_name,
 )
-from keyhouse.engine import Row
-from keyhouse.errors import DataError, DocumentError, UsageError
+from keyhouse.errors import UsageError
 from keyhouse.keys import check_key
-from keyhouse.schema import MILLISECONDS, Derived, KeyMatch, Record, Schema, explanation
-from keyhouse.schema.description import kind_of
+from keyhouse.schema import Schema, explanation
 from keyhouse.schema.explanation import Explanation, Miss
-
-_RECORDS_MAX = 20
-"""Records shown for a derived row that lists many."""
-
-
-class RelatedRow(msgspec.Struct, frozen=True):
-    """A derived row of a record, or a record of a derived row.
-
-    `state` is `present`, `missing`, `wrong` (a different value) or `unreadable`.
-    """
-
-    kind: str
-    key: str
-    state: str
-    value: Any = None
-
-
-class StoredRow(msgspec.Struct, frozen=True):
-    """A row as stored. `neighbours` are the derived rows of a record, or the records of a derived
-    row."""
-
-    revision: int
-    value_bytes: int
-    expires: str | None
-    seconds_left: int | None
-    value: Any
-    unreadable: str = ""
-    neighbours: list[RelatedRow] = []
+from keyhouse.service.stored_row import StoredRow, read_stored_row
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -136,72 +105,7 @@ def read_key(
 async def read_stored(target: Target, url: str, key: str) -> StoredRow | None:
     """Return the row at a key, with the rows related to it; None if it does not exist."""
     async with engine_at(url, existing=True) as engine:
-        store = target.store(engine)
-        match, row = store.find(key), await store.row(key)
-        return None if match is None or row is None else await _stored(store, match, row)
-
-
-async def _stored(store: Store, match: KeyMatch, row: Row) -> StoredRow:
-    left = None if row.expires is None else (row.expires - store.engine.clock.now()) // 1_000
-    expires = None if row.expires is None else MILLISECONDS.format(row.expires)
-    stored = StoredRow(row.revision, len(row.value), expires, left, None)
-    try:
-        if isinstance(match.declared, Record):
-            value = match.record.decode(row.value, row.key)
-            related = [
-                each
-                for derived in match.record.derived
-                for each in await _derived_rows(store, derived, value, match.values)
-            ]
-            return msgspec.structs.replace(
-                stored, value=match.record.shown(value), neighbours=related
-            )
-        related = await _records(store, match, row)
-        return msgspec.structs.replace(
-            stored, value=msgspec.json.decode(row.value), neighbours=related
-        )
-    except (DataError, DocumentError, msgspec.MsgspecError) as error:
-        return msgspec.structs.replace(stored, unreadable=str(error))
-
-
-async def _derived_rows(
-    store: Store, derived: Derived, value: Any, values: tuple[object, ...]
-) -> list[RelatedRow]:
-    expected = derived.rows(value, values)
-    rows = await store.rows(list(expected)) if expected else []
-    return [
-        RelatedRow(kind_of(derived), key, _state(derived, row, contribution))
-        for (key, contribution), row in zip(expected.items(), rows, strict=True)
-    ]
-
-
-def _state(derived: Derived, row: Row | None, contribution: Any) -> str:
-    if row is None:
-        return "missing"
-    try:
-        is_right = derived.strategy == "add" or derived.holds(row.value, contribution)
-    except (DataError, DocumentError):
-        return "unreadable"
-    return "present" if is_right else "wrong"
-
-
-async def _records(store: Store, match: KeyMatch, row: Row) -> list[RelatedRow]:
-    """Return the records of a derived row."""
-    record: Record[Any] = match.record
-    keys = [
-        record.template.join(values)
-        for owners in match.declared.owners(row.key, row.value)
-        for values in owners
-    ][:_RECORDS_MAX]
-    rows = await store.rows(keys) if keys else []
-    return [
-        RelatedRow(kind_of(record), key, "missing")
-        if each is None
-        else RelatedRow(
-            kind_of(record), key, "present", record.shown(record.decode(each.value, key))
-        )
-        for key, each in zip(keys, rows, strict=True)
-    ]
+        return await read_stored_row(target.store(engine), key)
 
 
 # The report

@@ -1,1 +1,101 @@
 "use strict";
+/* Behaviour of the Studio's pages. Pages work without it: it adds keys, live changes and a countdown. */
+
+class Countdown extends HTMLElement {
+  connectedCallback() {
+    const end = performance.now() + Number(this.dataset.milliseconds);
+    const show = () => {
+      const left = Math.max(0, Math.floor((end - performance.now()) / 1000));
+      const days = Math.floor(left / 86400), hours = Math.floor(left / 3600) % 24;
+      const minutes = Math.floor(left / 60) % 60, seconds = left % 60;
+      const parts = days ? [days + " d", hours + " h"] : hours ? [hours + " h", minutes + " min"]
+        : minutes ? [minutes + " min", seconds + " s"] : [seconds + " s"];
+      this.textContent = left ? parts.join(" ") : "expired";
+      if (!left) clearInterval(this.timer);
+    };
+    show();
+    this.timer = setInterval(show, 1000);
+  }
+  disconnectedCallback() { clearInterval(this.timer); }
+}
+customElements.define("kh-ttl", Countdown);
+
+let source = null;
+function follow() {
+  const row = document.querySelector("[data-live]");
+  if (!row || source) return;
+  source = new EventSource(row.dataset.live);
+  const state = text => {
+    const place = document.querySelector("[data-live-state]");
+    if (place) place.textContent = text;
+  };
+  source.onopen = () => state("Live: changes appear here.");
+  source.onerror = () => state("The connection was lost; reconnecting.");
+  for (const name of ["put", "gone"]) {
+    source.addEventListener(name, event => {
+      const revision = JSON.parse(event.data).revision;
+      htmx.ajax("GET", location.pathname + location.search,
+        { target: "#row", select: "#row", swap: "outerHTML" })
+        .then(() => state(`Changed at revision ${revision}.`));
+    });
+  }
+}
+window.addEventListener("pagehide", () => source && source.close());
+
+function rows() {
+  return [...document.querySelectorAll("[data-rows] tbody tr, ul[data-rows] > li")]
+    .map(each => each.querySelector("a")).filter(Boolean);
+}
+function move(step) {
+  const links = rows();
+  if (!links.length) return;
+  const at = links.indexOf(document.activeElement);
+  links[Math.min(links.length - 1, Math.max(0, at < 0 ? 0 : at + step))].focus();
+}
+
+function palette() {
+  const dialog = document.getElementById("palette");
+  const list = dialog.querySelector("ul"), input = dialog.querySelector("input");
+  const links = [...document.querySelectorAll("header a[href], main a[href]")]
+    .filter(each => each.textContent.trim());
+  const fill = () => {
+    const words = input.value.toLowerCase();
+    list.replaceChildren(...links
+      .filter(each => each.textContent.toLowerCase().includes(words)).slice(0, 12)
+      .map(each => {
+        const item = document.createElement("li"), link = document.createElement("a");
+        link.href = each.href;
+        link.textContent = each.textContent.trim();
+        item.append(link);
+        return item;
+      }));
+  };
+  input.value = "";
+  input.oninput = fill;
+  input.onkeydown = event => {
+    const first = list.querySelector("a");
+    if (event.key === "Enter" && first) { event.preventDefault(); first.click(); }
+  };
+  fill();
+  dialog.showModal();
+  input.focus();
+}
+
+document.addEventListener("keydown", event => {
+  const typing = event.target.closest("input, textarea, select, dialog");
+  if (event.key === "k" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); palette(); return; }
+  if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  const press = {
+    "/": () => document.querySelector("[data-filter], [data-go]")?.focus(),
+    "g": () => {
+      const go = document.querySelector("[data-go]");
+      if (go) go.focus(); else document.getElementById("go-key")?.showModal();
+    },
+    "j": () => move(1),
+    "k": () => move(-1),
+    "e": () => document.querySelector("[data-edit]")?.click(),
+    "?": () => document.getElementById("help")?.showModal(),
+  }[event.key];
+  if (press) { event.preventDefault(); press(); }
+});
+follow();

@@ -1,0 +1,152 @@
+"""One key: its segments, its value as stored, its expiry, and the rows that it is related to."""
+
+from typing import Any
+
+import msgspec
+
+from keyhouse.auth import Caller
+from keyhouse.engine import Row
+from keyhouse.errors import ScopeError
+from keyhouse.http import EventStream, Redirect
+from keyhouse.keys import check_key
+from keyhouse.schema import KeyMatch, Log, Record
+from keyhouse.schema.explanation import Explanation, Miss, explain, nearest
+from keyhouse.service.event_hub import EventHub
+from keyhouse.service.stored_row import RelatedRow, stored_row
+from keyhouse.store import Store
+from keyhouse.studio.catalog import StudioSystem, SystemCatalog
+from keyhouse.studio.journal import Journal
+from keyhouse.studio.rendering import hidden_members, masked, pretty, studio_path
+from keyhouse.studio.settings import ADMIN
+
+
+class KeyQuery(msgspec.Struct, forbid_unknown_fields=True):
+    k: str
+    reveal: bool = False
+
+
+class RevealForm(msgspec.Struct, forbid_unknown_fields=True):
+    k: str
+
+
+class KeyField(msgspec.Struct):
+    name: str
+    type: str
+    value: str
+
+
+class KeyPage(msgspec.Struct, kw_only=True):
+    """`value` is the stored JSON as text. `expires` and `now` are milliseconds of the store's
+    clock."""
+
+    system: str
+    engine: str
+    space: str
+    key: str
+    exists: bool = False
+    kind: str = ""
+    record: str = ""
+    template: str = ""
+    fields: list[KeyField] = []
+    record_key: str | None = None
+    value: str = ""
+    is_json: bool = True
+    hidden: list[str] = []
+    is_revealed: bool = False
+    unreadable: str = ""
+    revision: int = 0
+    bytes: int = 0
+    expires: int | None = None
+    now: int = 0
+    is_record: bool = False
+    is_editable: bool = False
+    related: list[RelatedRow] = []
+    nearest: list[Miss] = []
+
+
+class KeyPages:
+    def __init__(self, catalog: SystemCatalog, journal: Journal) -> None:
+        self._catalog = catalog
+        self._journal = journal
+        self._events = EventHub()
+
+    async def page(self, system: str, space: str, query: KeyQuery, caller: Caller) -> KeyPage:
+        """Explain a key and show its row."""
+        check_key(query.k)
+        found = self._catalog.system(system)
+        store, match = self._catalog.find(found, space, query.k)
+        row = await store.row(query.k)
+        if query.reveal:
+            caller.require(ADMIN)
+            await self._journal.write(
+                caller.tenant, "reveal", system=system, space=space, key=query.k
+            )
+        return await key_page(found, store, match, query.k, row, reveal=query.reveal)
+
+    async def reveal(self, system: str, space: str, form: RevealForm, caller: Caller) -> Redirect:
+        """Show private members once; the journal has it."""
+        return Redirect(studio_path(system, space, "key", k=form.k, reveal="true"))
+
+    async def live(self, system: str, space: str, query: KeyQuery, caller: Caller) -> EventStream:
+        """Stream the changes of a record."""
+        store, match = self._catalog.find(self._catalog.system(system), space, query.k)
+        if match is None or not isinstance(match.declared, Record):
+            raise ScopeError("Only the changes of a record can be followed.", key=query.k)
+        record = store.binding.original(match.record)
+        fields: dict[str, Any] = match.fields
+        return self._events.stream(store, record, **fields)
+
+
+async def key_page(
+    system: StudioSystem,
+    store: Store,
+    match: KeyMatch | None,
+    key: str,
+    row: Row | None,
+    *,
+    reveal: bool = False,
+) -> KeyPage:
+    page = KeyPage(
+        system=system.name,
+        engine=system.engine,
+        space=store.space,
+        key=key,
+        now=store.engine.clock.now(),
+    )
+    explained = explain(store.schema, key)
+    if explained is None:
+        page.nearest = nearest(system.schemas, key)
+    else:
+        _explain(page, explained)
+    if match is not None:
+        page.is_record = isinstance(match.declared, Record)
+        page.is_editable = is_editable(store, match)
+    if row is None:
+        return page
+    hidden = () if match is None or not page.is_record else hidden_members(match.record)
+    page.exists = True
+    page.hidden, page.is_revealed = list(hidden), reveal and bool(hidden)
+    page.value, page.is_json = pretty(row.value if reveal else masked(row.value, hidden))
+    page.revision, page.bytes, page.expires = row.revision, len(row.value), row.expires
+    if match is not None:
+        stored = await stored_row(store, match, row)
+        page.related, page.unreadable = stored.neighbours, stored.unreadable
+    return page
+
+
+def is_editable(store: Store, match: KeyMatch) -> bool:
+    """Tell whether the key is of a record that people may write: no derived row, event or row of
+    the store itself."""
+    meta = store.schema.meta
+    own = () if meta is None else tuple(each.name for each in meta.records)
+    return (
+        isinstance(match.declared, Record)
+        and not isinstance(match.record, Log)
+        and match.record.name not in own
+    )
+
+
+def _explain(page: KeyPage, explained: Explanation) -> None:
+    page.kind, page.record = explained.kind, explained.record
+    page.template, page.record_key = explained.template, explained.record_key
+    page.fields = [KeyField(field.name, field.type, str(field.value)) for field in explained.fields]

@@ -1,0 +1,164 @@
+"""The key tree: the children of a prefix, exact, at a cost by children and not by rows.
+
+Theory of operation. A node is a prefix of keys that ends where a literal part of a template has a
+delimiter: `book:` and `by-author:`, then `by-author:lem:`, then the rows. Children are found by a
+skip scan: read a few keys from the start of the span; each gives the child that it is in, by its
+template; once a child is known to hold further keys, continue behind its last possible key. So a
+child with a million rows costs one more read. Every stored key is below exactly the children of its
+own text: nothing is sampled, and rows of no template are shown too.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from keyhouse.auth import Caller
+from keyhouse.engine import Span
+from keyhouse.schema import KeyMatch
+from keyhouse.schema.description import kind_of
+from keyhouse.store import Store
+from keyhouse.studio.catalog import SystemCatalog
+
+CHILDREN_PAGE: Final = 200
+_READ_KEYS: Final = 64
+_DELIMITERS = re.compile(r"[^A-Za-z0-9]+")
+_UNKNOWN_DELIMITERS = re.compile(r"[:/|]+")
+
+
+class TreeNode(msgspec.Struct):
+    """A child: a row with this key, or a prefix of further keys. `template`, `kind` and `record` are
+    those of its first key."""
+
+    text: str
+    label: str
+    is_row: bool
+    kind: str = ""
+    record: str = ""
+    template: str = ""
+
+
+class TreePage(msgspec.Struct, kw_only=True):
+    system: str
+    engine: str
+    space: str
+    at: str
+    parents: list[TreeNode]
+    nodes: list[TreeNode]
+    next: str
+
+
+class TreeQuery(msgspec.Struct, forbid_unknown_fields=True):
+    at: str = ""
+    after: str = ""
+
+
+class Tree:
+    def __init__(self, catalog: SystemCatalog) -> None:
+        self._catalog = catalog
+
+    async def page(self, system: str, space: str, query: TreeQuery, caller: Caller) -> TreePage:
+        """List the children of a prefix."""
+        found = self._catalog.system(system)
+        stores = self._catalog.stores(found, space)
+        nodes, following = await children(stores, query.at, query.after)
+        return TreePage(
+            system=system,
+            engine=found.engine,
+            space=space,
+            at=query.at,
+            parents=_parents(stores, query.at, nodes),
+            nodes=nodes,
+            next=following,
+        )
+
+
+async def children(
+    stores: list[Store], at: str, after: str = "", limit: int = CHILDREN_PAGE
+) -> tuple[list[TreeNode], str]:
+    """Return some children of a prefix after a text, and the text to continue after; "" at the end."""
+    span = Span.prefix(at)
+    nodes: list[TreeNode] = []
+    if after:
+        span = _past(span, after, is_row=_is_row(stores, at, after))
+    while True:
+        page = await stores[0].row_page(span, limit=_READ_KEYS, keys_only=True)
+        keys = [row.key for row in page.rows]
+        position = 0
+        while position < len(keys):
+            node = _child(stores, at, keys[position])
+            if len(nodes) == limit:
+                return nodes, nodes[-1].text
+            nodes.append(node)
+            position += 1
+            if not node.is_row:
+                while position < len(keys) and keys[position].startswith(node.text):
+                    position += 1
+        if not page.more or not nodes:
+            return nodes, ""
+        last = nodes[-1]
+        span = _past(span, last.text, is_row=last.is_row)
+        if span.stop is not None and span.start >= span.stop:
+            return nodes, ""
+
+
+def _past(span: Span, text: str, *, is_row: bool) -> Span:
+    """Return the part of the span behind a row, or behind all keys with this prefix."""
+    if is_row:
+        return span.after(text)
+    stop = Span.prefix(text).stop
+    return Span(text, text) if stop is None else Span(stop, span.stop)
+
+
+def _is_row(stores: list[Store], at: str, text: str) -> bool:
+    return _child(stores, at, text).is_row
+
+
+def _child(stores: list[Store], at: str, key: str) -> TreeNode:
+    match = find(stores, key)
+    end = next((each for each in _ends(match, key) if each > len(at)), len(key))
+    text = key[:end]
+    node = TreeNode(text, text[len(at) :] or text, end == len(key))
+    if match is not None:
+        node.kind = kind_of(match.declared)
+        node.record = match.record.name
+        node.template = match.declared.template.text
+    return node
+
+
+def find(stores: Iterable[Store], key: str) -> KeyMatch | None:
+    """Return the declaration of a key in any schema of the space."""
+    for store in stores:
+        if (match := store.schema.find(key)) is not None:
+            return match
+    return None
+
+
+def _ends(match: KeyMatch | None, key: str) -> list[int]:
+    """Return the positions in the key behind each delimiter that is not part of a field."""
+    if match is None:
+        return [each.end() for each in _UNKNOWN_DELIMITERS.finditer(key)]
+    template = match.declared.template
+    ends: list[int] = []
+    position = 0
+    texts = [
+        segment.format(value)
+        for segment, value in zip(template.segments, match.values, strict=True)
+    ]
+    for literal, text in zip(template.literals, [*texts, ""], strict=True):
+        ends += [position + each.end() for each in _DELIMITERS.finditer(literal)]
+        position += len(literal) + len(text)
+    return ends if position == len(key) else [len(key)]
+
+
+def _parents(stores: list[Store], at: str, nodes: list[TreeNode]) -> list[TreeNode]:
+    """Return the prefixes that lead to this one."""
+    if not at:
+        return []
+    key = nodes[0].text if nodes else at
+    ends = [each for each in _ends(find(stores, key), key) if each < len(at)]
+    starts = [0, *ends]
+    return [
+        TreeNode(at[:end], at[start:end], False) for start, end in zip(starts, ends, strict=False)
+    ]

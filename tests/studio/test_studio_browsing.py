@@ -1,0 +1,205 @@
+"""Browsing a keyspace: tree, tables, keys. Each page is asked for its twin."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from keyhouse.engine import Batch, Put
+from tests.studio.support.library import BOOK, Book, Library, fill, library
+from tests.support.engine_openers import OPENERS
+
+MAIN = "/studio/library/main"
+
+
+def run(data: Path, scenario: Callable[[Library], Awaitable[None]], books: int = 3) -> None:
+    async def main() -> None:
+        async with library(data) as served:
+            await fill(served.store, books)
+            await scenario(served)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", OPENERS)
+def test_the_tree_is_exact_on_every_engine(name: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with OPENERS[name]() as engine, library(tmp_path, engine) as served:
+            await fill(served.store, 12)
+            async with served.signed_in("studio:read") as client:
+                page = (await client.get(f"{MAIN}/tree.json")).json()
+                assert [each["text"] for each in page["nodes"]] == [
+                    "book:",
+                    "by-",
+                    "shelf:",
+                    "shelves:",
+                    "title:",
+                ]
+                page = (await client.get(f"{MAIN}/tree.json", params={"at": "by-author:"})).json()
+                assert [each["label"] for each in page["nodes"]] == ["le-guin:", "lem:"]
+                page = (await client.get(f"{MAIN}/tree.json", params={"at": "book:"})).json()
+                assert len(page["nodes"]) == 12
+                assert all(each["is_row"] for each in page["nodes"])
+
+    asyncio.run(main())
+
+
+def test_a_large_child_costs_a_few_reads(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        reads = 0
+        scan = served.engine.scan
+
+        async def counted(*arguments: object, **options: object) -> object:
+            nonlocal reads
+            reads += 1
+            return await scan(*arguments, **options)  # type: ignore[arg-type]
+
+        served.engine.scan = counted  # type: ignore[method-assign,assignment]
+        async with served.signed_in("studio:read") as client:
+            page = (await client.get(f"{MAIN}/tree.json")).json()
+        assert page["nodes"][0]["text"] == "book:"
+        assert reads <= 12
+
+    run(tmp_path, scenario, books=600)
+
+
+def test_pages_of_the_tree_have_every_key_once(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        found: list[str] = []
+        after = ""
+        async with served.signed_in("studio:read") as client:
+            while True:
+                params = {"at": "book:", "after": after}
+                page = (await client.get(f"{MAIN}/tree.json", params=params)).json()
+                found += [each["text"] for each in page["nodes"]]
+                after = page["next"]
+                if not after:
+                    break
+        assert found == [f"book:b{number:03d}" for number in range(450)]
+
+    run(tmp_path, scenario, books=450)
+
+
+def test_keys_of_no_template_are_in_the_tree(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        batch = Batch(puts=(Put("odd/one", b"1"), Put("odd/two", b"not json")))
+        await served.engine.commit("main", batch)
+        async with served.signed_in("studio:read") as client:
+            page = (await client.get(f"{MAIN}/tree.json", params={"at": "odd/"})).json()
+            assert [each["text"] for each in page["nodes"]] == ["odd/one", "odd/two"]
+            page = (await client.get(f"{MAIN}/key.json", params={"k": "odd/two"})).json()
+            assert (page["value"], page["is_json"], page["kind"]) == ("not json", False, "")
+            assert page["nearest"]
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("filter", "keys"),
+    [
+        ("", ["book:b000", "book:b001", "book:b002"]),
+        ("id:b00*", ["book:b000", "book:b001", "book:b002"]),
+        ("id>=b001 id<b002", ["book:b001"]),
+        ("author=lem", ["book:b000", "book:b002"]),
+        ("author:le-*", ["book:b001"]),
+        ("author=lem id>=b001", ["book:b002"]),
+        ("tag=sf id=b001", ["book:b001"]),
+        ("'title=Title 2'", ["book:b002"]),
+    ],
+)
+def test_records_are_filtered_by_their_keys_and_indexes(
+    filter: str, keys: list[str], tmp_path: Path
+) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in("studio:read") as client:
+            page = (await client.get(f"{MAIN}/book.json", params={"q": filter})).json()
+            assert page["error"] == ""
+            assert [row["key"] for row in page["rows"]] == keys
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("filter", "sentence"),
+    [
+        ("pages=100", "No key begins with these fields."),
+        ("hello", "A filter is field=value"),
+        ("author:a* id:b*", "Only one field"),
+        ("'open", "A quote of the filter"),
+    ],
+)
+def test_a_filter_that_no_key_serves_says_what_can_be_asked(
+    filter: str, sentence: str, tmp_path: Path
+) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in("studio:read") as client:
+            page = (await client.get(f"{MAIN}/book.json", params={"q": filter})).json()
+            assert page["error"].startswith(sentence)
+            assert page["rows"] == []
+
+    run(tmp_path, scenario)
+
+
+def test_numbers_are_shown_as_they_are_stored(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        value = b'{"id":"b9","title":"T","author":"a","pages":12345678901234567890,"price":1.10}'
+        await served.engine.commit("main", Batch(puts=(Put("book:b9", value),)))
+        async with served.signed_in("studio:read") as client:
+            page = (await client.get(f"{MAIN}/key.json", params={"k": "book:b9"})).json()
+            assert "12345678901234567890" in page["value"]
+            assert "1.10" in page["value"]
+            table = (await client.get(f"{MAIN}/book.json", params={"q": "id=b9"})).json()
+            assert "1.10" in table["rows"][0]["cells"]
+
+    run(tmp_path, scenario)
+
+
+def test_a_record_leads_to_its_rows_and_back(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in("studio:read") as client:
+            page = (await client.get(f"{MAIN}/key.json", params={"k": "book:b000"})).json()
+            assert [(row["kind"], row["key"], row["state"]) for row in page["related"]] == [
+                ("index", "by-author:lem:b000", "present"),
+                ("index", "by-tag:sf:b000", "present"),
+                ("unique", "title:Title 0", "present"),
+            ]
+            params = {"k": "by-author:lem:b000"}
+            page = (await client.get(f"{MAIN}/key.json", params=params)).json()
+            assert [row["key"] for row in page["related"]] == ["book:b000"]
+            assert page["fields"][0]["value"] == "lem"
+
+    run(tmp_path, scenario)
+
+
+def test_private_members_are_masked_until_revealed_and_that_is_in_the_journal(
+    tmp_path: Path,
+) -> None:
+    async def scenario(served: Library) -> None:
+        params = {"k": "book:b000"}
+        async with served.signed_in("studio:write") as client:
+            for path in ("key", "key.json", "edit", "edit.json", "book", "book.json"):
+                page = await client.get(f"{MAIN}/{path}", params=params if "k" in path[:4] else {})
+                assert "secret friend" not in page.text
+            page = await client.get(f"{MAIN}/edit.json", params=params)
+            assert "secret friend" not in page.text
+            denied = await client.get(f"{MAIN}/key", params=params | {"reveal": "true"})
+            assert denied.status_code == 403
+        async with served.signed_in() as admin:
+            answer = await admin.post(f"{MAIN}/reveal", data=params)
+            page = await admin.get(answer.headers["location"])
+            assert "secret friend" in page.text
+            lines = (await admin.get("/studio/journal.json")).json()["lines"]
+            assert (lines[0]["action"], lines[0]["key"]) == ("reveal", "book:b000")
+
+    run(tmp_path, scenario)
+
+
+def test_the_time_to_live_is_shown(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        await served.store.put(BOOK, Book("brief", "Brief", "lem"), ttl=3_600)
+        async with served.signed_in("studio:read") as client:
+            page = (await client.get(f"{MAIN}/key.json", params={"k": "book:brief"})).json()
+            assert 3_500_000 < page["expires"] - page["now"] <= 3_600_000
+
+    run(tmp_path, scenario)

@@ -1,0 +1,176 @@
+"""Edits through the Studio: preview, save, conflict, undo."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.studio.support.library import BOOK, Book, Library, fill, library
+
+MAIN = "/studio/library/main"
+
+
+def run(data: Path, scenario: Callable[[Library], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with library(data) as served:
+            await fill(served.store)
+            await scenario(served)
+
+    asyncio.run(main())
+
+
+async def edit(client: httpx.AsyncClient, action: str, **changes: Any) -> httpx.Response:
+    page = (await client.get(f"{MAIN}/edit.json", params={"k": "book:b000"})).json()
+    values = {field["name"]: field["value"] for field in page["fields"]} | changes
+    form = {
+        "k": "book:b000",
+        "revision": page["revision"],
+        "mode": "form",
+        "action": action,
+        "member": [field["name"] for field in page["fields"]],
+        "kind": [field["kind"] for field in page["fields"]],
+        "value": [values[field["name"]] for field in page["fields"]],
+    }
+    return await client.post(f"{MAIN}/edit", data=form)
+
+
+def test_a_preview_writes_nothing_and_equals_what_a_save_commits(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        store = served.store
+        before = await store.revision()
+        async with served.signed_in(unlocked=True) as client:
+            page = await edit(client, "preview", author="asimov")
+            assert page.status_code == 200
+            assert await store.revision() == before
+            saved = await edit(client, "save", author="asimov")
+            assert saved.status_code == 303, saved.text
+        changed: set[str] = set()
+        async with asyncio.timeout(5):
+            async for change in store.row_watch(since=before):
+                changed.add(f"{'delete' if change.value is None else 'put'} {change.key}")
+                if len(changed) == 3:
+                    break
+        assert changed == {
+            "put book:b000",
+            "put by-author:asimov:b000",
+            "delete by-author:lem:b000",
+        }
+        for line in changed:
+            assert f">{line}</h3>" in page.text
+
+    run(tmp_path, scenario)
+
+
+def test_a_save_keeps_private_members_and_numbers(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in(unlocked=True) as client:
+            assert (await edit(client, "save", pages="321")).status_code == 303
+        book = await served.store.get(BOOK, id="b000")
+        assert book is not None
+        assert (book.pages, book.lender, book.price) == (321, "secret friend", 1.10)
+
+    run(tmp_path, scenario)
+
+
+def test_a_save_keeps_the_time_that_a_record_has_left(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        await served.store.put(BOOK, Book("b000", "Title 0", "lem"), ttl=3_600)
+        async with served.signed_in(unlocked=True) as client:
+            assert (await edit(client, "save", pages="1")).status_code == 303
+        entry = await served.store.entry(BOOK, id="b000")
+        assert entry is not None
+        assert entry.expires is not None
+
+    run(tmp_path, scenario)
+
+
+def test_an_edit_of_an_older_revision_shows_both_sides(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in(unlocked=True) as client:
+            page = (await client.get(f"{MAIN}/edit.json", params={"k": "book:b000"})).json()
+            await served.store.put(BOOK, Book("b000", "Theirs", "lem"))
+            text = '{"id": "b000", "title": "Mine", "author": "lem"}'
+            form = {"k": "book:b000", "revision": page["revision"], "text": text}
+            answer = await client.post(f"{MAIN}/edit", data=form | {"action": "save"})
+            assert answer.status_code == 409 or answer.status_code == 412
+            assert "Theirs" in answer.text
+            assert "Mine" in answer.text
+            book = await served.store.get(BOOK, id="b000")
+            assert book is not None
+            assert book.title == "Theirs"
+            lines = (await client.get("/studio/journal.json")).json()["lines"]
+            assert "save" not in [line["action"] for line in lines]
+
+    run(tmp_path, scenario)
+
+
+def test_text_that_is_not_json_names_the_line(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in("studio:read") as client:
+            form = {"k": "book:b000", "revision": "1", "action": "preview"}
+            text = '{\n  "id": "b000",\n  "title": oops\n}'
+            answer = await client.post(f"{MAIN}/edit", data=form | {"text": text})
+            assert answer.status_code == 400 or answer.status_code == 422
+            assert "Line 3, column" in answer.text
+            text = '{"id": "b000", "title": 5, "author": "a"}'
+            answer = await client.post(f"{MAIN}/edit", data=form | {"text": text})
+            assert "title" in answer.text
+            assert "expected `str`" in answer.text.lower() or "Expected" in answer.text
+
+    run(tmp_path, scenario)
+
+
+def test_a_change_is_undone_and_the_undo_too(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async def undo(client: httpx.AsyncClient) -> httpx.Response:
+            lines = (await client.get("/studio/journal.json")).json()["lines"]
+            return await client.post("/studio/journal", data={"id": lines[0]["id"]})
+
+        async def title() -> str | None:
+            book = await served.store.get(BOOK, id="b000")
+            return None if book is None else f"{book.title} {book.lender}"
+
+        async with served.signed_in(unlocked=True) as client:
+            await edit(client, "save", title="Changed")
+            assert "secret friend" not in (await client.get("/studio/journal")).text
+            assert await title() == "Changed secret friend"
+            assert (await undo(client)).status_code == 303
+            assert await title() == "Title 0 secret friend"
+            assert (await undo(client)).status_code == 303
+            assert await title() == "Changed secret friend"
+            await edit(client, "delete")
+            assert await title() is None
+            assert (await undo(client)).status_code == 303
+            assert await title() == "Changed secret friend"
+            await edit(client, "save", title="Again")
+            await served.store.put(BOOK, Book("b000", "By another", "lem"))
+            assert (await undo(client)).status_code in (409, 412)
+            assert await title() == "By another "
+
+    run(tmp_path, scenario)
+
+
+def test_a_viewer_and_a_locked_session_can_write_nothing(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        before = await served.store.revision()
+        for scopes in (("studio:read",), ()):
+            async with served.signed_in(*scopes) as client:
+                for action in ("save", "delete"):
+                    answer = await edit(client, action, title="Never")
+                    assert answer.status_code == 403
+                answer = await client.post("/studio/journal", data={"id": "x"})
+                assert answer.status_code == 403
+        assert await served.store.revision() == before
+
+    run(tmp_path, scenario)
+
+
+def test_derived_rows_cannot_be_edited(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in(unlocked=True) as client:
+            params = {"k": "by-author:lem:b000"}
+            assert (await client.get(f"{MAIN}/edit", params=params)).status_code == 400
+
+    run(tmp_path, scenario)
