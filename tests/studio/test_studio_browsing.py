@@ -2,15 +2,22 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
-from keyhouse.engine import Batch, Put
+from keyhouse.clock import SystemClock
+from keyhouse.engine import Batch, Engine, Put
 from tests.studio.support.library import BOOK, Book, Library, fill, library
 from tests.support.engine_openers import OPENERS
 
 MAIN = "/studio/library/main"
+
+
+class _Closing:
+    def __init__(self, engine: Engine) -> None:
+        self.aclose = engine.close
 
 
 def run(data: Path, scenario: Callable[[Library], Awaitable[None]], books: int = 3) -> None:
@@ -25,7 +32,8 @@ def run(data: Path, scenario: Callable[[Library], Awaitable[None]], books: int =
 @pytest.mark.parametrize("name", OPENERS)
 def test_the_tree_is_exact_on_every_engine(name: str, tmp_path: Path) -> None:
     async def main() -> None:
-        async with OPENERS[name]() as engine, library(tmp_path, engine) as served:
+        engine = await OPENERS[name](tmp_path)(SystemClock())
+        async with aclosing(_Closing(engine)), library(tmp_path, engine) as served:
             await fill(served.store, 12)
             async with served.signed_in("studio:read") as client:
                 page = (await client.get(f"{MAIN}/tree.json")).json()

@@ -97,9 +97,9 @@ def _kind(info: Any) -> tuple[Kind, list[str]]:
 
 
 def _default(field: Any) -> bytes:
-    if field.default is not inspect.NODEFAULT:
+    if field.default is not msgspec.NODEFAULT:
         return msgspec.json.encode(field.default)
-    if field.default_factory is not inspect.NODEFAULT:
+    if field.default_factory is not msgspec.NODEFAULT:
         return msgspec.json.encode(field.default_factory())
     return b""
 

@@ -11,6 +11,7 @@ from keyhouse.metrics import MeteredEngine
 from keyhouse.schema.description import SchemaText, describe, space_text
 from keyhouse.store import Store
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog
+from keyhouse.studio.diagram import Diagram, diagram
 
 SPACES_PAGE: Final = 50
 COUNT_SECONDS: Final = 0.05
@@ -98,6 +99,7 @@ class SchemaPage(msgspec.Struct, kw_only=True):
     title: str
     about: str
     schemas: list[SchemaText]
+    diagrams: list[Diagram]
 
 
 class Overview:
@@ -156,11 +158,13 @@ class Overview:
     async def schema(self, system: str, caller: Caller) -> SchemaPage:
         """The keyspace document of a system."""
         found = self._catalog.system(system)
+        texts = [describe(schema) for schema in found.schemas]
         return SchemaPage(
             system=system,
             title=found.title,
             about=found.about,
-            schemas=[describe(schema) for schema in found.schemas],
+            schemas=texts,
+            diagrams=[diagram(text) for text in texts],
         )
 
     def _line(self, system: StudioSystem, health: Mapping[str, Any]) -> SystemLine:

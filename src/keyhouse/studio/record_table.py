@@ -115,7 +115,7 @@ class RecordTable:
             for row in stored
             if row is not None
         ]
-        page.unreadable = [each.key for each in read.unreadable]
+        page.unreadable = [each.row.key for each in read.unreadable]
         page.cursor, page.revision = read.cursor or "", read.revision
         return page
 

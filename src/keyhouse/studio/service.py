@@ -5,11 +5,14 @@ from typing import Final
 
 from keyhouse.auth import jwt_auth
 from keyhouse.engine import Engine
-from keyhouse.http import Route, file_route
+from keyhouse.http import ResponseSpec, Route, file_route
 from keyhouse.service.spec import ServiceSpec
 from keyhouse.store import Store
 from keyhouse.studio.catalog import SystemCatalog
 from keyhouse.studio.edit import Edit
+from keyhouse.studio.export import Export
+from keyhouse.studio.figures import Figures
+from keyhouse.studio.jobs import Jobs
 from keyhouse.studio.journal import Journal
 from keyhouse.studio.key_page import KeyPages
 from keyhouse.studio.login import Login
@@ -56,6 +59,9 @@ class Studio:
         self._table = RecordTable(catalog)
         self._keys = KeyPages(catalog, self._journal)
         self._edit = Edit(catalog, self._journal, self._pages)
+        self._jobs = Jobs(store, catalog, self._journal, self._pages)
+        self._figures = Figures(catalog)
+        self._export = Export(catalog)
 
     def spec(self) -> ServiceSpec:
         return ServiceSpec(
@@ -64,6 +70,7 @@ class Studio:
             about="The keyspaces of all systems, for operators. The pages have the same paths.",
             routes=self._routes(),
             auth=self.sessions,
+            tasks=[self._jobs.operations.run],
         )
 
     def _routes(self) -> list[Route]:
@@ -73,12 +80,27 @@ class Studio:
             *self._login.routes(),
             *page("/", overview.landing, "landing.html"),
             *page("/journal", self._journal.page, "journal.html"),
+            *page("/slow", self._figures.page, "slow.html"),
+            *page("/jobs", self._jobs.list_page, "jobs.html"),
+            *page("/jobs/{id}", self._jobs.page, "job.html"),
+            form("/jobs", self._jobs.cancel, scope=ADMIN, locked=False),
             *page("/{system}/", overview.system, "system.html"),
             *page("/{system}/schema", overview.schema, "schema.html"),
             *page("/{system}/{space}/", overview.space, "space.html"),
             *page("/{system}/{space}/tree", self._tree.page, "tree.html"),
             *page("/{system}/{space}/key", self._keys.page, "key.html"),
             *page("/{system}/{space}/edit", self._edit.page, "edit.html"),
+            *page("/{system}/{space}/verify", self._jobs.verify_page, "verify.html"),
+            form("/{system}/{space}/verify", self._jobs.start_verify, scope=ADMIN, locked=False),
+            *page("/{system}/{space}/bulk", self._jobs.delete_page, "bulk.html", scope=ADMIN),
+            form("/{system}/{space}/bulk", self._jobs.start_delete, scope=ADMIN),
+            Route(
+                method="GET",
+                path="/{system}/{space}/export",
+                handler=self._export.download,
+                scope=READ,
+                replies={200: ResponseSpec(type=bytes, media_type="application/jsonl")},
+            ),
             *page("/{system}/{space}/{record}", self._table.page, "record.html"),
             Route(
                 method="GET",

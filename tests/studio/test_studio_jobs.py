@@ -1,0 +1,146 @@
+"""Verify, repair and bulk deletion as jobs; durations; export."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import msgspec
+
+from keyhouse.clock import SystemClock
+from keyhouse.engine import Batch, Put
+from keyhouse.engines.memory import MemoryEngine
+from keyhouse.metrics import MeteredEngine
+from tests.studio.support.library import BOOK, Library, fill, library
+
+MAIN = "/studio/library/main"
+
+
+@asynccontextmanager
+async def running(served: Library) -> AsyncIterator[None]:
+    """Run the tasks of the Studio, as the server does."""
+    [task] = served.studio.spec().tasks
+    started = asyncio.ensure_future(task())
+    try:
+        yield
+    finally:
+        started.cancel()
+        await asyncio.gather(started, return_exceptions=True)
+
+
+def run(data: Path, scenario: Callable[[Library], Awaitable[None]], books: int = 3) -> None:
+    async def main() -> None:
+        async with library(data) as served:
+            await fill(served.store, books)
+            async with running(served):
+                await scenario(served)
+
+    asyncio.run(main())
+
+
+async def ended(client: httpx.AsyncClient, answer: httpx.Response) -> dict[str, object]:
+    assert answer.status_code == 303, answer.text
+    async with asyncio.timeout(20):
+        while True:
+            page = (await client.get(f"{answer.headers['location']}.json")).json()
+            if not page["is_active"]:
+                return dict(page)
+            await asyncio.sleep(0.05)
+
+
+def test_a_broken_index_is_found_and_repaired(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        batch = Batch(puts=(Put("by-author:nobody:b9", b"1"),), deletes=("by-author:lem:b000",))
+        await served.engine.commit("main", batch)
+        async with served.signed_in(unlocked=True) as client:
+            page = await ended(
+                client, await client.post(f"{MAIN}/verify", data={"action": "verify"})
+            )
+            text = str(page["lines"])
+            assert "missing by-author:lem:b000" in text
+            assert "dangling by-author:nobody:b9" in text
+            assert "(repaired)" not in text
+            await ended(client, await client.post(f"{MAIN}/verify", data={"action": "repair"}))
+            page = await ended(
+                client, await client.post(f"{MAIN}/verify", data={"action": "verify"})
+            )
+            assert "0 findings" in str(page["lines"])
+
+    run(tmp_path, scenario)
+
+
+def test_records_are_deleted_by_prefix_once_their_number_is_typed(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in(unlocked=True) as client:
+            page = (await client.get(f"{MAIN}/bulk.json", params={"prefix": "book:b00"})).json()
+            assert page["count"] == 10
+            form = {"prefix": "book:b00", "count": "9"}
+            wrong = await client.post(f"{MAIN}/bulk", data=form)
+            assert wrong.status_code == 400
+            assert "Type the number of records, 10" in wrong.text
+            done = await client.post(f"{MAIN}/bulk", data=form | {"count": "10"})
+            page = await ended(client, done)
+            assert "10 records deleted" in str(page["lines"])
+            assert await served.store.count(BOOK) == 2
+            keys = (await served.store.row_page()).rows
+            assert not [row.key for row in keys if row.key.endswith("b003")]
+
+    run(tmp_path, scenario, books=12)
+
+
+def test_a_deletion_is_cancelled_half_way(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        commit = served.engine.commit
+
+        async def slow(space: str, batch: Batch) -> int | None:
+            await asyncio.sleep(0.05)
+            return await commit(space, batch)
+
+        served.engine.commit = slow  # type: ignore[method-assign]
+        async with served.signed_in(unlocked=True) as client:
+            form = {"prefix": "book:", "count": "2000"}
+            answer = await client.post(f"{MAIN}/bulk", data=form)
+            assert answer.status_code == 303
+            id = answer.headers["location"].rpartition("/")[2]
+            async with asyncio.timeout(20):
+                while await served.store.count(BOOK) == 2_000:
+                    await asyncio.sleep(0.02)
+            await client.post("/studio/jobs", data={"id": id})
+            page = await ended(client, answer)
+            assert page["job"]["error"] == "cancelled"  # type: ignore[index]
+            left = await served.store.count(BOOK)
+            assert 0 < left < 2_000
+            await asyncio.sleep(0.2)
+            assert await served.store.count(BOOK) == left
+
+    run(tmp_path, scenario, books=2_000)
+
+
+def test_durations_of_engine_calls_are_shown(tmp_path: Path) -> None:
+    async def main() -> None:
+        engine = MeteredEngine(MemoryEngine(SystemClock()))
+        async with library(tmp_path, engine) as served:
+            await fill(served.store)
+            async with served.signed_in("studio:read") as client:
+                page = (await client.get("/studio/slow.json")).json()
+                calls = {each["call"]: each for each in page["calls"]}
+                assert calls["commit"]["count"] == 4
+                assert calls["commit"]["p99_ms"] is not None
+                landing = (await client.get("/studio/index.json")).json()
+                assert landing["systems"][0]["operations"] > 4
+
+    asyncio.run(main())
+
+
+def test_a_table_is_exported_as_json_lines_without_private_members(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in("studio:read") as client:
+            params = {"record": "book", "q": "author=lem"}
+            answer = await client.get(f"{MAIN}/export", params=params)
+            assert answer.headers["content-type"] == "application/jsonl"
+            lines = [msgspec.json.decode(line) for line in answer.text.splitlines()]
+            assert [line["key"] for line in lines] == ["book:b000", "book:b002"]
+            assert "secret friend" not in answer.text
+
+    run(tmp_path, scenario)
