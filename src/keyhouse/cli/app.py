@@ -32,6 +32,7 @@ from keyhouse.cli.commands.scan import scan
 from keyhouse.cli.commands.serve import serve
 from keyhouse.cli.commands.spaces import spaces
 from keyhouse.cli.commands.stats import stats
+from keyhouse.cli.commands.studio import studio
 from keyhouse.cli.commands.sweep import sweep
 from keyhouse.cli.commands.tables import tables
 from keyhouse.cli.commands.token import token
@@ -109,6 +110,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "serve": serve,
     "token": token,
     "acl": acl,
+    "studio": studio,
     "get": get,
     "put": put,
     "delete": delete,

@@ -6,7 +6,7 @@ that `keyhouse serve` prints. Edits are locked until the session is unlocked.
 
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -44,6 +44,7 @@ class Sessions(Authenticator):
         self._lifetime_ms = round(hours * 3_600_000)
         self._clock = store.engine.clock
         self._link_hash = ""
+        self._link_scopes = frozenset(SCOPES)
         session = SessionAuth(
             self._session,
             cookie=COOKIE,
@@ -62,9 +63,10 @@ class Sessions(Authenticator):
         except TokenError as error:
             raise TokenError(error.sentence, missing=True) from None
 
-    def new_link(self) -> str:
-        """Return a code that signs in once, with all scopes. A new one replaces it."""
+    def new_link(self, scopes: Sequence[str] = SCOPES) -> str:
+        """Return a code that signs in once, with these scopes. A new one replaces it."""
         code = secrets.token_urlsafe(24)
+        self._link_scopes = frozenset(scopes)
         self._link_hash = secret_hash(code.encode())
         return code
 
@@ -110,7 +112,7 @@ class Sessions(Authenticator):
         hashed = secret_hash(credential.encode())
         if self._link_hash and hmac.compare_digest(hashed, self._link_hash):
             self._link_hash = ""
-            return "operator", frozenset(SCOPES)
+            return "operator", self._link_scopes
         header = b"Bearer " + credential.encode("ascii", "replace")
         caller = await self._tokens.authenticate([(b"authorization", header)])
         scopes = caller.scopes & set(SCOPES)

@@ -1,0 +1,84 @@
+"""`keyhouse studio`: the Studio over one store, without a running service."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from keyhouse.cli.options import DataFolder, StoreUrl, SystemName, examples
+from keyhouse.cli.target import engine_at, load_system, store_url
+from keyhouse.engines.url import public_url
+
+
+@examples(
+    "keyhouse studio rosey --store sqlite:bot.db",
+    "keyhouse studio recipes:BOX --store sqlite:recipes.db --write",
+)
+def studio(
+    system: SystemName,
+    store: StoreUrl = None,
+    data: DataFolder = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Allow changes, once they are unlocked on the page.")
+    ] = False,
+    port: Annotated[
+        int, typer.Option(metavar="N", help="Port on this machine; 0 picks a free port.")
+    ] = 0,
+) -> None:
+    """Open a store in a browser, until Ctrl-C.
+
+    Prints a link that signs in once. The page listens on this machine only, and is read-only
+    without --write. An embedded engine such as RocksDB cannot be open elsewhere at the same time.
+    """
+    try:
+        from keyhouse.serve.listener import bind
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"The Studio needs {error.name}: pip install 'keyhouse[serve]'"
+        ) from error
+    from keyhouse.settings.settings import Address
+
+    url = store_url(system, store, data)
+    with bind(Address("127.0.0.1", port)) as bound, tempfile.TemporaryDirectory() as folder:
+        asyncio.run(_serve(load_system(system), url, bound, Path(folder), write))
+
+
+async def _serve(system: Any, url: str, bound: Any, folder: Path, write: bool) -> None:
+    from keyhouse import open_engine
+    from keyhouse.http import make_app
+    from keyhouse.serve.listener import listening
+    from keyhouse.service.spec import Keyspace
+    from keyhouse.studio import (
+        SCOPES,
+        StudioSettings,
+        StudioSystem,
+        SystemCatalog,
+        build_studio,
+    )
+
+    async with engine_at(url, existing=True) as engine:
+        served = StudioSystem(
+            name=system.name,
+            title=system.title,
+            about=system.doc,
+            engine=public_url(url),
+            keyspaces=[Keyspace(schema=schema, engine=engine) for schema in system.schemas],
+        )
+        own = await open_engine("memory:")
+        opened = build_studio(SystemCatalog([served]), own, folder, StudioSettings())
+        app = make_app([opened.spec()])
+        jobs = [asyncio.ensure_future(task()) for task in opened.spec().tasks]
+        try:
+            async with listening(
+                app, bound, drain_seconds=1, reject=app.reject, stopping=app.end_streams
+            ) as address:
+                link = opened.sessions.new_link(SCOPES if write else SCOPES[:1])
+                print(f"{address.url}/studio/login?link={link}", flush=True)
+                await asyncio.Event().wait()
+        finally:
+            for job in jobs:
+                job.cancel()
+            await asyncio.gather(*jobs, return_exceptions=True)
+            await own.close()
