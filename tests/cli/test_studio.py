@@ -13,7 +13,7 @@ from keyhouse import Store, load_system, open_engine
 
 
 @pytest.mark.parametrize("write", [False, True])
-def test_a_store_is_opened_read_only_unless_told(write: bool, tmp_path: Path) -> None:
+def test_a_store_is_opened_read_only_without_write(write: bool, tmp_path: Path) -> None:
     async def fill() -> None:
         engine = await open_engine(f"sqlite:{tmp_path}/bot.db?layout=rosey")
         [schema] = load_system("rosey").schemas[:1]

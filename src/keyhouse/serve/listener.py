@@ -22,6 +22,8 @@ from keyhouse.serve.uvicorn_protocol import (
 )
 from keyhouse.settings.settings import Address
 
+__all__ = ["bind", "listening"]
+
 BACKLOG = 2_048
 """Connections that wait to be accepted."""
 

@@ -14,7 +14,7 @@ from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
 from keyhouse.settings.parser import setting
 
-__all__ = ["EMBEDDED", "OFF", "ServerSettings"]
+__all__ = ["EMBEDDED", "OFF", "Address", "ServerSettings"]
 
 OFF: Final = "off"
 EMBEDDED: Final = "embedded"

@@ -283,7 +283,7 @@ class _Change:
         return int(self.form.revision)
 
     def _ttl_left(self) -> int | None:
-        """Return the seconds that a record with a TTL of its own still has."""
+        """Return the seconds that a record with a TTL still has."""
         expiry = self._record.expiry
         if expiry is None or expiry.mode != "write" or self.row is None or not self.row.expires:
             return None

@@ -1,6 +1,6 @@
 """Long work of operators as jobs: verify, repair and delete many records, with progress and cancel.
 
-Jobs are background operations of the Studio: they go on when the page is closed, and are listed with
+Jobs are background operations of the Studio: they continue when the page is closed, and are listed with
 their progress until they end and after.
 """
 
@@ -39,7 +39,7 @@ REPORT_SECONDS: Final = 0.25
 
 
 class JobInput(msgspec.Struct):
-    """What a job works on. `prefix` is that of the keys to delete."""
+    """The space that a job works on. `prefix` is that of the keys to delete."""
 
     system: str
     space: str

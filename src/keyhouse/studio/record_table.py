@@ -1,7 +1,7 @@
 """Records as a table, filtered by the fields of their keys and indexes.
 
 The filter bar takes `author=lem tag:sci* year>=1960 year<1970`: fields of the record's key or of one
-of its indexes. Those with `=` come first in that key; one more may be narrowed by a prefix or a range.
+of its indexes. Fields with `=` come first in that key; one more may be narrowed by a prefix or a range.
 """
 
 import re
