@@ -246,6 +246,8 @@ def test_a_batch_is_all_or_nothing_and_a_key_applies_once(box: httpx.Client) -> 
         ({"op": "put", "record": "recipe", "fields": {"id": 5}, "value": {}}, 400),
         ({"op": "add", "counter": "views", "fields": {"id": "a"}, "value": 1}, 400),
         ({"op": "put", "record": "rating", "fields": {"recipe": "a"}, "value": {}}, 403),
+        ({"op": "delete", "record": "recipe", "fields": {"id": "a", "expect": 1}}, 400),
+        ({"op": "append", "log": "cooked", "fields": {"ttl": 1}, "value": {}}, 400),
         ({"op": "sing"}, 422),
     ],
 )

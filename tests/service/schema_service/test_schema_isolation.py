@@ -39,7 +39,7 @@ value = st.recursive(
     max_leaves=4,
 )
 fields = st.dictionaries(
-    st.sampled_from(["id", "user", "name", "recipe", "space", "tenant"]), value
+    st.sampled_from(["id", "user", "name", "recipe", "space", "ttl", "expect"]), value
 )
 operation = st.fixed_dictionaries(
     {"op": st.sampled_from(["put", "patch", "delete", "add", "append"])},

@@ -44,7 +44,7 @@ class ServedIndex:
         return field_of_text(name, self.segments[name], text)
 
     def of_json(self, fields: Mapping[str, Any]) -> Fields:
-        """Return the key fields of a JSON object. Unknown ones are left to the template."""
+        """Return the key fields of a JSON object. Raises UsageError for unknown ones."""
         return _of_json(self.segments, fields)
 
 
@@ -112,7 +112,7 @@ class ServedRecord:
         return {name: field_of_text(name, self.segments[name], texts[name]) for name in texts}
 
     def of_json(self, fields: Mapping[str, Any]) -> Fields:
-        """Return the key fields of a JSON object. Unknown ones are left to the template."""
+        """Return the key fields of a JSON object. Raises UsageError for unknown ones."""
         return _of_json(self.segments, fields)
 
     def with_members(self, fields: Fields, plain: Any) -> Fields:
@@ -252,10 +252,10 @@ def _segments(declared: Any, bound: frozenset[str]) -> dict[str, Segment]:
 
 
 def _of_json(segments: Mapping[str, Segment], fields: Mapping[str, Any]) -> Fields:
-    return {
-        name: field_of_json(name, segments[name], value) if name in segments else value
-        for name, value in fields.items()
-    }
+    for name in fields:
+        if name not in segments:
+            raise UsageError("The key has no such field.", field=name, known=list(segments))
+    return {name: field_of_json(name, segments[name], value) for name, value in fields.items()}
 
 
 def _is_same(segment: Segment, one: object, other: object) -> bool:
