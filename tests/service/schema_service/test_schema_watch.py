@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.service.schema_service.support.events import watching
-from tests.service.schema_service.support.served import Served, serving
+from tests.service.schema_service.support.served import Served, serving, start_server
 from tests.support.engine_openers import ALL, NARROWED
 
 ENGINES = [
@@ -22,6 +22,7 @@ ENGINES = [
 @pytest.fixture(scope="module", params=ENGINES)
 def served(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("recipes")
+    start_server(request.param)
     with serving(ALL[request.param](folder), folder) as each:
         yield each
 

@@ -25,6 +25,7 @@ from keyhouse.service.schema_service.service import schema_service
 from keyhouse.service.spec import ServiceContext
 from keyhouse.testing.conformance import Opener
 from tests.service.schema_service.support.recipes import BOX
+from tests.support.nats_servers import nats_server
 
 SECRET = "only-for-tests-0123456789abcdef-0123456789"
 TIMEOUT_SECONDS = 60
@@ -115,6 +116,12 @@ class Served:
                     await ending.wait()
         finally:
             await engine.close()
+
+
+def start_server(kind: str) -> None:
+    """Start the server of an engine here: it would end with the thread that starts it."""
+    if kind == "jetstream":
+        nats_server()
 
 
 @contextmanager
