@@ -80,11 +80,13 @@ async def children(
     """Return some children of a prefix after a text, and the text to continue after; "" at the end."""
     span = Span.prefix(at)
     nodes: list[TreeNode] = []
+    read = _READ_KEYS
     if after:
         span = _past(span, after, is_row=_is_row(stores, at, after))
     while True:
-        page = await stores[0].row_page(span, limit=_READ_KEYS, keys_only=True)
+        page = await stores[0].row_page(span, limit=read, keys_only=True)
         keys = [row.key for row in page.rows]
+        known = len(nodes)
         position = 0
         while position < len(keys):
             node = _child(stores, at, keys[position])
@@ -97,6 +99,8 @@ async def children(
                     position += 1
         if not page.more or not nodes:
             return nodes, ""
+        # of a large child one key is enough; rows come many at once
+        read = 1 if len(nodes) - known == 1 and not nodes[-1].is_row else _READ_KEYS
         last = nodes[-1]
         span = _past(span, last.text, is_row=last.is_row)
         if span.stop is not None and span.start >= span.stop:
