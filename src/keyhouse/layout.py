@@ -82,8 +82,8 @@ class IndexedPath(msgspec.Struct, frozen=True):
 
 class DynamodbLayout(msgspec.Struct, frozen=True, kw_only=True):
     """Names of attributes. `members`: an object in a member listed here is stored flat; the members
-    of `attr` become attributes with the prefix given for it. `lists`: a list in a member listed
-    here is an attribute of that name.
+    of `attr` become attributes with the prefix given for it. `lists`: a list, or true or false,
+    in a member listed here is an attribute of that name.
 
     `value` holds a document that has no such member, or would not come back byte for byte; `shape`
     lists the attributes of one that does, in the order of its members. See

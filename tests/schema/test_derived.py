@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhouse.errors import DocumentError, KeyFieldError, UniqueError, UnreadableError
+from keyhouse.errors import (
+    DeclarationError,
+    DocumentError,
+    KeyFieldError,
+    UniqueError,
+    UnreadableError,
+)
 from keyhouse.schema import Count, First, Index, Record, Summary, Unique
 from keyhouse.schema.derived import Derived
 
@@ -291,6 +297,24 @@ def test_an_entry_that_is_not_json_is_rejected_and_not_stored_as_null() -> None:
     Record(Book, "b:{id}", summary)
     with pytest.raises(DocumentError):
         summary.rows(Book(id="1", title="x"), ("1",))
+
+
+def test_a_full_summary_lists_no_more_and_is_marked_as_truncated() -> None:
+    summary = Summary("all", member="id", under="ids", members_max=2)
+    Record(Book, "b:{id}", summary)
+    row = summary.merge("all", summary.merge("all", None, None, ("1", None)), None, ("2", None))
+    assert row == b'{"ids":["1","2"]}' and not summary.is_truncated(row)
+    full = summary.merge("all", row, None, ("3", None))
+    assert full == b'{"ids":["1","2"],"truncated":true}' and summary.is_truncated(full)
+    assert summary.merge("all", full, None, ("4", None)) == full, "nothing is written again"
+    assert summary.merge("all", full, None, ("2", None)) == full
+    assert summary.holds(full, ("3", None)) and not summary.holds(row, ("3", None))
+    assert summary.merge("all", full, ("3", None), None) == full
+    assert summary.merge("all", full, ("1", None), None) == b'{"ids":["2"],"truncated":true}'
+    with pytest.raises(DeclarationError):
+        Summary("all", member="id", under="ids", members_max=0)
+    with pytest.raises(DeclarationError):
+        Summary("all", member="id", under="ids", members_max=5, entry=lambda book: 1)
 
 
 def test_a_derived_row_shows_itself() -> None:

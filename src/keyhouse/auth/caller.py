@@ -21,7 +21,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """An authenticated caller.
 
     `tenant` selects the data, and `subject` is the user within the tenant (empty: the tenant
-    itself). `roles` are what the subject is in the tenant; `scopes` are what its credentials allow.
+    itself). `tenants` are further ones that the credentials reach, for routes that name a tenant.
+    `roles` are what the subject is in the tenant; `scopes` are what its credentials allow.
     `from_cookie` is true for credentials that a browser sends by itself: a page of another site can
     cause a request that carries them.
     """
@@ -30,12 +31,18 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     subject: str = ""
     roles: frozenset[str] = frozenset()
     scopes: frozenset[str] = frozenset()
+    tenants: frozenset[str] = frozenset()
     from_cookie: bool = False
 
     def require(self, scope: str) -> None:
         """Raise ScopeError unless this caller has the scope."""
         if scope not in self.scopes:
             raise ScopeError("The token does not have the required scope.", needed=scope)
+
+    def require_tenant(self, tenant: str) -> None:
+        """Raise ScopeError unless the credentials reach this tenant, whether or not it exists."""
+        if tenant != self.tenant and tenant not in self.tenants:
+            raise ScopeError("The token does not reach this tenant.")
 
 
 class Authenticator(Protocol):

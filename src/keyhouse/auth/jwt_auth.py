@@ -109,6 +109,7 @@ class JwtAuth(Authenticator):
             subject=verified.subject,
             roles=verified.roles,
             scopes=verified.scopes,
+            tenants=verified.tenants,
             from_cookie=from_cookie,
         )
         if version == keys.version:  # else the keys changed meanwhile: verify it again next time

@@ -59,6 +59,10 @@ class JwtSettings(msgspec.Struct, frozen=True, kw_only=True):
         Names,
         setting("Claims that name the tenant. The first one that the token has is used."),
     ] = ("customerId", "userId", "sub")
+    jwt_tenants_claim: Annotated[
+        str | None,
+        setting("Claim with a list of further tenants that the token reaches, if there is one."),
+    ] = None
     jwt_scopes: Annotated[Names, setting("Scopes of a token without a `scope` claim.")] = (
         "read",
         "write",

@@ -126,6 +126,7 @@ class VerifiedToken(msgspec.Struct, frozen=True):
     scopes: frozenset[str]
     valid_from: float
     valid_until: float
+    tenants: frozenset[str] = frozenset()
 
     def check(self, now: int) -> None:
         """Raise TokenError unless the token is valid now."""
@@ -199,6 +200,16 @@ class TokenVerifier:
                 raise TokenError("Malformed tenant claim.", claim=name)
         raise TokenError("The token names no tenant.", claims=self._settings.jwt_tenant_claims)
 
+    def _tenants_of(self, claims: dict[str, Any]) -> frozenset[str]:
+        """Read the list of further tenants; TokenError if it is not a list of names."""
+        name = self._settings.jwt_tenants_claim
+        tenants = claims.get(name, []) if name else []
+        if not isinstance(tenants, list) or not all(
+            isinstance(each, str) and self._tenant.fullmatch(each) for each in tenants
+        ):
+            raise TokenError("Malformed list of tenants.", claim=name)
+        return frozenset(tenants)
+
     def _verified(self, claims: _Claims, by_name: dict[str, Any]) -> VerifiedToken:
         leeway = self._settings.jwt_leeway_seconds
         starts = max(claims.nbf or 0, claims.iat or 0)
@@ -213,6 +224,7 @@ class TokenVerifier:
             scopes=frozenset(scopes),
             valid_from=(starts - leeway) * 1_000,
             valid_until=(claims.exp + leeway) * 1_000,
+            tenants=self._tenants_of(by_name),
         )
 
 

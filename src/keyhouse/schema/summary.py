@@ -1,7 +1,7 @@
 """Summaries: rows that list the records that share them."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, DocumentError, NewerError, UnreadableError
@@ -9,6 +9,9 @@ from keyhouse.keys.template import Template
 from keyhouse.schema import document
 from keyhouse.schema.compiled_rows import Keys, Source
 from keyhouse.schema.derived import NOT_TEXT, Derived
+
+TRUNCATED: Final = "truncated"
+"""The member of a row that says that it may lack members."""
 
 
 class Summary(Derived):
@@ -22,6 +25,10 @@ class Summary(Derived):
     are kept. A map that another program stored as a plain list gets its entries from the records with
     the next write; so does a missing one if it is `rebuilt`, which reads all records of its key
     before the first entry is written.
+
+    `members_max` bounds a plain list, and so the bytes that a write changes. A row that is full lists
+    no further members, and has `"truncated": true` from then on, also after members have left. Rows
+    of records that it does not list are still derived: `verify` accepts their absence.
     """
 
     strategy = "merge"
@@ -38,6 +45,7 @@ class Summary(Derived):
         constant: Mapping[str, object] | None = None,
         version: tuple[str, int] | None = None,
         rebuilt: bool = False,
+        members_max: int | None = None,
         fields: Mapping[str, Source] | None = None,
         each: Mapping[str, Source] | None = None,
         when: Callable[[Any], bool] | None = None,
@@ -50,6 +58,11 @@ class Summary(Derived):
         self.constant = dict(constant or {})
         self.version = version
         self.rebuilt = rebuilt
+        self.members_max = members_max
+        if members_max is not None and (entry is not None or members_max < 1):
+            raise DeclarationError(
+                "Only a plain list has a maximum of members, from 1.", template=self.template.text
+            )
         if rebuilt and entry is None:
             raise DeclarationError(
                 "Only a summary with entries is rebuilt.", template=self.template.text
@@ -94,6 +107,14 @@ class Summary(Derived):
         the members have no entries."""
         return {} if row is None else self._parsed(row)[0]
 
+    def is_truncated(self, row: bytes | None) -> bool:
+        """Tell whether the row may lack members, because it was full."""
+        return (
+            row is not None
+            and self.members_max is not None
+            and self._parsed(row)[1].get(TRUNCATED) is True
+        )
+
     def needs_rebuild(self, row: bytes | None) -> bool:
         """Tell whether the entries must be made from the records: a map is stored as a plain list,
         or is missing and `rebuilt`."""
@@ -118,12 +139,18 @@ class Summary(Derived):
         if removed is not None and added is None:
             members.pop(removed[0], None)
         if added is not None:
-            members[added[0]] = added[1]
-        if not members:
+            if added[0] in members or not self._is_full(members):
+                members[added[0]] = added[1]
+            else:
+                others[TRUNCATED] = True
+        if not members and not others.get(TRUNCATED):
             return None
         listed: object = members if self.entry is not None else list(members)
         kept = {name: part for name, part in others.items() if name not in self.constant}
         return document.encode_checked({self.under: listed, **self.constant, **kept})
+
+    def _is_full(self, members: dict[str, object]) -> bool:
+        return self.members_max is not None and len(members) >= self.members_max
 
     def _parsed(self, row: bytes) -> tuple[dict[str, object], dict[str, object], bool]:
         """Return the members, the other members of the row's object, and whether it is a map."""
@@ -151,7 +178,9 @@ class Summary(Derived):
 
     def holds(self, row: bytes | None, contribution: Any) -> bool:
         members = self.members(row)
-        return contribution[0] in members and members[contribution[0]] == contribution[1]
+        if contribution[0] not in members:
+            return self.is_truncated(row)
+        return members[contribution[0]] == contribution[1]
 
     def owners(self, key: str, row: bytes) -> list[list[Keys]]:
         found = self.template.split(key)

@@ -495,8 +495,8 @@ class Transaction(LinkedRows):
         if merged is None and row is not None and isinstance(derived, First):
             merged = await self._successor(derived, key, removed)
         if merged is not None:
-            # an unchanged row of another record keeps its expiry
-            if added is not None or merged != row:
+            # an unchanged row of another record keeps its expiry, and a list its revision
+            if merged != row or (added is not None and not isinstance(derived, Summary)):
                 self._writes[key] = Put(key, merged, expires)
         elif row is not None:
             self._writes[key] = None

@@ -129,7 +129,8 @@ def _names_of(member: str, content: object, layout: Layout) -> dict[str, object]
     """Return the parts of a member by their attributes, or None if it is not stored as such."""
     if isinstance(content, dict) and member in layout.members:
         return {layout.members[member] + name: part for name, part in content.items()}
-    return {member: content} if isinstance(content, list) and member in layout.lists else None
+    is_flat = member in layout.lists and isinstance(content, list | bool)
+    return {member: content} if is_flat else None
 
 
 def _attribute(content: object) -> tuple[Attribute | None, bool]:

@@ -1,7 +1,7 @@
 """History: what a profile has watched and how far, by show, season, sport, series and team.
 
 A space is a profile. `schema` declares the keyspace; `paths` derives the paths of an entry from its
-attributes. Events that arrive out of order are resolved by the service before anything is written.
+attributes; `fold` has the rules for events in any order.
 """
 
 from keyhouse.layout import DynamodbLayout, IndexedPath, Layouts
@@ -14,12 +14,14 @@ SYSTEM = System(
     title="Viewing history",
     doc=__doc__,
     schemas="keyhouse.systems.history.schema:SCHEMAS",
+    service="keyhouse.systems.history.service:SERVICE",
+    limits="keyhouse.systems.history.limits",
     layouts=Layouts(
         dynamodb=DynamodbLayout(
             space="profileId",
             key="sortKey",
             members={"attr": "a.", "ext": "e.", "m": "m."},
-            lists=("assetIds",),
+            lists=("assetIds", "truncated"),
             paths=(
                 IndexedPath(
                     "path.hierarchy",

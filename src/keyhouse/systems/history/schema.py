@@ -6,6 +6,11 @@
 | `IN_PROGRESS`, `COMPLETED`   | the assets in that state                  |
 | `/{sport}/{series}/{team}`   | the assets of that team, in either state  |
 | `/{show}/{season}`           | the assets of that season, in either state |
+| `newest|{time}|{assetId}|{state}` | `1`: the entries, newest first       |
+| `entries`                    | the number of entries                     |
+
+A list has at most 1,000 assets; one that lacks some has `"truncated": true`. So a write changes a
+bounded number of bytes, however long the history is.
 
 An asset can have both entries: one that is watched again is in progress, and was completed. The
 state is part of the key, so moving an entry is a delete and a put in one transaction. An asset
@@ -14,9 +19,8 @@ leaves a list when neither of its entries belongs there.
 "How do we track when an asset changes hierarchy?" Each row is a function of the entry, so the write
 that changes it moves the asset from the old rows to the new ones. An empty list is deleted.
 
-The last two rows of the schema are the lookups by `path.hierarchy` and `path.sport`, on every
-engine; DynamoDB's own indexes on those attributes are for other programs. Another path is another
-such row.
+The rows `path.hierarchy…` and `path.sport…` are the lookups by these paths, on every engine;
+DynamoDB's own indexes on those attributes are for other programs. Another path is another such row.
 """
 
 from collections.abc import Callable
@@ -25,8 +29,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from keyhouse.errors import DocumentError
 from keyhouse.keys import Template
-from keyhouse.schema import MILLISECONDS, Declared, Index, Record, Schema, Space, Summary
+from keyhouse.schema import MILLISECONDS, Count, Declared, Index, Record, Schema, Space, Summary
+from keyhouse.systems.history.limits import ASSETS_LISTED_MAX, MOMENT_MAX
 from keyhouse.systems.history.paths import PARTS, Path, hierarchy, sport, teams, whole_prefixes
 
 __all__ = [
@@ -35,7 +41,10 @@ __all__ = [
     "ASSETS_OF_TEAM",
     "BY_HIERARCHY",
     "BY_SPORT",
+    "ENTRIES",
     "ENTRY",
+    "NEWEST",
+    "PATH_ATTRIBUTES",
     "SCHEMAS",
     "Attributes",
     "HistoryEntry",
@@ -43,6 +52,7 @@ __all__ = [
     "Number",
     "Seconds",
     "State",
+    "moment_of",
     "with_percentage",
 ]
 
@@ -50,7 +60,7 @@ State = Literal["IN_PROGRESS", "COMPLETED"]
 Number = int | float
 Seconds = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
 
-_PATH_ATTRIBUTES = ("showCategoryId", "seasonCategoryId", "sport", "series-id", "team-ids")
+PATH_ATTRIBUTES = ("showCategoryId", "seasonCategoryId", "sport", "series-id", "team-ids")
 
 
 class Attributes(Struct, kw_only=True, rename="camel"):
@@ -81,7 +91,7 @@ class HistoryEntry(Struct, kw_only=True):
     m: Marks | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        for name in _PATH_ATTRIBUTES:
+        for name in PATH_ATTRIBUTES:
             if not isinstance(self.ext.get(name, ""), str):
                 raise ValueError(f"ext.{name} must be text")
 
@@ -97,18 +107,32 @@ def with_percentage(entry: HistoryEntry) -> Attributes:
     return msgspec.structs.replace(entry.attr, progress=progress, progress_percentage=percentage)
 
 
+def moment_of(entry: HistoryEntry) -> int:
+    """Return the entry's time in milliseconds since 1970; 0 if another program stored no time."""
+    try:
+        return min(max(MILLISECONDS.parse(entry.attr.update_time), 0), MOMENT_MAX)
+    except DocumentError:
+        return 0
+
+
 def _ext(name: str) -> Callable[[HistoryEntry], str | None]:
     """Return a getter of an extended attribute for a key field: None, and so no row, if it is
     empty."""
     return lambda entry: entry.ext.get(name) or None
 
 
-ASSETS_IN_STATE = Summary("{state:IN_PROGRESS|COMPLETED}", member="asset", under="assetIds")
+ASSETS_IN_STATE = Summary(
+    "{state:IN_PROGRESS|COMPLETED}",
+    member="asset",
+    under="assetIds",
+    members_max=ASSETS_LISTED_MAX,
+)
 
 ASSETS_OF_TEAM = Summary(
     Template("/{sport}/{series}/{team}", escape=PARTS),
     member="asset",
     under="assetIds",
+    members_max=ASSETS_LISTED_MAX,
     fields={"sport": _ext("sport"), "series": _ext("series-id")},
     each={"team": lambda entry: teams(entry.ext)},
 )
@@ -117,6 +141,7 @@ ASSETS_IN_SEASON = Summary(
     Template("/{show}/{season}", escape=PARTS),
     member="asset",
     under="assetIds",
+    members_max=ASSETS_LISTED_MAX,
     fields={"show": _ext("showCategoryId"), "season": _ext("seasonCategoryId")},
 )
 
@@ -132,6 +157,13 @@ BY_SPORT = Index(
     each={"path": lambda entry: whole_prefixes(sport(entry.ext))},
 )
 
+NEWEST = Index(
+    Template("newest|{at:-013d}|{asset}|{state:IN_PROGRESS|COMPLETED}", escape=PARTS),
+    fields={"at": moment_of},
+)
+
+ENTRIES = Count("entries")
+
 ENTRY = Record(
     HistoryEntry,
     Template("{state:IN_PROGRESS|COMPLETED}|{asset}", escape=PARTS),
@@ -140,6 +172,8 @@ ENTRY = Record(
     ASSETS_IN_SEASON,
     BY_HIERARCHY,
     BY_SPORT,
+    NEWEST,
+    ENTRIES,
     name="entry",
     fields={"state": "attr.state", "asset": "attr.asset_id"},
     computed={"attr": with_percentage},
@@ -154,6 +188,8 @@ _BESIDE_STATES: tuple[Declared, ...] = (
     ASSETS_IN_SEASON,
     BY_HIERARCHY,
     BY_SPORT,
+    NEWEST,
+    ENTRIES,
 )
 
 SCHEMAS: tuple[Schema, ...] = (

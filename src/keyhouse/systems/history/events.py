@@ -1,0 +1,222 @@
+"""Events of a profile: checking one, and storing it by one commit. Knows no HTTP."""
+
+import re
+from fractions import Fraction
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from keyhouse.counter import number_of
+from keyhouse.errors import KeyFieldError, LimitError, RecordError, UsageError
+from keyhouse.schema import MILLISECONDS
+from keyhouse.store import Transaction
+from keyhouse.systems.history.fold import (
+    COMPLETED,
+    IN_PROGRESS,
+    AssetEntries,
+    ViewingEvent,
+    fold,
+)
+from keyhouse.systems.history.limits import EVICTIONS_MAX, MOMENT_MAX, TEAMS_MAX
+from keyhouse.systems.history.paths import teams
+from keyhouse.systems.history.profiles import Profile
+from keyhouse.systems.history.schema import (
+    ENTRIES,
+    ENTRY,
+    NEWEST,
+    PATH_ATTRIBUTES,
+    HistoryEntry,
+    State,
+    moment_of,
+)
+
+__all__ = ["StoredEvent", "check_asset", "delete_asset", "make_event", "parse_time", "store_event"]
+
+STATES: Final[tuple[State, ...]] = (IN_PROGRESS, COMPLETED)
+
+_RFC_3339 = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})",
+    re.ASCII,
+)
+_NO_IDS: Final = frozenset({"", ".", ".."})
+
+
+class StoredEvent(Struct, frozen=True):
+    """The stored entry after an event, and whether the event changed anything."""
+
+    entry: HistoryEntry
+    applied: bool
+
+
+def parse_time(text: str) -> int:
+    """Return milliseconds since 1970; UsageError if it is not a time with a zone, from 1970 on."""
+    if not _RFC_3339.fullmatch(text):
+        raise UsageError(
+            "updateTime must be RFC 3339 with a zone, such as 2026-01-18T12:00:00.000Z.", given=text
+        )
+    moment = MILLISECONDS.parse(text.upper())
+    if not 0 <= moment <= MOMENT_MAX:
+        raise UsageError("updateTime must be in the years 1970 to 2286.", given=text)
+    return moment
+
+
+def check_asset(asset: str) -> None:
+    """Raise KeyFieldError if no entry can have this asset id."""
+    if asset in _NO_IDS:
+        raise KeyFieldError("Invalid asset id: no URL could address it.", asset=asset)
+    ENTRY.template.build({"state": IN_PROGRESS, "asset": asset})
+
+
+def make_event(
+    *,
+    asset_id: str,
+    asset_type: str,
+    total_time: int | float,
+    progress: int | float,
+    update_time: str,
+    state: State | None,
+    ext: dict[str, Any] | None,
+    completed_percent: float,
+) -> ViewingEvent:
+    """Return the event. UsageError for an invalid time or too many teams, RecordError for another
+    invalid value."""
+    at = parse_time(update_time)
+    if ext is not None:
+        _check_ext(ext)
+    if state is None:
+        state = COMPLETED if _is_complete(progress, total_time, completed_percent) else IN_PROGRESS
+    return ViewingEvent(
+        asset_id=asset_id,
+        asset_type=asset_type,
+        total_time=total_time,
+        progress=progress,
+        at=at,
+        state=state,
+        ext=ext,
+    )
+
+
+def _check_ext(ext: dict[str, Any]) -> None:
+    for name in PATH_ATTRIBUTES:
+        if not isinstance(ext.get(name, ""), str):
+            raise RecordError("This member of ext must be text.", member=f"ext.{name}")
+    if (count := len(teams(ext))) > TEAMS_MAX:
+        raise UsageError("Too many teams in ext.team-ids.", teams=count, limit=TEAMS_MAX)
+
+
+def _is_complete(progress: int | float, total: int | float, percent: float) -> bool:
+    """Compare the exact ratio: 94.999 % is not 95 %, however it is displayed."""
+    return total > 0 and Fraction(progress) * 100 >= Fraction(percent) * Fraction(total)
+
+
+async def store_event(profile: Profile, event: ViewingEvent) -> StoredEvent:
+    """Fold the event into the asset's entries, by one commit. If it is not newer, nothing changes.
+
+    In a full profile the oldest entry is deleted by the same commit; where one commit cannot hold
+    both, by the one before.
+    """
+    try:
+        async with profile.writing():
+            try:
+                return (await profile.transact(partial(_store, profile, event)))[0]
+            except LimitError:
+                if not (await profile.transact(partial(_evict_alone, profile, event)))[0]:
+                    raise
+                return (await profile.transact(partial(_store, profile, event)))[0]
+    except KeyFieldError as error:
+        raise RecordError(
+            "A member of the event is too long for a key, or empty.", reason=str(error)
+        ) from None
+
+
+async def delete_asset(profile: Profile, asset: str) -> None:
+    """Delete the asset's entries, if there are any."""
+
+    async def work(tx: Transaction) -> None:
+        await _prefetch(tx, asset)
+        for state in STATES:
+            await tx.delete(ENTRY, state=state, asset=asset)
+
+    async with profile.writing():
+        await profile.transact(work)
+
+
+async def _store(profile: Profile, event: ViewingEvent, tx: Transaction) -> StoredEvent:
+    asset = event.asset_id
+    await _prefetch(tx, asset)
+    before = AssetEntries(
+        await tx.get(ENTRY, state=IN_PROGRESS, asset=asset),
+        await tx.get(ENTRY, state=COMPLETED, asset=asset),
+    )
+    after = fold(before, event)
+    if after is before:
+        found = before.get(event.state) or before.completed
+        assert found is not None
+        return StoredEvent(found, applied=False)
+    growth = sum(_is_new(before, after, state) for state in STATES)
+    if growth > 0:
+        oldest = await _oldest(profile, tx, asset, growth)
+        if any((event.at, asset) <= (moment_of(each), each.attr.asset_id) for each in oldest):
+            return StoredEvent(after.newest_first()[0], applied=False)
+        await _delete(tx, oldest)
+    for state in STATES:
+        old, new = before.get(state), after.get(state)
+        if new is None and old is not None:
+            await tx.delete(ENTRY, state=state, asset=asset)
+        elif new is not None and new != old:
+            await tx.put(ENTRY, new)
+    stored = after.get(event.state)
+    assert stored is not None
+    return StoredEvent(stored, applied=True)
+
+
+def _is_new(before: AssetEntries, after: AssetEntries, state: State) -> int:
+    return (after.get(state) is not None) - (before.get(state) is not None)
+
+
+async def _prefetch(tx: Transaction, asset: str) -> None:
+    template = tx.binding.record(ENTRY).template
+    await tx.prefetch([template.build({"state": state, "asset": asset}) for state in STATES])
+
+
+async def _oldest(profile: Profile, tx: Transaction, asset: str, growth: int) -> list[HistoryEntry]:
+    """Return the entries to delete so that `growth` more fit, oldest first.
+
+    The number of entries is checked by the commit only where the profile is nearly full: elsewhere
+    two new entries do not conflict.
+    """
+    excess = await profile.store.total(ENTRIES) + growth - profile.entries_max
+    if excess < 0:
+        return []
+    key = tx.binding.derived(ENTRIES).template.build({})
+    row = await tx.row(key)
+    excess = (0 if row is None else number_of(key, row[0])) + growth - profile.entries_max
+    if excess <= 0:
+        return []
+    count = min(excess, EVICTIONS_MAX)
+    scan = profile.store.scan(
+        ENTRY, by=NEWEST, reverse=True, limit=count + len(STATES), unreadable="skip"
+    )
+    entries = [each.record async for each in scan if each.record.attr.asset_id != asset]
+    return entries[:count]
+
+
+async def _delete(tx: Transaction, entries: list[HistoryEntry]) -> None:
+    for each in entries:
+        await tx.delete(ENTRY, state=each.attr.state, asset=each.attr.asset_id)
+
+
+async def _evict_alone(profile: Profile, event: ViewingEvent, tx: Transaction) -> bool:
+    oldest = await _oldest(profile, tx, event.asset_id, 1)
+    await _delete(tx, [each for each in oldest if moment_of(each) < event.at])
+    return bool(oldest)
+
+
+def decode_event(plain: Any, kind: type[Struct]) -> Any:
+    """Return an event of a batch; RecordError if it has another type."""
+    try:
+        return msgspec.convert(plain, kind)
+    except msgspec.ValidationError as error:
+        raise RecordError("The event does not have the right type.", reason=str(error)) from None
