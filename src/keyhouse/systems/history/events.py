@@ -146,10 +146,9 @@ async def delete_asset(profile: Profile, asset: str) -> None:
 async def _store(profile: Profile, event: ViewingEvent, tx: Transaction) -> StoredEvent:
     asset = event.asset_id
     await _prefetch(tx, asset)
-    before = AssetEntries(
-        await tx.get(ENTRY, state=IN_PROGRESS, asset=asset),
-        await tx.get(ENTRY, state=COMPLETED, asset=asset),
-    )
+    in_progress = await tx.get(ENTRY, state=IN_PROGRESS, asset=asset)
+    completed = await tx.get(ENTRY, state=COMPLETED, asset=asset)
+    before = AssetEntries(in_progress, completed)
     after = fold(before, event)
     if after is before:
         found = before.get(event.state) or before.completed
