@@ -180,7 +180,7 @@ class Summary(Derived):
         members = self.members(row)
         if contribution[0] not in members:
             return self.is_truncated(row)
-        return members[contribution[0]] == contribution[1]
+        return bool(members[contribution[0]] == contribution[1])
 
     def owners(self, key: str, row: bytes) -> list[list[Keys]]:
         found = self.template.split(key)

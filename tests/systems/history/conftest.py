@@ -9,7 +9,7 @@ import pytest
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Engine
-from keyhouse.engines.dynamodb import DynamoDBEngine
+from keyhouse.engines.dynamodb import DynamoDBEngine, Settings
 from keyhouse.engines.dynamodb.layout import layout_of
 from keyhouse.limits import CHANGES_KEPT
 from keyhouse.testing.conformance import Opener
@@ -18,14 +18,18 @@ from tests.support.dynamodb_tables import settings as dynamodb_settings
 from tests.systems.history.support.service import Service, Viewer, serving
 
 
-def dynamodb(folder: Path) -> Opener:
-    """Tables in the layout of the system."""
+def dynamodb_settings_of() -> tuple[Settings, Opener]:
+    """Tables in the layout of the system, and how an engine is opened on them."""
     where = dynamodb_settings(layout=layout_of("history"))
 
     async def open_dynamodb(clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Engine:
         return await DynamoDBEngine.open(where, clock=clock, changes_kept=changes_kept)
 
-    return open_dynamodb
+    return where, open_dynamodb
+
+
+def dynamodb(folder: Path) -> Opener:
+    return dynamodb_settings_of()[1]
 
 
 OPENERS = {

@@ -1,8 +1,9 @@
 """Events of a profile: checking one, and storing it by one commit. Knows no HTTP."""
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Final
 
 import msgspec
@@ -32,7 +33,16 @@ from keyhouse.systems.history.schema import (
     moment_of,
 )
 
-__all__ = ["StoredEvent", "check_asset", "delete_asset", "make_event", "parse_time", "store_event"]
+__all__ = [
+    "STATES",
+    "StoredEvent",
+    "check_asset",
+    "decode_event",
+    "delete_asset",
+    "make_event",
+    "parse_time",
+    "store_events",
+]
 
 STATES: Final[tuple[State, ...]] = (IN_PROGRESS, COMPLETED)
 
@@ -111,8 +121,9 @@ def _is_complete(progress: int | float, total: int | float, percent: float) -> b
     return total > 0 and Fraction(progress) * 100 >= Fraction(percent) * Fraction(total)
 
 
-async def store_event(profile: Profile, event: ViewingEvent) -> StoredEvent:
-    """Fold the event into the asset's entries, by one commit. If it is not newer, nothing changes.
+async def store_events(profile: Profile, events: Sequence[ViewingEvent]) -> StoredEvent:
+    """Fold events of one asset into its entries, by one commit; usually one event. If they are not
+    newer than what is stored, nothing changes. The newest one is the last.
 
     In a full profile the oldest entry is deleted by the same commit; where one commit cannot hold
     both, by the one before.
@@ -120,11 +131,11 @@ async def store_event(profile: Profile, event: ViewingEvent) -> StoredEvent:
     try:
         async with profile.writing():
             try:
-                return (await profile.transact(partial(_store, profile, event)))[0]
+                return (await profile.transact(partial(_store, profile, events)))[0]
             except LimitError:
-                if not (await profile.transact(partial(_evict_alone, profile, event)))[0]:
+                if not (await profile.transact(partial(_evict_alone, profile, events[-1])))[0]:
                     raise
-                return (await profile.transact(partial(_store, profile, event)))[0]
+                return (await profile.transact(partial(_store, profile, events)))[0]
     except KeyFieldError as error:
         raise RecordError(
             "A member of the event is too long for a key, or empty.", reason=str(error)
@@ -143,13 +154,14 @@ async def delete_asset(profile: Profile, asset: str) -> None:
         await profile.transact(work)
 
 
-async def _store(profile: Profile, event: ViewingEvent, tx: Transaction) -> StoredEvent:
+async def _store(profile: Profile, events: Sequence[ViewingEvent], tx: Transaction) -> StoredEvent:
+    event = events[-1]
     asset = event.asset_id
     await _prefetch(tx, asset)
     in_progress = await tx.get(ENTRY, state=IN_PROGRESS, asset=asset)
     completed = await tx.get(ENTRY, state=COMPLETED, asset=asset)
     before = AssetEntries(in_progress, completed)
-    after = fold(before, event)
+    after = reduce(fold, events, before)
     if after is before:
         found = before.get(event.state) or before.completed
         assert found is not None
@@ -166,8 +178,7 @@ async def _store(profile: Profile, event: ViewingEvent, tx: Transaction) -> Stor
             await tx.delete(ENTRY, state=state, asset=asset)
         elif new is not None and new != old:
             await tx.put(ENTRY, new)
-    stored = after.get(event.state)
-    assert stored is not None
+    stored = after.get(event.state) or after.newest_first()[0]
     return StoredEvent(stored, applied=True)
 
 

@@ -55,6 +55,10 @@ _STATES_OF: Final[dict[FacetType, tuple[State, ...]]] = {
 }
 
 
+_SHORT_READ_ROWS: Final = 1_000
+"""Pages of more rows are read in turns with those of other profiles."""
+
+
 class FoundEntry(NamedTuple):
     """An entry and its JSON as it is stored."""
 
@@ -235,13 +239,16 @@ async def _newest_positions(
             return None
         return fields["at"], fields["asset"], fields["state"]
 
-    page = await store.row_page(span, limit=count, keys_only=True)
-    yield [each for row in page.rows if (each := position(row)) is not None]
-    if not page.more:
-        return
+    limit = count
+    while limit <= _SHORT_READ_ROWS:
+        page = await store.row_page(span, limit=limit, keys_only=True)
+        yield [each for row in page.rows if (each := position(row)) is not None]
+        if not page.more:
+            return
+        span = span.after(page.rows[-1].key)
+        limit *= 2
     chunk: list[Position] = []
-    rest = store.row_scan(span.after(page.rows[-1].key), keys_only=True)
-    async with aclosing(rest):
+    async with aclosing(store.row_scan(span, keys_only=True)) as rest:
         async for row in rest:
             if (each := position(row)) is not None:
                 chunk.append(each)

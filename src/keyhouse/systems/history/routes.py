@@ -36,7 +36,7 @@ from keyhouse.systems.history.events import (
     decode_event,
     delete_asset,
     make_event,
-    store_event,
+    store_events,
 )
 from keyhouse.systems.history.facets import FacetPage, FoundEntry
 from keyhouse.systems.history.fold import ViewingEvent
@@ -78,7 +78,7 @@ class Handlers:
         """Store a viewing of an asset, by the rules for events in any order."""
         found = self._profile(profile, caller, WRITE)
         check_asset(asset)
-        stored = await store_event(found, self._event(asset, body))
+        stored = await store_events(found, [self._event(asset, body)])
         return messages.EventReply(_raw(ENTRY, stored), stored.applied)
 
     async def events(
@@ -228,7 +228,7 @@ class Handlers:
 
 async def _result(profile: Profile, event: ViewingEvent, plain: Any) -> messages.EventResult:
     try:
-        stored = await store_event(profile, event)
+        stored = await store_events(profile, [event])
     except KeyhouseError as error:
         return _failure(plain, error)
     return messages.EventResult(event.asset_id, stored.applied)

@@ -48,5 +48,6 @@ SERVICE: Final = Service(
     settings=HistorySettings,
     build=build,
     tenant_pattern=PROFILE_PATTERN,
-    scopes=(READ, WRITE, SERVICE_SCOPE),
+    scopes=(READ, WRITE),
+    operator_scopes=(SERVICE_SCOPE,),
 )

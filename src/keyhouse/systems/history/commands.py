@@ -1,0 +1,97 @@
+"""`keyhouse history`: import of entries, and the IAM policy for DynamoDB."""
+
+import asyncio
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from keyhouse.cli.options import DataFolder, Json, StoreUrl, examples
+from keyhouse.cli.output import Report, show_json, show_reports
+from keyhouse.cli.progress import ProgressLine
+from keyhouse.cli.target import engine_at, open_file, store_url
+
+NAME = "history"
+REFUSED = 1
+"""Exit code when a line was refused."""
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def history() -> None:
+    """Import of entries, and the IAM policy for DynamoDB."""
+
+
+@app.command("import")
+@examples(
+    "keyhouse history import entries.jsonl --store sqlite:history.db?layout=history",
+    "keyhouse history import entries.jsonl --profile p1 --data keyhouse-data",
+)
+def import_(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="The file. Default: standard input.")
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option("--profile", metavar="ID", help="The profile of lines without profileId."),
+    ] = None,
+    store: StoreUrl = None,
+    data: DataFolder = None,
+    json: Json = False,
+) -> None:
+    """Import entries, one JSON object on each line.
+
+    A line is an entry with its profileId, as the API returns it or as a flat item of DynamoDB. Old
+    forms are read too: durations such as PT1H50M4S, and states such as "In progress". Each line is
+    stored by the rules for events, so a file can be imported again, also into a history in use.
+    Lines that are refused are listed, and the others imported. Exit code 1: some were refused.
+    """
+    done = asyncio.run(_import(file, profile, store, data))
+    if json:
+        show_json(done)
+    else:
+        counts = f"{done.applied:,} applied, {done.unchanged:,} unchanged, {len(done.refused):,} refused."
+        lines = [f"Line {each.line}: {each.error}" for each in done.refused]
+        show_reports([Report("Imported", "\n\n".join([counts, *lines]))])
+    if done.refused:
+        raise typer.Exit(REFUSED)
+
+
+async def _import(
+    path: Path | None, profile: str | None, store: str | None, data: Path | None
+) -> Any:
+    from keyhouse.systems.history.transfer import import_lines
+
+    with nullcontext(sys.stdin.buffer) if path is None else open_file(path, "rb") as file:
+        async with engine_at(store_url(NAME, store, data)) as engine:
+            with ProgressLine() as line:
+
+                def report(count: int) -> None:
+                    line.update(f"{count:,} lines")
+
+                return await import_lines(engine, file, profile=profile, on_progress=report)
+
+
+@app.command()
+@examples(
+    "keyhouse history iam --table history",
+    "keyhouse history iam --table history --region eu-central-1 --account 123456789012 --create",
+)
+def iam(
+    table: Annotated[str, typer.Option(metavar="NAME", help="The table.")] = "history",
+    region: Annotated[str, typer.Option(metavar="NAME", help="Its region.")] = "*",
+    account: Annotated[str, typer.Option(metavar="ID", help="Its account.")] = "*",
+    create: Annotated[
+        bool, typer.Option("--create", help="Also allow to create the tables.")
+    ] = False,
+) -> None:
+    """Print the IAM policy that the service needs for its tables on DynamoDB.
+
+    It is JSON for the AWS console, or for `aws iam create-policy --policy-document`.
+    """
+    from keyhouse.systems.history.iam import iam_policy
+
+    show_json(iam_policy(table, region=region, account=account, create=create))

@@ -1,0 +1,266 @@
+"""Many clients at once, a full profile, a long one, and a process that is killed."""
+
+import asyncio
+import random
+import signal
+import statistics
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from keyhouse import open_engine
+from keyhouse.clock import ManualClock, SystemClock
+from keyhouse.engine import Engine
+from keyhouse.engines.sqlite import SqliteEngine
+from keyhouse.http import App
+from keyhouse.store import Store, verify
+from keyhouse.systems.history.events import make_event
+from keyhouse.systems.history.fold import NOTHING, fold
+from keyhouse.systems.history.schema import (
+    ASSETS_IN_STATE,
+    ENTRIES,
+    ENTRY,
+    NEWEST,
+    SCHEMAS,
+)
+from tests.serve.support.serve_process import serving
+from tests.soak import size
+from tests.systems.history.support.service import EXT, SECRET, app_of, at, token, viewing
+
+CLIENTS = 64
+PROFILES = size(100, 1_000)
+EVENTS = size(640, 6_400)
+
+
+def run(folder: Path, work: Callable[[Engine, App], Awaitable[None]], **settings: Any) -> None:
+    async def main() -> None:
+        engine = SqliteEngine.open(folder / "rows.db", clock=ManualClock())
+        try:
+            await work(engine, app_of(engine, folder, **settings))
+        finally:
+            await engine.close()
+
+    asyncio.run(main())
+
+
+def client(app: App) -> httpx.AsyncClient:
+    bearer = token(ManualClock(), sub="jobs", scope="history.service")
+    return httpx.AsyncClient(
+        transport=httpx.ASGITransport(app),
+        base_url="http://test/history",
+        headers={"Authorization": f"Bearer {bearer}"},
+        timeout=60,
+    )
+
+
+async def is_exact(engine: Engine, profile: str, events: list[dict[str, Any]]) -> None:
+    """The stored entries are those of a fold of all events, and every row follows from them."""
+    model: dict[str, Any] = {}
+    for each in events:
+        event = make_event(
+            asset_id=each["assetId"],
+            asset_type=each["assetType"],
+            total_time=each["totalTime"],
+            progress=each["progress"],
+            update_time=each["updateTime"],
+            state=None,
+            ext=each.get("ext"),
+            completed_percent=95,
+        )
+        model[event.asset_id] = fold(model.get(event.asset_id, NOTHING), event)
+    store = Store(SCHEMAS[0], engine, profile)
+    expected = [entry for entries in model.values() for entry in entries.newest_first()]
+    stored = [entry.record async for entry in store.scan(ENTRY)]
+    key = lambda entry: (entry.attr.state, entry.attr.asset_id)  # noqa: E731
+    assert sorted(stored, key=key) == sorted(expected, key=key)
+    assert [finding async for finding in verify(store)] == []
+    assert await store.total(ENTRIES) == len(expected)
+    for state in ("IN_PROGRESS", "COMPLETED"):
+        listed = await store.members(ASSETS_IN_STATE, state=state)
+        assert set(listed) == {e.attr.asset_id for e in expected if e.attr.state == state}
+
+
+def drawn(draw: random.Random, assets: int) -> dict[str, Any]:
+    """An event with a time of its own order, so that many arrive late."""
+    progress = draw.choice((5, 50, 99))
+    ext = EXT | {"team-ids": draw.choice(("1", "1,2", "3")), "showCategoryId": draw.choice("12")}
+    second = draw.randrange(0, 3_000)
+    return {"assetId": f"a{draw.randrange(assets)}", **viewing(second, progress, ext=ext)}
+
+
+@pytest.mark.parametrize("profiles", [1, PROFILES])
+def test_no_update_of_64_clients_is_lost(tmp_path: Path, profiles: int) -> None:
+    async def work(engine: Engine, app: App) -> None:
+        draw = random.Random(profiles)
+        sent: dict[str, list[dict[str, Any]]] = {}
+        for _ in range(EVENTS):
+            sent.setdefault(f"p{draw.randrange(profiles)}", []).append(drawn(draw, 12))
+        todo = [(profile, event) for profile, events in sent.items() for event in events]
+        draw.shuffle(todo)
+
+        async def send(http: httpx.AsyncClient) -> None:
+            while todo:
+                profile, event = todo.pop()
+                path = f"/profiles/{profile}/assets/{event['assetId']}"
+                body = {name: value for name, value in event.items() if name != "assetId"}
+                response = await http.put(path, json=body)
+                assert response.status_code == 200, response.text
+
+        async with client(app) as http:
+            await asyncio.gather(*(send(http) for _ in range(CLIENTS)))
+        for profile in list(sent)[:20]:
+            await is_exact(engine, profile, sent[profile])
+
+    run(tmp_path, work)
+
+
+def test_the_oldest_entry_leaves_a_full_profile(tmp_path: Path) -> None:
+    async def work(engine: Engine, app: App) -> None:
+        async with client(app) as http:
+
+            async def put(asset: str, second: int) -> Any:
+                body = viewing(second, ext=EXT)
+                return (await http.put(f"/profiles/p/assets/{asset}", json=body)).json()
+
+            await asyncio.gather(*(put(f"a{n}", 100 + n) for n in range(30)))
+            listed = (await http.get("/profiles/p/facets/asset/all")).json()["entries"]
+            assert [each["attr"]["assetId"] for each in listed] == [
+                f"a{n}" for n in range(29, 19, -1)
+            ]
+            assert (await put("old", 1))["applied"] is False
+            assert (await http.get("/profiles/p/assets/old")).status_code == 404
+            store = Store(SCHEMAS[0], engine, "p")
+            assert await store.total(ENTRIES) == 10
+            assert [finding async for finding in verify(store)] == []
+
+    run(tmp_path, work, entries_max=10)
+
+
+def test_pages_and_lookups_do_not_grow_with_the_profile(tmp_path: Path) -> None:
+    """Each case is measured in both profiles by turns, so that a busy machine slows both."""
+
+    async def fill(engine: Engine, profile: str, count: int) -> None:
+        store = Store(SCHEMAS[0], engine, profile)
+        for start in range(0, count, 100):
+
+            async def work(tx: Any, start: int = start) -> None:
+                for n in range(start, start + 100):
+                    show = "1446" if n % (count // 20) == 0 else f"s{n % 50}"
+                    entry = {
+                        "attr": {
+                            "assetId": f"a{n}",
+                            "assetType": "movie",
+                            "totalTime": 100,
+                            "state": "COMPLETED" if n % 2 else "IN_PROGRESS",
+                            "progress": 10,
+                            "updateTime": at(n % 7_000 + n % 1_000 / 1_000),
+                        },
+                        "ext": {"showCategoryId": show, "seasonCategoryId": "1"},
+                    }
+                    await tx.put(ENTRY, ENTRY.accepted(entry))
+
+            await store.transact(work)
+
+    async def work(engine: Engine, app: App) -> None:
+        await fill(engine, "short", 100)
+        await fill(engine, "long", 10_000)
+        longest = Store(SCHEMAS[0], engine, "long")
+        assert await longest.count(NEWEST) == 10_000
+        row = await longest.row("IN_PROGRESS")
+        assert row is not None and len(row.value) < 16 * 1_024
+        assert ASSETS_IN_STATE.is_truncated(row.value)
+        paths = (
+            "facets/asset/all",
+            "facets/asset/resume",
+            "facets/show/1446/all",
+            "assets/a50",
+        )
+        async with client(app) as http:
+            for path in paths:
+                times: dict[str, list[float]] = {"short": [], "long": []}
+                for _ in range(60):
+                    for profile, seen in times.items():
+                        start = time.perf_counter()
+                        response = await http.get(f"/profiles/{profile}/{path}")
+                        seen.append(time.perf_counter() - start)
+                        assert response.status_code == 200 and response.json()["entries"]
+                short, long = (statistics.median(seen) for seen in times.values())
+                assert long < 1.5 * short + 0.000_5, (path, short, long)
+
+            async def changed() -> int:
+                revision = await longest.revision()
+                body = viewing(1_000, ext={"showCategoryId": "1446", "seasonCategoryId": "1"})
+                assert (await http.put("/profiles/long/assets/new", json=body)).json()["applied"]
+                rows = [row async for row in longest.row_scan() if row.revision > revision]
+                return sum(len(row.key) + len(row.value) for row in rows)
+
+            assert await changed() < 16 * 1_024
+
+    run(tmp_path, work, entries_max=20_000)
+
+
+@pytest.mark.long
+def test_no_acknowledged_event_is_lost_by_a_kill(tmp_path: Path) -> None:
+    """Events that were not answered are sent again at the end: they change nothing if stored."""
+    acknowledged: list[dict[str, Any]] = []
+    unanswered: list[dict[str, Any]] = []
+    for round in range(size(2, 5)):
+        with serving(tmp_path, "history", KEYHOUSE_HISTORY_JWT_SECRET=SECRET) as served:
+            threads = [
+                threading.Thread(
+                    target=write, args=(served.http, 10 * round + n, acknowledged, unanswered)
+                )
+                for n in range(8)
+            ]
+            for thread in threads:
+                thread.start()
+            time.sleep(1.5)
+            served.end(signal.SIGKILL)
+            for thread in threads:
+                thread.join()
+    assert len(acknowledged) > 20
+    with serving(tmp_path, "history", KEYHOUSE_HISTORY_JWT_SECRET=SECRET) as served:
+        write(served.http, 0, acknowledged, [], again=unanswered)
+
+    async def check() -> None:
+        [file] = tmp_path.rglob("history.db")
+        engine = await open_engine(f"sqlite:{file}?layout=history")
+        try:
+            await is_exact(engine, "p", acknowledged)
+        finally:
+            await engine.close()
+
+    asyncio.run(check())
+
+
+def write(
+    url: str,
+    seed: int,
+    acknowledged: list[dict[str, Any]],
+    unanswered: list[dict[str, Any]],
+    again: Sequence[dict[str, Any]] | None = None,
+) -> None:
+    """Send events until the service is gone, or those that are to be sent again."""
+    draw = random.Random(seed)
+    events = iter(lambda: drawn(draw, 20), None) if again is None else iter(again)
+    headers = {"Authorization": f"Bearer {token(SystemClock(), sub='p')}"}
+    with httpx.Client(headers=headers, timeout=20, trust_env=False) as http:
+        for event in events:
+            assert event is not None
+            body = {name: value for name, value in event.items() if name != "assetId"}
+            try:
+                response = http.put(
+                    f"{url}/history/profiles/p/assets/{event['assetId']}", json=body
+                )
+            except httpx.TransportError:
+                unanswered.append(event)
+                return
+            if response.status_code == 200:
+                acknowledged.append(event)
+            elif response.status_code != 429:
+                unanswered.append(event)
