@@ -86,7 +86,7 @@ async def is_exact(engine: Engine, profile: str, events: list[dict[str, Any]]) -
 
 
 def drawn(draw: random.Random, assets: int) -> dict[str, Any]:
-    """An event with a time of its own order, so that many arrive late."""
+    """An event at a random time, so that many arrive late."""
     progress = draw.choice((5, 50, 99))
     ext = EXT | {"team-ids": draw.choice(("1", "1,2", "3")), "showCategoryId": draw.choice("12")}
     second = draw.randrange(0, 3_000)
