@@ -27,11 +27,11 @@ from benchmarks.report import (
     print_service_growth,
 )
 from benchmarks.services import growth as service_growth
-from benchmarks.services import http, plugin_storage
+from benchmarks.services import history_events, http, plugin_storage
 from keyhouse.bench import Result
 
 ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
-CASES = ("1", "2", "3", "3b", "4", "5", "6", "7", "8", "growth", "export")
+CASES = ("1", "2", "3", "3b", "4", "5", "6", "7", "8", "9", "growth", "export")
 
 
 class Report(msgspec.Struct):
@@ -100,6 +100,10 @@ async def results(cases: set[str], folder: Path, *, quick: bool) -> AsyncIterato
             place = _make(folder / f"sweeps-{layout}")
             for result in await sweeps.measure(place, rounds, size, layout=layout):
                 yield result
+    if "9" in cases:
+        size = 2_000 if quick else 10_000
+        place = _make(folder / "history")
+        yield await asyncio.to_thread(history_events.measure, place, rounds, size)
     if "export" in cases:
         size = 100_000 if quick else 1_000_000
         for result in await export_import.measure(_make(folder / "export"), 3, size):

@@ -15,7 +15,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
-        transport.write(self._run.request)
+        transport.write(self._run.next_request())
 
     def data_received(self, data: bytes) -> None:
         if self._buffer:
@@ -27,7 +27,7 @@ class _Connection(asyncio.Protocol):
         if not data.startswith(b"HTTP/1.1 200 "):
             self._run.fail(data)
         elif self._run.count_response():
-            self._transport.write(self._run.request)
+            self._transport.write(self._run.next_request())
 
     def connection_lost(self, error: Exception | None) -> None:
         self._run.fail(b"the connection was lost")
@@ -42,6 +42,9 @@ class Run:
         self._remaining = count
         self._count = count
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def next_request(self) -> bytes:
+        return self.request
 
     def count_response(self) -> bool:
         """Return whether to send another request."""

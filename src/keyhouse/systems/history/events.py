@@ -50,6 +50,9 @@ _RFC_3339 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})",
     re.ASCII,
 )
+_RATIO_ERROR_MAX: Final = 1e-6
+"""A difference of floats, in percent, that is certainly not a rounding error."""
+
 _NO_IDS: Final = frozenset({"", ".", ".."})
 
 
@@ -118,7 +121,12 @@ def _check_ext(ext: dict[str, Any]) -> None:
 
 def _is_complete(progress: int | float, total: int | float, percent: float) -> bool:
     """Compare the exact ratio: 94.999 % is not 95 %, however it is displayed."""
-    return total > 0 and Fraction(progress) * 100 >= Fraction(percent) * Fraction(total)
+    if total <= 0:
+        return False
+    difference = 100 * (progress / total) - percent
+    if abs(difference) > _RATIO_ERROR_MAX:
+        return difference > 0
+    return Fraction(progress) * 100 >= Fraction(percent) * Fraction(total)
 
 
 async def store_events(profile: Profile, events: Sequence[ViewingEvent]) -> StoredEvent:
