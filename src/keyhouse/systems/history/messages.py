@@ -74,7 +74,7 @@ EntryJson = Annotated[
 ]
 
 
-class EventBody(Struct, frozen=True, kw_only=True, rename="camel"):
+class ViewingBody(Struct, frozen=True, kw_only=True, rename="camel"):
     """A viewing. Progress is clamped to 0 and the total time; without a state, it decides.
 
     `ext` left out keeps the stored one, and an empty one clears it.
@@ -91,7 +91,7 @@ class EventBody(Struct, frozen=True, kw_only=True, rename="camel"):
     ext: dict[str, Any] | None = None
 
 
-class BatchEvent(EventBody, frozen=True, kw_only=True, rename="camel"):
+class BatchEvent(ViewingBody, frozen=True, kw_only=True, rename="camel"):
     """A viewing of an asset."""
 
     asset_id: str

@@ -66,14 +66,14 @@ _AT: Final = "/profiles/{profile}"
 _FAILURES: Final = 500
 
 
-class Handlers:
+class HistoryHandlers:
     def __init__(self, runtime: ServiceRuntime[Profile], settings: HistorySettings) -> None:
         self._tenants = runtime.tenants
         self._percent = settings.completed_percent
         self._hub = EventHub()
 
     async def put(
-        self, profile: ProfileName, asset: AssetId, body: messages.EventBody, caller: Caller
+        self, profile: ProfileName, asset: AssetId, body: messages.ViewingBody, caller: Caller
     ) -> messages.EventReply:
         """Store a viewing of an asset, by the rules for events in any order."""
         found = self._profile(profile, caller, WRITE)
@@ -208,7 +208,7 @@ class Handlers:
             caller.require(scope)
         return self._tenants.get(name)
 
-    def _event(self, asset: str, body: messages.EventBody) -> ViewingEvent:
+    def _event(self, asset: str, body: messages.ViewingBody) -> ViewingEvent:
         return make_event(
             asset_id=asset,
             asset_type=body.asset_type,
@@ -267,7 +267,7 @@ def _cursor(page: FacetPage) -> Any:
 
 def routes(runtime: ServiceRuntime[Profile], settings: HistorySettings) -> Mapping[str, Route]:
     """Return the routes by operation. Any caller may call; the handler checks its profile."""
-    on = Handlers(runtime, settings)
+    on = HistoryHandlers(runtime, settings)
     entry, example = messages.ENTRY_EXAMPLE, messages.EVENT_EXAMPLE
     stored = ResponseSpec(type=messages.EventReply, example={"entry": entry, "applied": True})
     found = ResponseSpec(type=messages.AssetReply, example={"entries": [entry]})
