@@ -528,7 +528,7 @@ def test_serve_and_commands_use_the_same_store(
         with monkeypatch.context() as patch:
             for name, value in environment.items():
                 patch.setenv(name, value)
-            for system in ("rosey", "streamkit", "playlist"):
+            for system in ("rosey", "streamkit", "history"):
                 own, shared = given.engines.get(system), given.settings.engine
                 expected = url_of(system, own, alone=True) if own else None
                 expected = expected or (url_of(system, shared, alone=False) if shared else None)

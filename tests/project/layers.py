@@ -54,14 +54,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "service": (*BASE, *CORE, "auth", "http", "layout", "metrics", "nats", "settings", ""),
     "studio": (*BASE, *CORE, *SERVING, ""),
     "serve": (*BASE, *CORE, *SERVING, "engines", "studio", ""),
-    "systems": (*BASE, *CORE, *SERVING, "layout", ""),
+    "systems": (*BASE, *CORE, *SERVING, "catalog", "layout", ""),
     "adapters": ("errors", "schema", "store"),
+    "catalog": (*BASE, "search", "systems"),
     "bench": (*BASE, *CORE, "engines", ""),
     "cli": (
         *BASE,
         *CORE,
         *SERVING,
         "bench",
+        "catalog",
         "demo",
         "engines",
         "layout",
@@ -107,7 +109,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "interegular": ("keys",),
     "cryptography": ("keyring",),
     "alembic": ("engines",),
-    "apsw": ("engines", "bench", "search"),
+    "apsw": ("engines", "bench", "search", "catalog"),
     "asyncpg": ("engines",),
     "botocore": ("engines",),
     "sqlalchemy": ("engines",),
@@ -263,8 +265,11 @@ def sources(root: Path) -> list[Source]:
 
 
 def layer_of(module: str) -> str:
-    """The folder below the package; a system's own commands belong to the command line."""
+    """The folder below the package; a system's own commands belong to the command line, and its
+    folder `catalog`, the SQL tables that its document prescribes, is a separate layer."""
     parts = module.split(".")
+    if parts[1:2] == ["systems"] and parts[3:4] == ["catalog"]:
+        return "catalog"
     if parts[1:2] == ["systems"] and parts[3:] == ["commands"]:
         return "cli"
     return parts[1] if len(parts) > 1 else ""

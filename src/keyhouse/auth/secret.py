@@ -19,14 +19,16 @@ from keyhouse.clock import Clock, SystemClock
 from keyhouse.errors import UsageError
 
 
-def load_or_create_secret(folder: Path, system: str = "", *, make: bool = True) -> str:
-    """Return the secret in the file `<system>-jwt.secret`, which is created if it is missing.
+def load_or_create_secret(
+    folder: Path, system: str = "", *, make: bool = True, kind: str = "jwt"
+) -> str:
+    """Return the secret in the file `<system>-<kind>.secret`, which is created if it is missing.
 
     Concurrent callers get the same one. Each system has its own, so that a token of one is invalid
-    for another. Raises UsageError if other users can read the file, if this user cannot, or if it is
+    for another, and one for each kind of use. Raises UsageError if other users can read the file, if this user cannot, or if it is
     missing and `make` is false.
     """
-    path = folder / (f"{system}-jwt.secret" if system else "jwt.secret")
+    path = folder / (f"{system}-{kind}.secret" if system else f"{kind}.secret")
     try:
         if not path.exists():
             if not make:

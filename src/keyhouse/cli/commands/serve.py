@@ -10,10 +10,12 @@ import typer
 
 from keyhouse.cli.options import ConfigFile, examples, system_names
 from keyhouse.cli.target import load_object
+from keyhouse.engines.system_urls import is_own_nats
 from keyhouse.schema import Schema
 from keyhouse.service.spec import Service
 from keyhouse.settings import read_settings
-from keyhouse.settings.sources import load_settings
+from keyhouse.settings.settings import OFF
+from keyhouse.settings.sources import LoadedSettings, load_settings
 from keyhouse.systems.registry import NAMES, has_service, load_service
 
 
@@ -102,7 +104,9 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
     own = _load_own(flags["systems"] or ())
     loaded = load_settings(flags, os.environ, config, systems=(*NAMES, *own))
     settings = loaded.settings
-    names = settings.systems or tuple(name for name in NAMES if has_service(name))
+    names = settings.systems or tuple(
+        name for name in NAMES if has_service(name) and _can_store(name, loaded)
+    )
     own |= _load_own(names)
     services: dict[str, Any] = {name: load_service(name).build for name in names if ":" not in name}
     services |= {
@@ -115,7 +119,7 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
     log.info("starting", process=os.getpid(), **(settings.for_log() | {"data": settings.data}))
     if not settings.systems and len(names) < len(NAMES):
         without = [name for name in NAMES if name not in names]
-        log.info("not served: these systems have no service yet", systems=without)
+        log.info("not served: they have no service yet, or NATS is off", systems=without)
     with loaded.name_sources():
         serve(loaded, services, _announce_json if json else _announce)
 
@@ -143,6 +147,11 @@ def _load_own(names: Iterable[str]) -> dict[str, Any]:
             raise typer.BadParameter(f"{name!r} has the name of another system: {named}.")
         own[named] = loaded
     return own
+
+
+def _can_store(name: str, loaded: LoadedSettings) -> bool:
+    """Return whether the rows of a system have a place: not on a NATS server that is off."""
+    return loaded.settings.nats != OFF or not is_own_nats(loaded.engine_url(name, alone=False))
 
 
 def _check_tables(tables: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any]) -> None:

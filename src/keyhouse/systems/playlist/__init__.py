@@ -1,8 +1,8 @@
-"""Playlist: the shared state of a CyTube channel's playlist service, in six NATS KV buckets that
-other programs also read.
+"""Playlist: a catalog, playlists and the queue of a CyTube channel, over HTTP and NATS. The shared
+state is in six NATS KV buckets that other programs also read.
 
-Each bucket is a schema with one space, the bucket itself; `schema` declares them. The catalog's
-SQLite tables are not declared here, because they are not key-value rows.
+Each bucket is a schema with one space, the bucket itself; `schema` declares them. The catalog is a
+SQLite file with the document's tables: see `catalog`.
 """
 
 from keyhouse.layout import JetstreamLayout, Layouts
@@ -15,6 +15,9 @@ SYSTEM = System(
     title="Playlist and catalog service",
     doc=__doc__,
     schemas="keyhouse.systems.playlist.schema:SCHEMAS",
+    service="keyhouse.systems.playlist.service:SERVICE",
+    commands="keyhouse.systems.playlist.commands:app",
+    limits="keyhouse.systems.playlist.limits",
     error_format="nested",
-    layouts=Layouts(jetstream=JetstreamLayout(bucket_per_space=True)),
+    layouts=Layouts(jetstream=JetstreamLayout(bucket_per_space=True), default_engine="nats:"),
 )

@@ -7,8 +7,10 @@ Names compare without case. Where only this service writes the key (a requested 
 like), the name is in normal form, so that two spellings are one person; `roles/{username}` is
 stored as written, because other programs write it too.
 
-Three keys are not in the document: `names/…` reserves the name of each playlist, and `days/…` (in
-two buckets) counts by day, for the windows of `top-played` and `top-liked`.
+Further keys are not in the document: `names/…` reserves the name of each playlist, `days/…` (in two
+buckets) counts by day, for the windows of `top-played` and `top-liked`, and the bucket of codes has
+`otp/lock/…` (failed codes of a name), `otp/rate/…` (requests in the last minutes) and
+`ipblock_intent/…` (an address that may block itself).
 """
 
 from datetime import date
@@ -17,9 +19,10 @@ from typing import Any, Literal, TypeVar
 from msgspec import UNSET, Struct, UnsetType
 
 from keyhouse.keys import NATS, Segment, Template
-from keyhouse.schema import Record, Schema, Space, Summary, Unique, at_field, fixed
+from keyhouse.schema import Record, Schema, Space, Summary, Unique, at_field, fixed, sliding
 from keyhouse.systems.playlist.addresses import IpAddress
 from keyhouse.systems.playlist.ids import PlaylistId
+from keyhouse.systems.playlist.limits import DAYS_KEPT, LOCK_SECONDS
 
 __all__ = [
     "ACL",
@@ -33,10 +36,13 @@ __all__ = [
     "DAY_PLAYS",
     "GLOBAL_COUNTERS",
     "IP_BLOCK",
+    "IP_BLOCK_INTENT",
     "ITEM_COUNTERS",
     "ITEM_LIKES",
     "LIKED",
     "LIKES",
+    "OTP_LOCK",
+    "OTP_RATE",
     "OTP_REQUEST",
     "PLAYLIST",
     "PLAYLISTS",
@@ -53,10 +59,13 @@ __all__ = [
     "DayPlays",
     "GlobalCounters",
     "IpBlock",
+    "IpBlockIntent",
     "ItemCounters",
     "ItemLikes",
     "Liked",
     "Maybe",
+    "OtpLock",
+    "OtpRate",
     "OtpRequest",
     "Playlist",
     "PlaylistCounters",
@@ -73,8 +82,6 @@ Maybe = str | UnsetType | None
 Role = Literal["viewer", "blessed", "admin"]
 
 VERSION = ("schema_version", 1)
-DAYS_KEPT = 366
-"""Days for which daily counts are stored: the widest window of the statistics."""
 
 
 def _at(text: str, **segments: Segment) -> Template:
@@ -159,6 +166,7 @@ class Playlist(Struct, kw_only=True):
     created_by: str
     created_at: str = ""
     updated_at: str = ""
+    forked_from: Maybe = UNSET
     schema_version: int = 1
 
 
@@ -210,7 +218,25 @@ class OtpRequest(Struct, kw_only=True):
     request_ip: str
     request_user_agent: Maybe = UNSET
     otp_hash: str
+    otp_salt: Maybe = UNSET
     attempts_remaining: int
+    schema_version: int = 1
+
+
+class OtpLock(Struct, kw_only=True):
+    """Failed codes of a name, over all codes that were requested for it."""
+
+    failures: int
+    since: str
+    locked_until: str | None = None
+    schema_version: int = 1
+
+
+class OtpRate(Struct, kw_only=True):
+    """Requests for codes in the last minutes, of a name or from an address."""
+
+    times: list[str]
+    expires_at: str
     schema_version: int = 1
 
 
@@ -230,6 +256,14 @@ class IpBlock(Struct, kw_only=True):
     schema_version: int = 1
 
 
+class IpBlockIntent(Struct, kw_only=True):
+    """An address that sent a code that nobody requested, and may block itself."""
+
+    created_at: str
+    expires_at: str
+    schema_version: int = 1
+
+
 OTP_REQUEST = Record(
     OtpRequest,
     _at("otp/request/{username:norm}"),
@@ -237,7 +271,25 @@ OTP_REQUEST = Record(
     version=VERSION,
     unknown="keep",
     timestamps=("requested_at", "expires_at"),
-    private=("otp_hash",),
+    private=("otp_hash", "otp_salt"),
+    expiry=at_field("expires_at"),
+)
+OTP_LOCK = Record(
+    OtpLock,
+    _at("otp/lock/{username:norm}"),
+    name="otp_lock",
+    version=VERSION,
+    unknown="keep",
+    timestamps=("since", "locked_until"),
+    expiry=sliding(LOCK_SECONDS),
+)
+OTP_RATE = Record(
+    OtpRate,
+    _at("otp/rate/{kind}/{of:norm}"),
+    name="otp_rate",
+    version=VERSION,
+    unknown="keep",
+    timestamps=("expires_at",),
     expiry=at_field("expires_at"),
 )
 SESSION = Record(
@@ -257,12 +309,24 @@ IP_BLOCK = Record(
     timestamps=("blocked_until", "created_at"),
     expiry=at_field("blocked_until"),
 )
+IP_BLOCK_INTENT = Record(
+    IpBlockIntent,
+    _at("ipblock_intent/{ip}", ip=IpAddress()),
+    name="ip_block_intent",
+    version=VERSION,
+    unknown="keep",
+    timestamps=("created_at", "expires_at"),
+    expiry=at_field("expires_at"),
+)
 
 AUTH = _bucket(
     "kryten_playlist_auth",
     OTP_REQUEST,
+    OTP_LOCK,
+    OTP_RATE,
     SESSION,
     IP_BLOCK,
+    IP_BLOCK_INTENT,
     doc="Codes, sessions and blocked addresses.",
 )
 

@@ -1,0 +1,186 @@
+"""Files that a catalog is read from: a JSON array of items, or CSV with a header.
+
+One invalid item rejects the whole file, by its line: a catalog with holes would look complete.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NoReturn
+from urllib.parse import urlsplit
+
+import msgspec
+
+from keyhouse.systems.playlist.catalog.item import CatalogItem
+from keyhouse.systems.playlist.errors import CatalogSourceError
+from keyhouse.systems.playlist.limits import (
+    CATALOG_FILE_BYTES_MAX,
+    CATALOG_ITEMS_MAX,
+    VIDEO_ID_CHARS_MAX,
+)
+
+__all__ = ["check_item", "parse_source", "read_source_file"]
+
+_CATEGORY_SEPARATOR: Final = "|"
+_MEMBERS: Final = tuple(CatalogItem.__struct_fields__)
+_REQUIRED: Final = ("video_id", "title", "manifest_url")
+_BLANK: Final = " \t\r\n"
+
+
+class _Given(CatalogItem, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+def read_source_file(path: Path) -> list[CatalogItem]:
+    """Read a file of items. Raises CatalogSourceError, with the line, if anything in it is wrong."""
+    try:
+        if path.stat().st_size > CATALOG_FILE_BYTES_MAX:
+            raise CatalogSourceError(
+                "The file is too large for a catalog.",
+                file=str(path),
+                limit=CATALOG_FILE_BYTES_MAX,
+            )
+        data = path.read_bytes()
+    except OSError as error:
+        raise CatalogSourceError(
+            "The file cannot be read.", file=str(path), reason=error.strerror
+        ) from None
+    return parse_source(data, path.name)
+
+
+def parse_source(data: bytes, name: str) -> list[CatalogItem]:
+    """Return the items of a file's content; `name` says whether it is CSV."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise CatalogSourceError("The file is not UTF-8 text.", file=name, line=line) from None
+    rows = _csv_items(text, name) if name.lower().endswith(".csv") else _json_items(text, name)
+    items: dict[str, CatalogItem] = {}
+    for line, item in rows:
+        if item.video_id in items:
+            _reject(name, line, f"a second item with the id {item.video_id!r}")
+        items[item.video_id] = item
+        if len(items) > CATALOG_ITEMS_MAX:
+            _reject(name, line, f"more than {CATALOG_ITEMS_MAX:,} items")
+    return list(items.values())
+
+
+def check_item(item: CatalogItem) -> str | None:
+    """Return what is wrong with an item; None if nothing is."""
+    if not item.video_id.strip() or len(item.video_id) > VIDEO_ID_CHARS_MAX:
+        return f"video_id must have 1 to {VIDEO_ID_CHARS_MAX} characters"
+    if not item.title.strip():
+        return "title must not be empty"
+    if not _is_web_address(item.manifest_url):
+        return "manifest_url must be an http or https address"
+    if item.thumbnail_url is not None and not _is_web_address(item.thumbnail_url):
+        return "thumbnail_url must be an http or https address"
+    if item.duration_seconds is not None and not 0 <= item.duration_seconds < 2**31:
+        return "duration_seconds must be a number of seconds from 0"
+    if not all(category.strip() for category in item.categories):
+        return "a category must not be empty"
+    return None
+
+
+def _is_web_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc) and text.isprintable()
+
+
+def _json_items(text: str, name: str) -> Iterator[tuple[int, CatalogItem]]:
+    """Read the array item by item, so that an error has the line of its item."""
+    decoder = json.JSONDecoder()
+    at = _skip(text, 0)
+    if text[at : at + 1] != "[":
+        _reject(name, 1, "not a JSON array of items")
+    at = _skip(text, at + 1)
+    line, counted = 1, 0
+    while text[at : at + 1] != "]":
+        line += text.count("\n", counted, at)
+        counted = at
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (json.JSONDecodeError, RecursionError) as error:
+            _reject(name, getattr(error, "lineno", line), "not valid JSON")
+        yield line, _checked(value, name, line)
+        at = _skip(text, end)
+        if text[at : at + 1] == ",":
+            at = _skip(text, at + 1)
+            if text[at : at + 1] == "]":
+                _reject(name, text.count("\n", 0, at) + 1, "not valid JSON")
+        elif text[at : at + 1] != "]":
+            _reject(name, text.count("\n", 0, at) + 1, "not valid JSON")
+    if text[at + 1 :].strip(_BLANK):
+        _reject(name, text.count("\n", 0, at) + 1, "something follows the array")
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _BLANK:
+        at += 1
+    return at
+
+
+def _csv_items(text: str, name: str) -> Iterator[tuple[int, CatalogItem]]:
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        header = [each.strip() for each in reader.fieldnames or ()]
+        reader.fieldnames = header
+        unknown = [each for each in header if each not in _MEMBERS]
+        missing = [each for each in _REQUIRED if each not in header]
+        if unknown or missing or len(set(header)) != len(header):
+            _reject(name, 1, f"the header must be columns of {', '.join(_MEMBERS)}")
+        for row in reader:
+            yield (
+                reader.line_num,
+                _checked(_csv_value(row, name, reader.line_num), name, reader.line_num),
+            )
+    except csv.Error as error:
+        _reject(name, reader.line_num, str(error))
+
+
+def _csv_value(row: dict[str, Any], name: str, line: int) -> dict[str, Any]:
+    if None in row or any(value is None for value in row.values()):
+        _reject(name, line, "not as many columns as the header")
+    value: dict[str, Any] = {key: text for key, text in row.items() if text != ""}
+    if "categories" in row:
+        parts = str(row["categories"]).split(_CATEGORY_SEPARATOR)
+        value["categories"] = [part.strip() for part in parts if part.strip()]
+    if (seconds := value.get("duration_seconds")) is not None:
+        try:
+            value["duration_seconds"] = int(seconds)
+        except ValueError:
+            _reject(name, line, "duration_seconds must be a whole number")
+    return value
+
+
+def _checked(value: object, name: str, line: int) -> CatalogItem:
+    try:
+        given = msgspec.convert(value, _Given)
+        item = CatalogItem(**msgspec.structs.asdict(given))
+        _encodable(item)
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        _reject(name, line, str(error))
+    if (reason := check_item(item)) is not None:
+        _reject(name, line, reason)
+    return item
+
+
+def _encodable(item: CatalogItem) -> None:
+    """Raise UnicodeEncodeError for a lone surrogate, which is no text."""
+    for text in (item.video_id, item.title, *item.categories):
+        text.encode()
+
+
+def _reject(name: str, line: int, reason: str) -> NoReturn:
+    raise CatalogSourceError(
+        "The file was not imported: correct the line, and import it again.",
+        file=name,
+        line=line,
+        reason=reason,
+    )

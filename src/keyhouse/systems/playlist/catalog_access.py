@@ -1,0 +1,61 @@
+"""The catalog as the service asks it: from threads, without a catalog, and as one snapshot each."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from keyhouse.service.spec import ServiceContext
+from keyhouse.systems.playlist.catalog import CatalogItem, CatalogReader, MediaCatalog, SearchResult
+from keyhouse.systems.playlist.messages import CatalogQuery
+
+__all__ = ["CatalogAccess"]
+
+R = TypeVar("R")
+
+
+class CatalogAccess:
+    """Before the first refresh the catalog is empty and has no snapshot."""
+
+    def __init__(self, catalog: MediaCatalog, context: ServiceContext) -> None:
+        self._catalog = catalog
+        self._run = context.run_blocking
+
+    async def _ask(self, question: Callable[[CatalogReader], R], without: R) -> R:
+        def ask() -> R:
+            reader = self._catalog.reader()
+            return without if reader is None else question(reader)
+
+        return await self._run(ask)
+
+    async def search(self, query: CatalogQuery) -> SearchResult:
+        def search(reader: CatalogReader) -> SearchResult:
+            return reader.search(
+                query.q,
+                query.category,
+                limit=query.limit,
+                offset=query.offset,
+                facets=query.facets,
+            )
+
+        return await self._ask(search, SearchResult(None, 0, [], {} if query.facets else None))
+
+    async def categories(self) -> list[str]:
+        return await self._ask(CatalogReader.categories, [])
+
+    async def get(self, video_id: str) -> CatalogItem | None:
+        return await self._ask(lambda reader: reader.get(video_id), None)
+
+    async def get_many(self, video_ids: Iterable[str]) -> dict[str, CatalogItem]:
+        wanted = list(video_ids)
+        if not wanted:
+            return {}
+        return await self._ask(lambda reader: reader.get_many(wanted), {})
+
+    async def by_manifest(self, urls: Iterable[str]) -> dict[str, CatalogItem]:
+        wanted = list(urls)
+        if not wanted:
+            return {}
+        return await self._ask(lambda reader: reader.by_manifest(wanted), {})
+
+    async def durations(self) -> dict[str, int | None]:
+        """Return the duration of every item of the catalog."""
+        return await self._ask(CatalogReader.durations, {})

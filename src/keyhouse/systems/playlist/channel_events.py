@@ -1,0 +1,202 @@
+"""Events of the channel for the pages that are open: now playing, queue, likes, pushed playlists.
+
+Every process watches the robot's bucket for the first two. The others happen in one process and go
+over the bus to all of them.
+"""
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Callable
+from contextlib import aclosing
+from datetime import datetime
+from typing import Any, Final, Literal
+
+import msgspec
+import structlog
+
+from keyhouse.errors import BusyError, EngineError, KeyhouseError, UnavailableError
+from keyhouse.http import EventStream
+from keyhouse.limits import EVENT_STREAMS_MAX
+from keyhouse.nats.bus import Bus
+from keyhouse.store import RawRows
+from keyhouse.systems.playlist.channel import CURRENT, Channel, read_media
+from keyhouse.systems.playlist.statistics import ChannelStatistics
+
+__all__ = ["ChannelEvents", "EventName"]
+
+EventName = Literal["nowplaying", "queue", "like", "apply"]
+
+HEARTBEAT_SECONDS: Final = 15.0
+ABSENT_SECONDS: Final = 2.0
+"""Pause between two looks for a robot that has not shown its queue."""
+
+PENDING_MAX: Final = 100
+"""Events that wait for a slow client; then it loses the oldest."""
+
+_HEARTBEAT: Final = b": \n\n"
+_log = structlog.get_logger("keyhouse.playlist")
+
+
+class _Client:
+    """The events of one client. Satisfies `EventSource`."""
+
+    def __init__(self, closed: Callable[["_Client"], None]) -> None:
+        self._pending: deque[bytes] = deque(maxlen=PENDING_MAX)
+        self._changed = asyncio.Event()
+        self._is_closed = False
+        self._closed = closed
+
+    def send(self, block: bytes) -> None:
+        self._pending.append(block)
+        self._changed.set()
+
+    async def next(self) -> bytes | None:
+        while not self._is_closed:
+            if self._pending:
+                blocks = b"".join(self._pending)
+                self._pending.clear()
+                return blocks
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                return _HEARTBEAT
+        return None
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._changed.set()
+            self._closed(self)
+
+
+class ChannelEvents:
+    """`rows` are those of the robot's bucket; None without NATS."""
+
+    def __init__(
+        self,
+        rows: RawRows | None,
+        channel: Channel,
+        statistics: ChannelStatistics,
+        bus: Bus,
+        *,
+        name: str,
+        namespace: str,
+    ) -> None:
+        self._rows = rows
+        self._channel = channel
+        self._statistics = statistics
+        self._bus = bus
+        self._name = name
+        self._subject = f"kryten.playlist.event.{_token(namespace)}"
+        self._clients: set[_Client] = set()
+
+    def stream(self) -> EventStream:
+        """Return the response of a handler. It starts with the current item and the queue."""
+
+        async def subscribe(_: int | None) -> _Client:
+            if len(self._clients) >= EVENT_STREAMS_MAX:
+                raise BusyError("Too many event streams are open.", limit=EVENT_STREAMS_MAX)
+            client = _Client(self._clients.discard)
+            self._clients.add(client)
+            for name, data in await self._state():
+                client.send(_block(name, data))
+            return client
+
+        return EventStream(subscribe)
+
+    async def publish(self, name: EventName, data: object) -> None:
+        """Send an event to the clients of all processes; without NATS, to those of this one."""
+        try:
+            await self._bus.publish(f"{self._subject}.{name}", msgspec.json.encode(data))
+        except (UnavailableError, EngineError):
+            self._send(name, data)
+
+    def _send(self, name: str, data: object) -> None:
+        block = _block(name, data)
+        for client in [*self._clients]:
+            client.send(block)
+
+    async def _state(self) -> list[tuple[str, object]]:
+        try:
+            found: list[tuple[str, object]] = [("nowplaying", await self._channel.now_playing())]
+            found.append(("queue", await self._channel.queue()))
+        except KeyhouseError:
+            return [("nowplaying", None)]
+        return found
+
+    # Background tasks
+
+    async def relay(self) -> None:
+        """Pass events of all processes on to the clients of this one, without end."""
+        if not self._bus.is_on:
+            return
+        async with self._bus.subscribe(f"{self._subject}.*") as messages:
+            async for message in messages:
+                name = message.subject.rpartition(".")[2]
+                self._send(name, msgspec.Raw(message.data))
+
+    async def watch(self) -> None:
+        """Send the queue and the current item whenever the robot changes them, without end.
+
+        The bucket is watched only once it exists: a watch would create it.
+        """
+        if self._rows is None:
+            return
+        while not await self._channel.exists():
+            await asyncio.sleep(ABSENT_SECONDS)
+        async with aclosing(self._rows.row_watch()) as changes:
+            async for change in changes:
+                if self._clients:
+                    name = "nowplaying" if change.key == CURRENT else "queue"
+                    for kind, data in await self._state():
+                        if kind == name or name == "nowplaying":
+                            self._send(kind, data)
+
+    async def count_plays(self) -> None:
+        """Count each item that the channel starts, without end. One of all processes counts it."""
+        if not self._bus.is_on:
+            return
+        subject = f"kryten.events.cytube.{_token(self._name)}.changemedia"
+        async with self._bus.subscribe(subject, queue=self._subject) as messages:
+            async for message in messages:
+                try:
+                    await self._count(message.data)
+                except KeyhouseError as error:
+                    _log.error("play not counted", error=str(error))
+
+    async def _count(self, data: bytes) -> None:
+        try:
+            event = msgspec.json.decode(data)
+        except msgspec.MsgspecError:
+            return
+        payload = event.get("payload", event) if isinstance(event, dict) else None
+        media = read_media(payload)
+        if media is None:
+            return
+        start = _start_second(event, payload, media.current_time)
+        video_id = await self._channel.video_id(media.id)
+        await self._statistics.count_play(self._name, media.uid, video_id, media.seconds, start)
+
+
+def _start_second(event: dict[str, Any], payload: Any, current_time: float) -> int:
+    """Return the second at which the item started, from the event's time."""
+    at = payload.get("time")
+    if isinstance(at, int | float) and at > 0:
+        return int(at / 1_000 - current_time)
+    try:
+        stamp = msgspec.convert(event.get("timestamp"), datetime)
+    except msgspec.ValidationError:
+        return 0
+    return int(stamp.timestamp() - current_time)
+
+
+def _block(name: str, data: object) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(data))
+
+
+def _token(text: str) -> str:
+    """Return a text as one token of a NATS subject, as `kryten-py` writes channels."""
+    return re.sub(r"[^\w-]", "", text.lower().replace(" ", "-")) or "default"

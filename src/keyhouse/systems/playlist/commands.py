@@ -1,0 +1,216 @@
+"""`keyhouse playlist`: refresh the catalog, add an admin, and a demonstration without CyTube."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from keyhouse.cli.options import DataFolder, Json, examples
+from keyhouse.cli.output import number, show_json
+from keyhouse.cli.progress import ProgressLine
+from keyhouse.cli.target import engine_at, store_url
+from keyhouse.errors import UsageError
+
+NAME = "playlist"
+
+NatsUrl = Annotated[
+    str | None,
+    typer.Option("--nats", metavar="URL", help="The service's NATS server. KEYHOUSE_NATS sets it."),
+]
+Namespace = Annotated[
+    str, typer.Option("--namespace", metavar="NAME", help="The namespace of the keys.")
+]
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+admin = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def playlist() -> None:
+    """The catalog, admins, and a demonstration."""
+
+
+@admin.callback()
+def admins() -> None:
+    """Admins of the service."""
+
+
+app.add_typer(admin, name="admin")
+
+
+@app.command()
+@examples(
+    "keyhouse playlist refresh --file catalog.json --data keyhouse-data",
+    "keyhouse playlist refresh --nats nats://127.0.0.1:4222 --as Ada",
+)
+def refresh(
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="FILE", help="A JSON array of items, or CSV."),
+    ] = None,
+    requested_by: Annotated[
+        str | None,
+        typer.Option("--as", metavar="NAME", help="Name of an admin, for a service by --nats."),
+    ] = None,
+    namespace: Namespace = "default",
+    data: DataFolder = None,
+    nats: NatsUrl = None,
+    json: Json = False,
+) -> None:
+    """Read the catalog again, from a file or from MediaCMS, and publish it.
+
+    With --data, the catalog of this folder is built here, and its service shows it at once. With
+    --nats, the service is asked to, and a file must be on its machine. Ends when it is published. A
+    failure changes nothing.
+    """
+    server = nats or os.environ.get("KEYHOUSE_NATS")
+    if server is not None and data is None:
+        done = asyncio.run(_ask_for_refresh(server, file, requested_by))
+    else:
+        done = asyncio.run(_refresh(file, namespace, _folder(data)))
+    if json:
+        show_json(done)
+    else:
+        print(f"{number(done['item_count'], 'item')} published as {done['snapshot_id']}.")
+
+
+async def _refresh(file: Path | None, namespace: str, folder: Path) -> dict[str, Any]:
+    from keyhouse.settings.sources import load_settings
+    from keyhouse.systems.playlist.assembly import CATALOG_FILE
+    from keyhouse.systems.playlist.catalog import MediaCatalog
+    from keyhouse.systems.playlist.mediacms import MediaCms
+    from keyhouse.systems.playlist.refresh import CatalogSource, FileSource, Refresh
+    from keyhouse.systems.playlist.stores import PlaylistStores
+
+    async with _opened(folder) as (engine, run):
+        stores = PlaylistStores(engine, namespace)
+        source: CatalogSource | None = None
+        if file is not None:
+            source = FileSource(file, run)
+        else:
+            loaded = load_settings({}, os.environ, None, systems=(NAME,), strict=False)
+            table = loaded.tables.get(NAME, {})
+            if table.get("mediacms_url"):
+                source = MediaCms(str(table["mediacms_url"]), table.get("mediacms_token"))
+        runner = Refresh(MediaCatalog(folder / CATALOG_FILE), stores, run, source)
+        with ProgressLine() as line:
+
+            def show(done: int, total: int | None) -> None:
+                of = "" if total is None else f" of {total:,}"
+                line.update(f"{done:,}{of} items")
+
+            snapshot = await runner.refresh(progress=show)
+    return {"snapshot_id": snapshot.snapshot_id, "item_count": snapshot.item_count}
+
+
+async def _ask_for_refresh(
+    server: str, file: Path | None, requested_by: str | None
+) -> dict[str, Any]:
+    if requested_by is None:
+        raise UsageError("A service by --nats needs the name of an admin: --as NAME.")
+    named = {} if file is None else {"file": str(file.absolute())}
+    return await _command(server, "catalog_refresh", {"requested_by": requested_by, **named})
+
+
+async def _command(server: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
+    import msgspec
+
+    from keyhouse.nats.bus import Bus
+    from keyhouse.nats.connection import connect
+
+    async with connect(server) as client:
+        reply = await Bus(client).request(
+            f"kryten.playlist.cmd.{name}", msgspec.json.encode(body), timeout_seconds=600
+        )
+    answer: dict[str, Any] = msgspec.json.decode(reply)
+    if answer.get("status") != "ok":
+        raise UsageError("The service rejected the command.", **answer.get("error", {}))
+    return answer
+
+
+@admin.command("add")
+@examples("keyhouse playlist admin add Ada --data keyhouse-data")
+def add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A user of the channel.")],
+    namespace: Namespace = "default",
+    data: DataFolder = None,
+    nats: NatsUrl = None,
+    json: Json = False,
+) -> None:
+    """Make a user an admin. The service need not be restarted."""
+    names = asyncio.run(_add_admin(name, namespace, data, nats or os.environ.get("KEYHOUSE_NATS")))
+    if json:
+        show_json({"admins": names})
+    else:
+        print(f"Admins: {', '.join(names)}.")
+
+
+async def _add_admin(name: str, namespace: str, data: Path | None, server: str | None) -> list[str]:
+    from keyhouse.systems.playlist.roles import Roles
+    from keyhouse.systems.playlist.schema import ADMINS
+    from keyhouse.systems.playlist.stores import PlaylistStores
+
+    by_nats = server is not None and data is None
+    url = f"{server}/?prefix=" if by_nats else store_url(NAME, None, _folder(data))
+    async with engine_at(url) as engine:
+        return await Roles(PlaylistStores(engine, namespace)).add(ADMINS, name)
+
+
+@app.command()
+@examples("keyhouse playlist demo --data keyhouse-data")
+def demo(
+    seconds: Annotated[
+        float, typer.Option(metavar="N", help="How long each item plays.", min=1)
+    ] = 30.0,
+    channel: Annotated[str, typer.Option(metavar="NAME", help="The service's channel.")] = "lounge",
+    data: DataFolder = None,
+) -> None:
+    """Fill the catalog and play a channel's robot, until interrupted.
+
+    For a service that runs with this data folder: search, push and like work without CyTube.
+    """
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_demo(_folder(data), channel, seconds))
+
+
+async def _demo(folder: Path, channel: str, seconds: float) -> None:
+    from keyhouse.systems.playlist.assembly import CATALOG_FILE
+    from keyhouse.systems.playlist.catalog import MediaCatalog
+    from keyhouse.systems.playlist.demo_catalog import DemoSource
+    from keyhouse.systems.playlist.demo_robot import DemoRobot
+    from keyhouse.systems.playlist.refresh import Refresh
+    from keyhouse.systems.playlist.stores import PlaylistStores
+
+    source = DemoSource()
+    async with _opened(folder) as (engine, run):
+        stores = PlaylistStores(engine, "default")
+        runner = Refresh(MediaCatalog(folder / CATALOG_FILE), stores, run, source)
+        await runner.refresh()
+    server = store_url(NAME, None, folder).partition("/?")[0]
+    async with DemoRobot(server, channel) as robot:
+        robot.titles = source.titles()
+        print(f"{number(len(robot.titles), 'item')} in the catalog; the robot of {channel} runs.")
+        print("Stop it with Ctrl-C.", flush=True)
+        await robot.run(seconds)
+
+
+def _folder(data: Path | None) -> Path:
+    """Return the data folder of the options, the environment, or the default of `serve`."""
+    return data or Path(os.environ.get("KEYHOUSE_DATA") or "keyhouse-data")
+
+
+@asynccontextmanager
+async def _opened(folder: Path) -> AsyncIterator[tuple[Any, Any]]:
+    """Open the store of a data folder, and threads for the catalog's file."""
+    from keyhouse.service.blocking import BlockingPool
+
+    pool = BlockingPool()
+    async with engine_at(store_url(NAME, None, folder)) as engine:
+        try:
+            yield engine, pool.run
+        finally:
+            await pool.close()

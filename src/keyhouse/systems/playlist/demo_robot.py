@@ -1,0 +1,131 @@
+"""A robot without a channel: it takes the commands of `kryten-py` and shows a queue as the real one
+does, in its bucket and by events. For demonstrations and tests.
+
+Every command that it gets is recorded. `rejects` are manifest addresses that it does not take: with
+`inner`, the rejection is inside of `data`, as some versions of the robot report it.
+"""
+
+import asyncio
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Final, Self
+
+import msgspec
+import nats
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.js.errors import NotFoundError
+from nats.js.kv import KeyValue
+
+__all__ = ["DemoRobot"]
+
+COMMANDS: Final = "kryten.robot.command"
+
+
+class DemoRobot:
+    def __init__(self, url: str, channel: str) -> None:
+        self._url = url
+        self._channel = channel
+        self._client = Client()
+        self._bucket: KeyValue | None = None
+        self._uid = 0
+        self.queue: list[dict[str, Any]] = []
+        self.current: dict[str, Any] | None = None
+        self.commands: list[dict[str, Any]] = []
+        self.rejects: dict[str, str] = {}
+        self.titles: dict[str, tuple[str, int]] = {}
+        """Titles and durations by manifest: a real robot learns them from the manifest."""
+
+    async def __aenter__(self) -> Self:
+        self._client = await nats.connect(self._url)
+        stream = self._client.jetstream()
+        name = f"kryten_{self._channel}_playlist"
+        try:
+            self._bucket = await stream.key_value(name)
+        except NotFoundError:
+            self._bucket = await stream.create_key_value(bucket=name)
+        await self._client.subscribe(COMMANDS, cb=self._answer)
+        await self._show()
+        await self._client.flush()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with suppress(Exception):
+            await self._client.close()
+
+    async def play(self, position: int = 0) -> None:
+        """Start an item of the queue."""
+        self.current = {**self.queue[position], "currentTime": 0, "paused": False}
+        await self._show()
+        await self.announce()
+
+    async def announce(self, at: datetime | None = None) -> None:
+        """Publish that the current item started, as the robot does; `at` is the time of that."""
+        if self.current is None:
+            return
+        media = self.current["media"]
+        event = {
+            "event_name": "changeMedia",
+            "payload": {**media, "uid": self.current["uid"], "currentTime": 0, "paused": False},
+            "channel": self._channel,
+            "domain": "cytu.be",
+            "timestamp": (at or datetime.now(UTC)).isoformat(),
+        }
+        subject = f"kryten.events.cytube.{self._channel.lower()}.changemedia"
+        await self._client.publish(subject, msgspec.json.encode(event))
+        await self._client.flush()
+
+    async def run(self, seconds: float | None = None) -> None:
+        """Play the queue, item after item, without end. `seconds`: of each, whatever it lasts."""
+        while True:
+            if not self.queue:
+                await asyncio.sleep(1)
+                continue
+            await self.play()
+            playing = self.queue[0]["uid"]
+            left = seconds or self.queue[0]["media"]["seconds"]
+            while left > 0 and any(item["uid"] == playing for item in self.queue):
+                await asyncio.sleep(min(1, left))
+                left -= 1
+            self.queue = [item for item in self.queue if item["uid"] != playing]
+            self.current = None
+            await self._show()
+
+    async def _answer(self, message: Msg) -> None:
+        command = msgspec.json.decode(message.data)
+        self.commands.append(command)
+        arguments = command.get("args", {})
+        reply: dict[str, Any] = {"success": True}
+        match command.get("command"):
+            case "addvideo":
+                reply = self._add(arguments)
+            case "rmvideo":
+                self.queue = [item for item in self.queue if item["uid"] != arguments.get("uid")]
+            case "clear":
+                self.queue, self.current = [], None
+        await self._show()
+        if message.reply:
+            await self._client.publish(message.reply, msgspec.json.encode(reply))
+
+    def _add(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        id = arguments["id"]
+        if (how := self.rejects.get(id)) is not None:
+            rejection = {"success": False, "error": "queue_fail"}
+            return {"success": True, "data": rejection} if how == "inner" else rejection
+        self._uid += 1
+        title, seconds = self.titles.get(id, (id.rpartition("/")[2], 60))
+        item = {
+            "uid": self._uid,
+            "media": {"id": id, "title": title, "seconds": seconds, "type": arguments["type"]},
+            "queueby": "keyhouse",
+            "temp": True,
+        }
+        playing = None if self.current is None else self.current["uid"]
+        place = next((at + 1 for at, each in enumerate(self.queue) if each["uid"] == playing), 0)
+        self.queue.insert(place if arguments["pos"] == "next" else len(self.queue), item)
+        return {"success": True, "data": {"success": True, "uid": self._uid}}
+
+    async def _show(self) -> None:
+        if self._bucket is not None:
+            await self._bucket.put("items", msgspec.json.encode(self.queue))
+            await self._bucket.put("current", msgspec.json.encode(self.current))

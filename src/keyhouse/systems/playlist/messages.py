@@ -1,0 +1,286 @@
+"""Requests and responses of the HTTP API."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from keyhouse.systems.playlist.catalog import CatalogItem
+from keyhouse.systems.playlist.limits import (
+    BLOCK_HOURS_DEFAULT,
+    BLOCK_HOURS_MAX,
+    DAYS_KEPT,
+    OTP_SECONDS,
+    PLAYLIST_ITEMS_MAX,
+    PLAYLIST_NAME_CHARS_MAX,
+    SEARCH_ITEMS_MAX,
+    STATISTICS_ITEMS_MAX,
+    USERNAME_CHARS_MAX,
+    VIDEO_ID_CHARS_MAX,
+)
+from keyhouse.systems.playlist.marathon import Method
+from keyhouse.systems.playlist.schema import Role
+
+Username = Annotated[
+    str,
+    Meta(
+        max_length=USERNAME_CHARS_MAX,
+        pattern=r"^\s*[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?\s*$",
+        examples=["TacoBelmont"],
+    ),
+]
+PlaylistName = Annotated[
+    str, Meta(max_length=PLAYLIST_NAME_CHARS_MAX, pattern=r"\S", examples=["Halloween Marathon"])
+]
+VideoId = Annotated[str, Meta(min_length=1, max_length=VIDEO_ID_CHARS_MAX, examples=["8FnmbsrWl"])]
+ApplyMode = Literal["preserve_current", "append", "insert_next", "hard_replace"]
+
+# Sign-in
+
+
+class OtpRequestBody(msgspec.Struct):
+    username: Username
+
+
+class OtpSent(msgspec.Struct):
+    status: Literal["sent"] = "sent"
+    expires_in_seconds: int = OTP_SECONDS
+
+
+class OtpVerifyBody(msgspec.Struct):
+    username: Username
+    otp: Annotated[str, Meta(max_length=64, examples=["7K2QX94B"])]
+
+
+class OtpResult(msgspec.Struct, omit_defaults=True):
+    status: Literal["ok", "invalid", "locked", "unrequested"]
+    role: Role | UnsetType = UNSET
+    attempts_remaining: int | UnsetType = UNSET
+    retry_after_seconds: int | UnsetType = UNSET
+    can_block_ip: bool | UnsetType = UNSET
+    default_block_hours: int | UnsetType = UNSET
+
+
+class AgentHeader(msgspec.Struct):
+    user_agent: Annotated[str | None, Meta(description="The client's program.")] = msgspec.field(
+        default=None, name="User-Agent"
+    )
+
+
+class IpBlockBody(msgspec.Struct):
+    action: Literal["block"]
+    hours: Annotated[int, Meta(ge=1, le=BLOCK_HOURS_MAX)] = BLOCK_HOURS_DEFAULT
+    ip: str | None = None
+
+
+class IpBlocked(msgspec.Struct):
+    blocked_until: str
+    status: Literal["blocked"] = "blocked"
+
+
+class SessionReply(msgspec.Struct):
+    username: str
+    role: str
+    expires_at: str
+
+
+class Done(msgspec.Struct):
+    status: Literal["ok"] = "ok"
+
+
+# Catalog
+
+
+class CatalogQuery(msgspec.Struct):
+    q: Annotated[str, Meta(description="Words that an item must have.")] = ""
+    category: Annotated[
+        list[str], Meta(description="Categories that an item must have; repeatable.")
+    ] = []
+    limit: Annotated[int, Meta(ge=1, le=SEARCH_ITEMS_MAX)] = 50
+    offset: Annotated[int, Meta(ge=0, le=2**31)] = 0
+    facets: bool = False
+
+
+class Facets(msgspec.Struct):
+    category: dict[str, int]
+
+
+class SearchReply(msgspec.Struct):
+    snapshot_id: str | None
+    total: int
+    items: list[CatalogItem]
+    facets: Facets | UnsetType = UNSET
+
+
+class Categories(msgspec.Struct):
+    categories: list[str]
+
+
+# Playlists
+
+
+class ItemBody(msgspec.Struct):
+    video_id: VideoId
+    title: str | UnsetType | None = UNSET
+    duration_seconds: int | UnsetType | None = UNSET
+    categories: list[str] | UnsetType | None = UNSET
+
+
+Items = Annotated[list[ItemBody], Meta(max_length=PLAYLIST_ITEMS_MAX)]
+
+
+class PlaylistsQuery(msgspec.Struct):
+    mine: bool = False
+    search: Annotated[str, Meta(description="Text in the name; case and accents are ignored.")] = ""
+
+
+class PlaylistSummary(msgspec.Struct):
+    playlist_id: str
+    name: str
+    created_by: str
+    item_count: int
+    total_duration_seconds: int
+    created_at: str
+    updated_at: str
+    forked_from: str | UnsetType | None = UNSET
+    read_only: bool | UnsetType = UNSET
+    """Set if a newer program wrote the document."""
+
+
+class PlaylistList(msgspec.Struct):
+    total: int
+    playlists: list[PlaylistSummary]
+
+
+class CreateBody(msgspec.Struct):
+    name: PlaylistName
+    items: Items = []
+
+
+class Created(msgspec.Struct):
+    playlist_id: str
+    name: str
+
+
+class ReplaceBody(msgspec.Struct):
+    """A member that is absent stays as it is."""
+
+    name: PlaylistName | UnsetType = UNSET
+    items: Items | UnsetType = UNSET
+
+
+class ForkBody(msgspec.Struct):
+    name: PlaylistName | None = None
+
+
+PlaylistDocument = dict[str, Any]
+"""A playlist as it is stored, with title and duration of its items from the catalog."""
+
+# Marathons
+
+
+class MarathonSource(msgspec.Struct):
+    playlist_id: str
+    label: str | None = None
+
+
+class MarathonBody(msgspec.Struct):
+    sources: list[MarathonSource]
+    method: Method
+    shuffle_seed: str | int | float | None = None
+    interleave_pattern: str | None = None
+    preserve_episode_order: bool = True
+
+
+class SaveMarathonBody(MarathonBody):
+    """The playlist's name comes last: a Struct's required members precede the others."""
+
+    name: PlaylistName | UnsetType = UNSET
+
+
+class MarathonItem(msgspec.Struct):
+    video_id: str
+    title: str | None
+
+
+class MarathonReply(msgspec.Struct):
+    items: list[MarathonItem]
+    warnings: list[str]
+    shuffle_seed: str | UnsetType = UNSET
+
+
+# Queue and statistics
+
+
+class ApplyBody(msgspec.Struct):
+    playlist_id: str
+    mode: ApplyMode
+
+
+class FailedItem(msgspec.Struct):
+    video_id: str
+    reason: str
+
+
+class ApplyReply(msgspec.Struct):
+    enqueued_count: int
+    failed: list[FailedItem]
+    apply_id: str
+    status: Literal["ok", "cancelled"] = "ok"
+
+
+class QueueItem(msgspec.Struct):
+    uid: int | str | None
+    video_id: str
+    title: str
+    duration_seconds: int | None
+    queued_by: str | None
+    starts_at: str | None = None
+
+
+class NowPlaying(msgspec.Struct):
+    uid: int | str | None
+    video_id: str
+    title: str
+    duration_seconds: int | None
+    current_time: float
+    paused: bool
+    queued_by: str | None
+
+
+class QueueReply(msgspec.Struct):
+    items: list[QueueItem]
+    current: NowPlaying | None
+    total_seconds: int
+
+
+class StatisticsQuery(msgspec.Struct):
+    window_days: Annotated[int, Meta(ge=1, le=DAYS_KEPT)] = 30
+    limit: Annotated[int, Meta(ge=1, le=STATISTICS_ITEMS_MAX)] = 50
+
+
+class CountedItem(msgspec.Struct):
+    video_id: str
+    title: str | None
+    count: int
+    thumbnail_url: str | None
+
+
+class CountedItems(msgspec.Struct):
+    items: list[CountedItem]
+
+
+class CurrentStatistics(msgspec.Struct):
+    """The item that is playing now, if any, with its counts."""
+
+    video_id: str | None
+    title: str | None
+    playing: bool
+    play_count: int = 0
+    like_count: int = 0
+
+
+class LikeReply(msgspec.Struct):
+    status: Literal["ok", "duplicate"]
+    video_id: str
+    like_count: int

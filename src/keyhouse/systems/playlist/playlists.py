@@ -1,0 +1,412 @@
+"""Saved playlists: list, read, create, change, delete, fork.
+
+Other programs write the same documents. One of a newer version is shown and never changed; one that
+cannot be read at all is left out.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+from uuid import uuid4
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from keyhouse.engine import Row
+from keyhouse.errors import (
+    CallerError,
+    ConflictError,
+    DataError,
+    KeyFieldError,
+    NewerError,
+    NotFoundError,
+    UniqueError,
+    UnreadableError,
+)
+from keyhouse.http import Conditions
+from keyhouse.schema import Summary
+from keyhouse.search import fold
+from keyhouse.store import Entry, Transaction, UnreadableRow
+from keyhouse.systems.playlist.catalog_access import CatalogAccess
+from keyhouse.systems.playlist.errors import (
+    NameTakenError,
+    NewerDocumentError,
+    PlaylistsFullError,
+    RoleError,
+)
+from keyhouse.systems.playlist.limits import PLAYLISTS_MAX
+from keyhouse.systems.playlist.messages import ItemBody, PlaylistSummary
+from keyhouse.systems.playlist.schema import (
+    PLAYLIST,
+    PLAYLIST_INDEX,
+    PLAYLIST_NAME,
+    Playlist,
+    PlaylistItem,
+)
+from keyhouse.systems.playlist.sessions import ChannelMember
+from keyhouse.systems.playlist.stores import PlaylistStores
+
+__all__ = ["SavedPlaylists", "StoredPlaylist"]
+
+_FORK_NAMES_MAX: Final = 100
+
+
+class _AnyItem(msgspec.Struct):
+    video_id: str
+    title: str | None = None
+    duration_seconds: int | None = None
+
+
+class StoredPlaylist(msgspec.Struct, frozen=True):
+    """A document as it is stored, whatever program wrote it."""
+
+    id: str
+    document: dict[str, Any]
+    revision: int
+    is_read_only: bool
+
+    @property
+    def name(self) -> str:
+        return str(self.document.get("name", ""))
+
+    @property
+    def items(self) -> list[_AnyItem]:
+        """The items that have an id, whatever else they have."""
+        found = self.document.get("items")
+        items = []
+        for each in found if isinstance(found, list) else ():
+            if isinstance(each, dict) and isinstance(each.get("video_id"), str):
+                title, seconds = each.get("title"), each.get("duration_seconds")
+                items.append(
+                    _AnyItem(
+                        each["video_id"],
+                        title if isinstance(title, str) else None,
+                        seconds if type(seconds) is int else None,
+                    )
+                )
+        return items
+
+
+class SavedPlaylists:
+    def __init__(self, stores: PlaylistStores, catalog: CatalogAccess) -> None:
+        self._stores = stores
+        self._store = stores.playlists
+        self._catalog = catalog
+        self._index = self._store.binding.derived(PLAYLIST_INDEX, Summary)
+
+    # Reading
+
+    async def listed(
+        self, *, created_by: ChannelMember | None, search: str
+    ) -> list[PlaylistSummary]:
+        """Return the playlists, the one that was changed last first."""
+        durations = await self._catalog.durations()
+        found: list[PlaylistSummary] = []
+
+        def newer(unreadable: UnreadableRow) -> None:
+            stored = _stored(unreadable.row)
+            if isinstance(unreadable.error, NewerError) and stored is not None:
+                found.append(_summary(stored, durations))
+
+        async for entry in self._store.scan(PLAYLIST, unreadable=newer):
+            found.append(_summary_of(entry.record, durations))
+        wanted = fold(search.strip())
+        chosen = [
+            each
+            for each in found
+            if wanted in fold(each.name)
+            and (created_by is None or created_by.is_named(each.created_by))
+        ]
+        chosen.sort(key=lambda each: each.playlist_id)
+        chosen.sort(key=lambda each: each.updated_at, reverse=True)
+        return chosen
+
+    async def read(self, id: str) -> StoredPlaylist:
+        """Return a document, of any version. Raises NotFoundError without one."""
+        row = await self._store.row(self._key(id))
+        stored = None if row is None else _stored(row)
+        if stored is None:
+            raise _not_found(id)
+        try:
+            await self._store.get(PLAYLIST, playlist_id=id)
+        except NewerError:
+            return msgspec.structs.replace(stored, is_read_only=True)
+        except UnreadableError:
+            raise _not_found(id) from None
+        return stored
+
+    async def shown(self, stored: StoredPlaylist) -> dict[str, Any]:
+        """Return a document with title and duration of its items from the catalog."""
+        items = stored.document.get("items")
+        known = await self._catalog.get_many([item.video_id for item in stored.items])
+        shown = []
+        for item in items if isinstance(items, list) else ():
+            found = known.get(item.get("video_id", "")) if isinstance(item, dict) else None
+            if found is not None:
+                item = {
+                    **item,
+                    "title": found.title,
+                    "duration_seconds": found.duration_seconds,
+                    "thumbnail_url": found.thumbnail_url,
+                }
+            shown.append(item)
+        read_only = {"read_only": True} if stored.is_read_only else {}
+        return {**stored.document, "playlist_id": stored.id, "items": shown, **read_only}
+
+    async def titles(self, video_ids: Sequence[str]) -> dict[str, str]:
+        """Return the titles of the items that the catalog knows."""
+        known = await self._catalog.get_many(video_ids)
+        return {id: item.title for id, item in known.items()}
+
+    # Writing
+
+    async def create(
+        self,
+        name: str,
+        items: Sequence[ItemBody],
+        member: ChannelMember,
+        *,
+        forked_from: str | UnsetType = UNSET,
+    ) -> Playlist:
+        """Store a new playlist. Raises NameTakenError, or PlaylistsFullError at the limit."""
+        playlist = Playlist(
+            playlist_id=str(uuid4()),
+            name=name.strip(),
+            items=await self._items(items),
+            created_by=member.username,
+            forked_from=forked_from,
+        )
+
+        async def work(tx: Transaction) -> None:
+            await self._check_room(tx)
+            await tx.put(PLAYLIST, playlist)
+
+        await self._write(work)
+        return playlist
+
+    async def replace(
+        self,
+        id: str,
+        name: str | UnsetType,
+        items: Sequence[ItemBody] | UnsetType,
+        member: ChannelMember,
+        conditions: Conditions,
+    ) -> StoredPlaylist:
+        """Change a playlist; what is UNSET stays."""
+        changed = None if isinstance(items, UnsetType) else await self._items(items)
+
+        async def work(tx: Transaction) -> None:
+            playlist, revision = await self._owned(tx, id, member)
+            conditions.check(revision)
+            playlist = msgspec.structs.replace(
+                playlist,
+                name=playlist.name if isinstance(name, UnsetType) else name.strip(),
+                items=playlist.items if changed is None else changed,
+            )
+            await tx.put(PLAYLIST, playlist)
+
+        await self._write(work)
+        return await self.read(id)
+
+    async def delete(self, id: str, member: ChannelMember, conditions: Conditions) -> None:
+        async def work(tx: Transaction) -> None:
+            _, revision = await self._owned(tx, id, member)
+            conditions.check(revision)
+            await tx.delete(PLAYLIST, playlist_id=id)
+
+        await self._write(work)
+
+    async def fork(self, id: str, name: str | None, member: ChannelMember) -> Playlist:
+        """Copy a playlist. Without a name, the copy has the name of the original and a number."""
+        original = await self.read(id)
+        items = [
+            ItemBody(item.video_id, item.title or UNSET, item.duration_seconds or UNSET)
+            for item in original.items
+        ]
+        if name is not None:
+            return await self.create(name, items, member, forked_from=id)
+        for number in range(1, _FORK_NAMES_MAX):
+            free = f"{original.name} (copy{'' if number == 1 else f' {number}'})"
+            if await self._store.row(self._name_key(free)) is None:
+                return await self.create(free, items, member, forked_from=id)
+        raise NameTakenError("There are too many copies of this playlist: give a name.")
+
+    async def repair_index(self) -> int:
+        """Make the index from the documents if it is missing or lists ids alone, and give each
+        document its name row; return how many documents were written for it.
+
+        Other programs write documents without either. An index of a newer version is left as it is.
+        """
+        key = self._index.template.build({})
+        row = await self._store.row(key)
+        try:
+            lacks_entries = self._index.needs_rebuild(None if row is None else row.value)
+            listed = self._index.members(None if row is None else row.value)
+        except DataError:
+            return 0  # not a list of playlists at all
+        repaired = 0
+        async for entry in self._store.scan(PLAYLIST, unreadable="skip"):
+            has_name = await self._store.row(self._name_key(entry.record.name)) is not None
+            if lacks_entries or not has_name or entry.record.playlist_id not in listed:
+                repaired += await self._rewrite(entry)
+                lacks_entries = False
+        return repaired
+
+    async def _rewrite(self, entry: Entry[Playlist]) -> bool:
+        async def work(tx: Transaction) -> None:
+            stored = await tx.entry(PLAYLIST, playlist_id=entry.record.playlist_id)
+            if stored is not None:
+                await tx.rewrite(PLAYLIST, stored)
+
+        try:
+            await self._store.transact(work)
+        except (DataError, ConflictError, CallerError):
+            return False  # two documents of one name, or a newer index: they stay as they are
+        return True
+
+    # Parts
+
+    async def _items(self, items: Sequence[ItemBody]) -> list[PlaylistItem]:
+        """Return the items with what the catalog knows of them. An unknown id may be saved."""
+        known = await self._catalog.get_many([item.video_id for item in items])
+        stored = []
+        for item in items:
+            found = known.get(item.video_id)
+            if found is None:
+                stored.append(
+                    PlaylistItem(
+                        video_id=item.video_id,
+                        title=item.title,
+                        duration_seconds=item.duration_seconds,
+                        categories=item.categories,
+                    )
+                )
+                continue
+            stored.append(
+                PlaylistItem(
+                    video_id=item.video_id,
+                    title=found.title,
+                    duration_seconds=(
+                        UNSET if found.duration_seconds is None else found.duration_seconds
+                    ),
+                    categories=found.categories or UNSET,
+                )
+            )
+        return stored
+
+    async def _owned(self, tx: Transaction, id: str, member: ChannelMember) -> tuple[Playlist, int]:
+        """Return a playlist that the member may change, with its revision."""
+        self._key(id)
+        try:
+            entry = await tx.entry(PLAYLIST, playlist_id=id)
+        except NewerError as error:
+            raise _newer(id) from error
+        except UnreadableError:
+            entry = None
+        if entry is None:
+            raise _not_found(id)
+        if not member.is_admin and not member.is_named(entry.record.created_by):
+            raise RoleError(
+                "Only admins may change the playlists of others: fork it.", role=member.role
+            )
+        return entry.record, entry.revision
+
+    async def _check_room(self, tx: Transaction) -> None:
+        row = await tx.row(self._index.template.build({}))
+        try:
+            count = len(self._index.members(None if row is None else row[0]))
+        except DataError:
+            count = 0  # the write below says what is wrong with it
+        if count >= PLAYLISTS_MAX:
+            raise PlaylistsFullError(
+                "This namespace has 2,000 playlists, the most it can have: delete one first.",
+                limit=PLAYLISTS_MAX,
+            )
+
+    async def _write(self, work: Callable[[Transaction], Awaitable[None]]) -> None:
+        with _conflicts():
+            await self._store.transact(work)
+
+    def _key(self, id: str) -> str:
+        try:
+            return self._store.binding.record(PLAYLIST).template.build({"playlist_id": id})
+        except KeyFieldError:
+            raise _not_found(id) from None
+
+    def _name_key(self, name: str) -> str:
+        _, unique = self._store.binding.index(PLAYLIST, PLAYLIST_NAME)
+        return unique.template.build({"name": name})
+
+
+@contextmanager
+def _conflicts() -> Any:
+    """Translate the store's errors into those of this API."""
+    try:
+        yield
+    except UniqueError:
+        raise NameTakenError("Another playlist has this name.") from None
+    except NewerError as error:
+        raise NewerDocumentError(
+            "A newer program wrote the index of playlists: use that program to write."
+        ) from error
+
+
+def _stored(row: Row) -> StoredPlaylist | None:
+    """Return the document of a row, or None if there is no document in it."""
+    try:
+        value = msgspec.json.decode(row.value)
+    except msgspec.MsgspecError:
+        return None
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        return None
+    id = value.get("playlist_id")
+    if not isinstance(id, str):
+        id = row.key.rpartition("/")[2]
+    return StoredPlaylist(id, value, row.revision, False)
+
+
+def _summary_of(playlist: Playlist, durations: dict[str, int | None]) -> PlaylistSummary:
+    return PlaylistSummary(
+        playlist_id=playlist.playlist_id,
+        name=playlist.name,
+        created_by=playlist.created_by,
+        item_count=len(playlist.items),
+        total_duration_seconds=sum(
+            durations.get(item.video_id) or item.duration_seconds or 0 for item in playlist.items
+        ),
+        created_at=playlist.created_at,
+        updated_at=playlist.updated_at,
+        forked_from=playlist.forked_from,
+    )
+
+
+def _summary(stored: StoredPlaylist, durations: dict[str, int | None]) -> PlaylistSummary:
+    """Return the summary of a document of a newer version."""
+
+    def text(name: str) -> str:
+        value = stored.document.get(name)
+        return value if isinstance(value, str) else ""
+
+    return PlaylistSummary(
+        playlist_id=stored.id,
+        name=stored.name,
+        created_by=text("created_by") or text("owner"),
+        item_count=len(stored.items),
+        total_duration_seconds=sum(
+            durations.get(item.video_id) or item.duration_seconds or 0 for item in stored.items
+        ),
+        created_at=text("created_at"),
+        updated_at=text("updated_at"),
+        read_only=True,
+    )
+
+
+def _not_found(id: str) -> NotFoundError:
+    return NotFoundError("There is no such playlist.", playlist_id=id)
+
+
+def _newer(id: str) -> NewerDocumentError:
+    return NewerDocumentError(
+        "A newer program wrote this playlist: it is shown, and only that program can change it.",
+        playlist_id=id,
+    )

@@ -1,0 +1,95 @@
+"""Roles of users: admin, blessed or viewer, resolved from the store on every request.
+
+The first of these that names a user decides: the setting `admins`, the record `admins`, the record
+`blessed`, the newest of the user's `roles/…`. Names compare without case.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from keyhouse.errors import DocumentError, NotFoundError
+from keyhouse.schema import SECONDS, Record
+from keyhouse.store import Transaction
+from keyhouse.systems.playlist.schema import ADMINS, BLESSED, ROLE, Role
+from keyhouse.systems.playlist.stores import PlaylistStores, folded_name, readable
+
+__all__ = ["ROLE_SCOPES", "Roles"]
+
+ROLE_SCOPES: Final[dict[str, tuple[str, ...]]] = {
+    "viewer": ("read",),
+    "blessed": ("read", "write"),
+    "admin": ("read", "write", "admin"),
+}
+"""Scopes of each role, for the routes."""
+
+
+class Roles:
+    """`admins` are those of the settings."""
+
+    def __init__(self, stores: PlaylistStores, admins: Collection[str] = ()) -> None:
+        self._store = stores.acl
+        self._admins = frozenset(map(folded_name, admins))
+
+    async def of(self, username: str) -> Role:
+        """Return the role of a user now."""
+        name = folded_name(username)
+        if name in self._admins or await self._lists(ADMINS, name):
+            return "admin"
+        if await self._lists(BLESSED, name):
+            return "blessed"
+        return await self._own(name)
+
+    async def _lists(self, record: Record[list[str]], name: str) -> bool:
+        return name in map(folded_name, await readable(self._store, record) or ())
+
+    async def _own(self, name: str) -> Role:
+        """Return the newest role among the spellings of a name: other programs write any."""
+        newest: tuple[int, Role] = (-1, "viewer")
+        async for entry in self._store.scan(ROLE, unreadable="skip"):
+            if folded_name(str(entry.values[-1])) == name:
+                newest = max(newest, (_time(entry.record.updated_at), entry.record.role))
+        return newest[1]
+
+    async def names(self, record: Record[list[str]]) -> list[str]:
+        """Return the names in a list."""
+        return await readable(self._store, record) or []
+
+    async def add(self, record: Record[list[str]], username: str) -> list[str]:
+        """Add a name to a list, unless it has it, and return the list."""
+        name = username.strip()
+
+        def added(names: list[str]) -> list[str]:
+            known = folded_name(name) in map(folded_name, names)
+            return names if known else [*names, name]
+
+        return await self._change(record, added)
+
+    async def remove(self, record: Record[list[str]], username: str) -> list[str]:
+        """Remove a name, in any spelling, and return the list. Raises NotFoundError without it."""
+
+        def removed(names: list[str]) -> list[str]:
+            left = [each for each in names if folded_name(each) != folded_name(username)]
+            if len(left) == len(names):
+                raise NotFoundError("The list does not have this user.", username=username)
+            return left
+
+        return await self._change(record, removed)
+
+    async def _change(
+        self, record: Record[list[str]], change: Callable[[list[str]], list[str]]
+    ) -> list[str]:
+        async def work(tx: Transaction) -> list[str]:
+            names = await tx.get(record) or []
+            changed = change(names)
+            if changed != names:
+                await tx.put(record, changed)
+            return changed
+
+        return await self._store.transact(work)
+
+
+def _time(text: str) -> int:
+    try:
+        return SECONDS.parse(text)
+    except DocumentError:
+        return 0

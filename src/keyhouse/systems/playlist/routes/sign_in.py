@@ -1,0 +1,126 @@
+"""Routes of sign-in: codes, sessions and blocked addresses."""
+
+from collections.abc import Mapping
+
+from msgspec import UNSET
+
+from keyhouse.errors import RateError
+from keyhouse.http import ClientAddress, Response, Route, delete_cookie, set_cookie
+from keyhouse.systems.playlist import messages
+from keyhouse.systems.playlist.address_blocks import AddressBlocks
+from keyhouse.systems.playlist.errors import (
+    AddressBlockedError,
+    IntentError,
+    NameLockedError,
+    RoleError,
+)
+from keyhouse.systems.playlist.limits import BLOCK_HOURS_DEFAULT, SESSION_SECONDS
+from keyhouse.systems.playlist.otp import OneTimeCodes, SignIn
+from keyhouse.systems.playlist.routes.prefix import API
+from keyhouse.systems.playlist.sessions import COOKIE, ChannelMember, MemberSessions
+
+__all__ = ["sign_in_routes"]
+
+
+class SignInHandlers:
+    def __init__(
+        self, codes: OneTimeCodes, blocks: AddressBlocks, sessions: MemberSessions
+    ) -> None:
+        self._codes = codes
+        self._blocks = blocks
+        self._sessions = sessions
+
+    async def request(
+        self, body: messages.OtpRequestBody, client: ClientAddress, headers: messages.AgentHeader
+    ) -> messages.OtpSent:
+        """Send a code to a user of the channel. The answer is the same for every name."""
+        await self._codes.request(body.username, client, headers.user_agent)
+        return messages.OtpSent()
+
+    async def verify(
+        self, body: messages.OtpVerifyBody, client: ClientAddress
+    ) -> Response[messages.OtpResult]:
+        """Sign in with a code. The session is in a cookie and ends after 12 hours."""
+        outcome = await self._codes.verify(body.username, body.otp, client)
+        headers = ()
+        if outcome.status == "ok":
+            cookie = set_cookie(COOKIE, outcome.token, client, max_age_seconds=SESSION_SECONDS)
+            headers = (cookie,)  # type: ignore[assignment]
+        return Response(_result(outcome), headers=headers)
+
+    async def block(
+        self, body: messages.IpBlockBody, client: ClientAddress, caller: ChannelMember | None
+    ) -> messages.IpBlocked:
+        """Block one's own address after a code that nobody requested, or any address as an
+        admin."""
+        if body.ip is None:
+            return messages.IpBlocked(await self._blocks.block_self(client, body.hours))
+        if caller is None:
+            raise RoleError("Only admins may block other addresses.")
+        caller.require_admin()
+        return messages.IpBlocked(await self._blocks.block(body.ip, body.hours))
+
+    async def logout(
+        self, caller: ChannelMember | None, client: ClientAddress
+    ) -> Response[messages.Done]:
+        """Sign out. Succeeds if nobody is signed in."""
+        if caller is not None:
+            await self._sessions.end(caller)
+        return Response(messages.Done(), headers=(delete_cookie(COOKIE, client),))
+
+    async def session(self, caller: ChannelMember) -> messages.SessionReply:
+        """Return who is signed in, with the role of this moment."""
+        return messages.SessionReply(caller.username, caller.role, caller.expires_at)
+
+
+def _result(outcome: SignIn) -> messages.OtpResult:
+    match outcome.status:
+        case "ok":
+            return messages.OtpResult("ok", role=outcome.role or UNSET)
+        case "invalid":
+            return messages.OtpResult("invalid", attempts_remaining=outcome.attempts_remaining)
+        case "locked":
+            return messages.OtpResult("locked", retry_after_seconds=outcome.retry_after_seconds)
+        case _:
+            return messages.OtpResult(
+                "unrequested", can_block_ip=True, default_block_hours=BLOCK_HOURS_DEFAULT
+            )
+
+
+def sign_in_routes(
+    codes: OneTimeCodes, blocks: AddressBlocks, sessions: MemberSessions
+) -> Mapping[str, Route]:
+    on = SignInHandlers(codes, blocks, sessions)
+    return {
+        "otp_request": Route(
+            method="POST",
+            path=f"{API}/auth/otp/request",
+            handler=on.request,
+            problems=[RateError, NameLockedError, AddressBlockedError],
+            example={"username": "TacoBelmont"},
+            tag="sign-in",
+        ),
+        "otp_verify": Route(
+            method="POST",
+            path=f"{API}/auth/otp/verify",
+            handler=on.verify,
+            problems=[AddressBlockedError],
+            example={"username": "TacoBelmont", "otp": "7K2QX94B"},
+            tag="sign-in",
+        ),
+        "ipblock": Route(
+            method="POST",
+            path=f"{API}/auth/ipblock",
+            handler=on.block,
+            scope="",
+            problems=[IntentError, RoleError],
+            example={"action": "block", "hours": 72},
+            tag="sign-in",
+        ),
+        "logout": Route(
+            method="POST", path=f"{API}/auth/logout", handler=on.logout, scope="", tag="sign-in"
+        ),
+        "session": Route(
+            method="GET", path=f"{API}/auth/session", handler=on.session, scope="", tag="sign-in"
+        ),
+    }

@@ -1,0 +1,60 @@
+"""The playlist service: HTTP, commands over NATS, and what runs in the background."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from keyhouse.clock import monotonic
+from keyhouse.errors import KeyhouseError
+from keyhouse.service.rates import RateLimiter
+from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
+from keyhouse.settings import read_settings
+from keyhouse.store import RawRows
+from keyhouse.systems.playlist import SYSTEM
+from keyhouse.systems.playlist.assembly import Assembly
+from keyhouse.systems.playlist.errors import ERROR_FORMAT
+from keyhouse.systems.playlist.settings import PlaylistSettings
+
+__all__ = ["SERVICE", "build"]
+
+
+async def build(context: ServiceContext) -> ServiceSpec:
+    settings = read_settings(PlaylistSettings, context.settings, table=SYSTEM.name)
+    parts = Assembly(context, settings, await _robot_rows(context, settings))
+    clock = monotonic(parts.stores.clock)
+
+    def limiter() -> RateLimiter | None:
+        rate, burst = settings.rate_per_second, settings.rate_burst or None
+        return RateLimiter(rate, burst=burst, clock=clock) if rate else None
+
+    tasks: list[Callable[[], Awaitable[None]]] = [
+        parts.prepare,
+        parts.refresh.follow,
+        parts.sweeper.run,
+        parts.events.relay,
+        parts.events.watch,
+        parts.events.count_plays,
+    ]
+    return ServiceSpec(
+        name=SYSTEM.name,
+        title="Playlists",
+        about="Catalog, playlists and queue of a CyTube channel.",
+        error_format=ERROR_FORMAT,
+        routes=list(parts.routes().values()),
+        auth=parts.sessions.auth,
+        rates=limiter(),
+        address_rates=limiter(),
+        endpoints=parts.commands.endpoints(),
+        tasks=tasks,
+    )
+
+
+async def _robot_rows(context: ServiceContext, settings: PlaylistSettings) -> RawRows | None:
+    """Return the rows of the robot's bucket, on the service's NATS; None without NATS."""
+    try:
+        engine = await context.open("nats:?prefix=", name="robot")
+    except KeyhouseError:
+        return None
+    return RawRows(engine, f"kryten_{settings.channel}_playlist")
+
+
+SERVICE: Final = Service(settings=PlaylistSettings, build=build)

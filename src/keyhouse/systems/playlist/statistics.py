@@ -1,0 +1,162 @@
+"""Counts of plays, additions to the queue and likes.
+
+Each count is a transaction over the rows that it changes, so no update is lost, whatever the number
+of processes. A play has an id of channel, item and second of its start: the same event again changes
+nothing.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from keyhouse.schema import Record
+from keyhouse.store import Store, Transaction
+from keyhouse.systems.playlist.catalog_access import CatalogAccess
+from keyhouse.systems.playlist.limits import LIKE_SECONDS
+from keyhouse.systems.playlist.messages import CountedItem, LikeReply
+from keyhouse.systems.playlist.schema import (
+    DAY_LIKES,
+    DAY_PLAYS,
+    GLOBAL_COUNTERS,
+    ITEM_COUNTERS,
+    ITEM_LIKES,
+    LIKED,
+    PLAYLIST_COUNTERS,
+    DayLikes,
+    DayPlays,
+    GlobalCounters,
+    ItemCounters,
+    ItemLikes,
+    Liked,
+    PlaylistCounters,
+)
+from keyhouse.systems.playlist.stores import PlaylistStores, readable
+
+__all__ = ["ChannelStatistics"]
+
+
+class ChannelStatistics:
+    def __init__(self, stores: PlaylistStores, catalog: CatalogAccess) -> None:
+        self._stores = stores
+        self._catalog = catalog
+
+    # Counting
+
+    async def count_play(
+        self, channel: str, uid: object, video_id: str, seconds: int | None, start_second: int
+    ) -> None:
+        """Count a play, once for each channel, item and second of its start."""
+        now, today = self._stores.now_text(), self._today()
+        played = f"play:{channel}:{uid}:{start_second}"
+
+        async def work(tx: Transaction) -> None:
+            item = await tx.get(ITEM_COUNTERS, video_id=video_id)
+            item = item or ItemCounters(video_id=video_id)
+            item.play_count += 1
+            item.last_played_at = now
+            item.duration_seconds = seconds if seconds is not None else item.duration_seconds
+            await tx.put(ITEM_COUNTERS, item)
+            day = await tx.get(DAY_PLAYS, day=today, video_id=video_id)
+            day = day or DayPlays(day=today, video_id=video_id)
+            day.play_count += 1
+            await tx.put(DAY_PLAYS, day)
+            total = await tx.get(GLOBAL_COUNTERS) or GlobalCounters()
+            total.items_played += 1
+            total.duration_played_seconds += seconds or 0
+            await tx.put(GLOBAL_COUNTERS, total)
+
+        batch_id = sha256(played.encode()).hexdigest()
+        await self._stores.analytics.transact(work, batch_id=batch_id)
+
+    async def count_queued(self, items: Sequence[tuple[str, int | None]]) -> None:
+        """Count items, with their durations, that were added to the queue."""
+        now = self._stores.now_text()
+        for start in range(0, len(items), 50):
+            some = items[start : start + 50]
+
+            async def work(tx: Transaction, some: Any = some) -> None:
+                for video_id, times in Counter(video_id for video_id, _ in some).items():
+                    item = await tx.get(ITEM_COUNTERS, video_id=video_id)
+                    item = item or ItemCounters(video_id=video_id)
+                    item.queue_count += times
+                    item.last_queued_at = now
+                    await tx.put(ITEM_COUNTERS, item)
+                total = await tx.get(GLOBAL_COUNTERS) or GlobalCounters()
+                total.items_queued += len(some)
+                total.duration_queued_seconds += sum(seconds or 0 for _, seconds in some)
+                await tx.put(GLOBAL_COUNTERS, total)
+
+            await self._stores.analytics.transact(work)
+
+    async def count_applied(self, playlist_id: str) -> None:
+        """Count that a playlist was pushed to the queue."""
+
+        async def work(tx: Transaction) -> None:
+            counters = await tx.get(PLAYLIST_COUNTERS, playlist_id=playlist_id)
+            counters = counters or PlaylistCounters(playlist_id=playlist_id)
+            counters.apply_count += 1
+            counters.last_applied_at = self._stores.now_text()
+            await tx.put(PLAYLIST_COUNTERS, counters)
+
+        await self._stores.analytics.transact(work)
+
+    async def like(self, video_id: str, username: str) -> LikeReply:
+        """Count a like, unless the same user liked the item in the last 24 hours."""
+        today = self._today()
+
+        async def work(tx: Transaction) -> LikeReply:
+            likes = await tx.get(ITEM_LIKES, video_id=video_id) or ItemLikes(video_id=video_id)
+            if await tx.get(LIKED, video_id=video_id, user_id=username) is not None:
+                return LikeReply("duplicate", video_id, likes.like_count)
+            likes.like_count += 1
+            await tx.put(ITEM_LIKES, likes)
+            liked = Liked(
+                liked_at=self._stores.now_text(), expires_at=self._stores.now_text(LIKE_SECONDS)
+            )
+            await tx.put(LIKED, liked, video_id=video_id, user_id=username)
+            day = await tx.get(DAY_LIKES, day=today, video_id=video_id)
+            day = day or DayLikes(day=today, video_id=video_id)
+            day.like_count += 1
+            await tx.put(DAY_LIKES, day)
+            return LikeReply("ok", video_id, likes.like_count)
+
+        return await self._stores.likes.transact(work)
+
+    # Reading
+
+    async def top_played(self, window_days: int, limit: int) -> list[CountedItem]:
+        return await self._top(self._stores.analytics, DAY_PLAYS, "play_count", window_days, limit)
+
+    async def top_liked(self, window_days: int, limit: int) -> list[CountedItem]:
+        return await self._top(self._stores.likes, DAY_LIKES, "like_count", window_days, limit)
+
+    async def counts_of(self, video_id: str) -> tuple[int, int]:
+        """Return the plays and likes of an item."""
+        item = await readable(self._stores.analytics, ITEM_COUNTERS, video_id=video_id)
+        likes = await readable(self._stores.likes, ITEM_LIKES, video_id=video_id)
+        return (0 if item is None else item.play_count), (0 if likes is None else likes.like_count)
+
+    async def _top(
+        self, store: Store, record: Record[Any], member: str, window_days: int, limit: int
+    ) -> list[CountedItem]:
+        """Sum the days of the window, today included (UTC)."""
+        first = self._today() - timedelta(days=window_days - 1)
+        counts: Counter[str] = Counter()
+        async for entry in store.scan(record, between=(first, None), unreadable="skip"):
+            counts[entry.record.video_id] += getattr(entry.record, member)
+        best = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:limit]
+        known = await self._catalog.get_many([video_id for video_id, _ in best])
+        return [
+            CountedItem(
+                video_id,
+                found.title if (found := known.get(video_id)) else None,
+                count,
+                found.thumbnail_url if found else None,
+            )
+            for video_id, count in best
+        ]
+
+    def _today(self) -> date:
+        return datetime.fromtimestamp(self._stores.now() / 1_000, UTC).date()

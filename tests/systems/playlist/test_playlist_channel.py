@@ -1,0 +1,347 @@
+"""The channel: queue, pushes, likes, plays, events and commands, over a real NATS server with a
+recorded robot, on the buckets that other programs share."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+
+from keyhouse import open_engine
+from keyhouse.nats.bus import Bus
+from keyhouse.nats.connection import connect
+from keyhouse.systems.playlist.demo_robot import DemoRobot
+from keyhouse.systems.playlist.schema import (
+    BLESSED,
+    GLOBAL_COUNTERS,
+    ITEM_COUNTERS,
+    ITEM_LIKES,
+    PLAYLIST_COUNTERS,
+)
+from tests.support.nats_servers import own_server
+from tests.systems.playlist.support.service import (
+    API,
+    PlaylistService,
+    Visitor,
+    fill,
+    item,
+    playlist_service,
+)
+
+ITEMS = [item(f"v{number}", f"Title {number}", seconds=100) for number in range(5)]
+MANIFESTS = [each.manifest_url for each in ITEMS]
+
+
+@asynccontextmanager
+async def channel(
+    folder: Path, *, robot: bool = True
+) -> AsyncIterator[tuple[PlaylistService, DemoRobot, str]]:
+    """The service on its own NATS server, with a robot."""
+    fill(folder, ITEMS)
+    with own_server(folder / "nats") as server:
+        url = f"{server.url}/?prefix=&sync=always"
+        engine, watched = await open_engine(url), await open_engine(url)
+        made = DemoRobot(server.url, "lounge")
+        try:
+            async with connect(server.url) as client:
+                if robot:
+                    await made.__aenter__()
+                async with playlist_service(
+                    folder,
+                    engine=engine,
+                    robot_engine=watched,
+                    bus=Bus(client),
+                    clock=engine.clock,
+                    run_tasks=True,
+                ) as service:
+                    await service.stores.acl.put(BLESSED, ["Bob"])
+                    await asyncio.sleep(0.3)  # the subscriptions of its tasks
+                    yield service, made, server.url
+        finally:
+            await made.__aexit__()
+            await engine.close()
+            await watched.close()
+
+
+async def saved(member: Visitor, *ids: str) -> str:
+    items = [{"video_id": id} for id in ids]
+    made = await member.post("/playlists", {"name": " ".join(ids), "items": items}, 201)
+    return str(made["playlist_id"])
+
+
+def run(folder: Path, work: Any, **options: Any) -> None:
+    async def main() -> None:
+        async with channel(folder, **options) as parts:
+            await work(*parts)
+
+    asyncio.run(main())
+
+
+def queued(robot: DemoRobot) -> list[str]:
+    return [each["media"]["id"] for each in robot.queue]
+
+
+def test_a_playlist_is_pushed_in_every_mode(tmp_path: Path) -> None:
+    async def work(service: PlaylistService, robot: DemoRobot, url: str) -> None:
+        bob, ada = await service.member("Bob"), await service.member("Ada")
+        first, second = await saved(bob, "v0", "v1"), await saved(bob, "v2", "v3")
+        done = await bob.post("/queue/apply", {"playlist_id": first, "mode": "append"})
+        assert (done["status"], done["enqueued_count"], done["failed"]) == ("ok", 2, [])
+        assert queued(robot) == MANIFESTS[:2]
+        await robot.play()
+        await bob.post("/queue/apply", {"playlist_id": second, "mode": "insert_next"})
+        assert queued(robot) == [MANIFESTS[0], MANIFESTS[2], MANIFESTS[3], MANIFESTS[1]]
+        await bob.post("/queue/apply", {"playlist_id": second, "mode": "preserve_current"})
+        assert queued(robot) == [MANIFESTS[0], MANIFESTS[2], MANIFESTS[3]]
+        replace = {"playlist_id": first, "mode": "hard_replace"}
+        assert (await bob("POST", "/queue/apply", replace)).status_code == 403
+        await ada.post("/queue/apply", replace)
+        assert queued(robot) == MANIFESTS[:2]
+        total = await service.stores.analytics.get(GLOBAL_COUNTERS)
+        assert total is not None
+        assert (total.items_queued, total.duration_queued_seconds) == (8, 800)
+        applied = await service.stores.analytics.get(PLAYLIST_COUNTERS, playlist_id=first)
+        assert applied is not None and applied.apply_count == 2
+
+    run(tmp_path, work)
+
+
+def test_rejected_and_unknown_items_are_in_failed(tmp_path: Path) -> None:
+    async def work(service: PlaylistService, robot: DemoRobot, url: str) -> None:
+        bob = await service.member("Bob")
+        robot.rejects = {MANIFESTS[0]: "outer", MANIFESTS[1]: "inner"}
+        made = await saved(bob, "v0", "v1", "v2", "nobody")
+        done = await bob.post("/queue/apply", {"playlist_id": made, "mode": "append"})
+        assert done["enqueued_count"] == 1
+        assert {each["video_id"]: each["reason"] for each in done["failed"]} == {
+            "v0": "queue_fail",
+            "v1": "queue_fail",
+            "nobody": "not_in_catalog",
+        }
+
+    run(tmp_path, work)
+
+
+def test_without_a_robot_the_queue_is_unavailable(tmp_path: Path) -> None:
+    async def work(service: PlaylistService, robot: DemoRobot, url: str) -> None:
+        bob = await service.member("Bob")
+        made = await saved(bob, "v0")
+        apply = {"playlist_id": made, "mode": "append"}
+        for method, path, body in (
+            ("POST", "/queue/apply", apply),
+            ("GET", "/queue", None),
+            ("POST", "/likes/current", None),
+        ):
+            response = await bob(method, path, body)
+            assert response.status_code == 503, response.text
+            assert response.json()["error"]["code"] == "robot_unavailable"
+        assert await bob.get("/nowplaying") is None
+
+    run(tmp_path, work, robot=False)
+
+
+def test_the_queue_and_the_current_item_are_shown(tmp_path: Path) -> None:
+    async def work(service: PlaylistService, robot: DemoRobot, url: str) -> None:
+        bob = await service.member("Bob")
+        assert await bob.get("/queue") == {"items": [], "current": None, "total_seconds": 0}
+        like = await bob("POST", "/likes/current")
+        assert (like.status_code, like.json()["error"]["code"]) == (409, "no_current_item")
+        robot.titles = {MANIFESTS[0]: ("Title 0", 100), MANIFESTS[1]: ("Title 1", 100)}
+        made = await saved(bob, "v0", "v1")
+        await bob.post("/queue/apply", {"playlist_id": made, "mode": "append"})
+        await robot.play()
+        await asyncio.sleep(0.2)
+        shown = await bob.get("/queue")
+        assert shown["total_seconds"] == 200
+        assert shown["current"]["video_id"] == "v0" and shown["current"]["uid"] == 1
+        first, second = shown["items"]
+        assert set(first) == {
+            "uid",
+            "video_id",
+            "title",
+            "duration_seconds",
+            "queued_by",
+            "starts_at",
+        }
+        start, following = (datetime.fromisoformat(each["starts_at"]) for each in (first, second))
+        assert (following - start).total_seconds() == 100
+        assert (await bob.get("/nowplaying"))["title"] == "Title 0"
+
+    run(tmp_path, work)
+
+
+def test_likes_and_plays_are_counted_once(tmp_path: Path) -> None:
+    async def work(service: PlaylistService, robot: DemoRobot, url: str) -> None:
+        bob, vic = await service.member("Bob"), await service.member("Vic")
+        made = await saved(bob, "v0")
+        await bob.post("/queue/apply", {"playlist_id": made, "mode": "append"})
+        await robot.play()
+        answers = await asyncio.gather(*(bob.post("/likes/current") for _ in range(10)))
+        assert sorted(each["status"] for each in answers) == ["duplicate"] * 9 + ["ok"]
+        assert await vic.post("/stats/like") == {
+            "status": "ok",
+            "video_id": "v0",
+            "like_count": 2,
+        }
+        likes = await service.stores.likes.get(ITEM_LIKES, video_id="v0")
+        assert likes is not None and likes.like_count == 2
+        at = datetime(2026, 1, 1, tzinfo=UTC)
+        for _ in range(5):
+            await robot.announce(at)
+        await robot.announce(datetime(2026, 1, 1, 1, tzinfo=UTC))
+        await asyncio.sleep(0.5)
+        counters = await service.stores.analytics.get(ITEM_COUNTERS, video_id="v0")
+        assert counters is not None and counters.play_count == 3  # `play` announced one, too
+        top = await bob.get("/stats/top-played")
+        assert top["items"][0]["video_id"] == "v0" and top["items"][0]["count"] == 3
+        liked = await bob.get("/stats/top-liked", window_days=1)
+        assert liked["items"][0]["count"] == 2
+        current = await bob.get("/stats/current")
+        assert current["playing"] and current["like_count"] == 2
+        for query in ("window_days=0", "window_days=367", "limit=0"):
+            assert (await bob("GET", f"/stats/top-played?{query}")).status_code == 400
+
+    run(tmp_path, work)
+
+
+def test_events_show_the_queue_likes_and_a_push(tmp_path: Path) -> None:
+    async def work(service: PlaylistService, robot: DemoRobot, url: str) -> None:
+        bob = await service.member("Bob")
+        made = await saved(bob, "v0", "v1")
+        cookie = "; ".join(f"{name}={value}" for name, value in bob.http.cookies.items())
+        received = bytearray()
+        done = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            await done.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            received.extend(message.get("body", b""))
+
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": f"{API}/events",
+            "raw_path": f"{API}/events".encode(),
+            "query_string": b"",
+            "headers": [(b"cookie", cookie.encode())],
+            "client": ("192.0.2.1", 1),
+        }
+        stream = asyncio.ensure_future(service.app(scope, receive, send))
+        await asyncio.sleep(0.3)
+        assert b"event: nowplaying\ndata: null\n\n" in received
+        await bob.post("/queue/apply", {"playlist_id": made, "mode": "append"})
+        await robot.play()
+        await asyncio.sleep(0.5)
+        await bob.post("/likes/current")
+        await asyncio.sleep(0.3)
+        done.set()
+        await asyncio.wait_for(stream, 5)
+        blocks = received.decode().split("\n\n")
+        names = {block.split("\n")[0] for block in blocks if block.startswith("event")}
+        assert names == {"event: nowplaying", "event: queue", "event: like", "event: apply"}
+        pushes = [
+            json.loads(block.split("data: ")[1])
+            for block in blocks
+            if block.startswith("event: apply")
+        ]
+        assert [(each["status"], each["done"]) for each in pushes] == [
+            ("running", 0),
+            ("running", 1),
+            ("running", 2),
+            ("done", 2),
+        ]
+
+    run(tmp_path, work)
+
+
+def test_commands_over_nats_check_the_role_and_repeat_the_correlation_id(tmp_path: Path) -> None:
+    async def work(service: PlaylistService, robot: DemoRobot, url: str) -> None:
+        by_name = {each.name: each for each in service.spec.endpoints}
+        assert {each.subject for each in by_name.values()} == {
+            f"kryten.playlist.cmd.{name}"
+            for name in (
+                "catalog_refresh",
+                "queue_apply",
+                "blessed_add",
+                "blessed_remove",
+                "blessed_list",
+            )
+        }
+
+        async def ask(name: str, body: object) -> Any:
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            request = type("R", (), {"data": data})()
+            return json.loads(await by_name[name].handler(request) or b"")
+
+        added = await ask(
+            "blessed_add", {"requested_by": "ADA", "username": "Eve", "correlation_id": "c1"}
+        )
+        assert added == {"status": "ok", "correlation_id": "c1", "blessed": ["Bob", "Eve"]}
+        refused = await ask("blessed_add", {"requested_by": "Bob", "username": "X"})
+        assert refused["status"] == "error" and refused["error"]["code"] == "forbidden"
+        assert (await ask("blessed_list", {"requested_by": "bob"}))["blessed"] == ["Bob", "Eve"]
+        removed = await ask("blessed_remove", {"requested_by": "Ada", "username": "EVE"})
+        assert removed["blessed"] == ["Bob"]
+        for junk in (b"\xff", b"[]", b'{"requested_by": 1}', b"", b"{"):
+            for name in by_name:
+                assert (await ask(name, junk))["status"] == "error"
+        bob = await service.member("Bob")
+        made = await saved(bob, "v0")
+        applied = await ask(
+            "queue_apply", {"requested_by": "Bob", "playlist_id": made, "mode": "append"}
+        )
+        assert applied["status"] == "ok" and applied["enqueued_count"] == 1
+        source = tmp_path / "new.json"
+        source.write_text(
+            json.dumps([{"video_id": "n", "title": "New", "manifest_url": "https://m/n"}])
+        )
+        fresh = await ask("catalog_refresh", {"requested_by": "Ada", "file": str(source)})
+        assert fresh["item_count"] == 1
+        found = await bob.get("/catalog/search")
+        assert found["snapshot_id"] == fresh["snapshot_id"] and found["total"] == 1
+
+    run(tmp_path, work)
+
+
+def test_kryten_reads_and_writes_the_same_rows(tmp_path: Path) -> None:
+    kryten = pytest.importorskip("kryten.kv_store")
+    get_kv_store, kv_get, kv_put = kryten.get_kv_store, kryten.kv_get, kryten.kv_put
+
+    async def work(service: PlaylistService, robot: DemoRobot, url: str) -> None:
+        bob = await service.member("Bob")
+        made = await saved(bob, "v0")
+        client = await nats.connect(url)
+        bucket = await get_kv_store(client, "kryten_playlist_playlists")
+        document = await kv_get(bucket, f"ns/default/playlists/{made}", parse_json=True)
+        assert document["name"] == "v0" and document["items"][0]["title"] == "Title 0"
+        index = await kv_get(bucket, "ns/default/playlists/index", parse_json=True)
+        assert list(index["playlists"]) == [made]
+        theirs = {**document, "playlist_id": "k1", "name": "Theirs", "mood": "dark"}
+        newer = {**document, "playlist_id": "k2", "name": "Newer", "schema_version": 2}
+        await kv_put(bucket, "ns/default/playlists/k1", theirs, as_json=True)
+        await kv_put(bucket, "ns/default/playlists/k2", newer, as_json=True)
+        await kv_put(bucket, "ns/default/playlists/junk", "x")
+        await asyncio.sleep(0.2)
+        listed = await bob.get("/playlists")
+        assert {each["name"] for each in listed["playlists"]} == {"v0", "Theirs", "Newer"}
+        assert (await bob.get("/playlists/k2"))["read_only"] is True
+        for method in ("PUT", "DELETE"):
+            response = await bob(
+                method, "/playlists/k2", {"name": "X"} if method == "PUT" else None
+            )
+            assert response.status_code == 409
+            assert response.json()["error"]["code"] == "newer_version"
+        assert (await bob("GET", "/playlists/junk")).status_code == 404
+        assert (await bob("PUT", "/playlists/k1", {"name": "Ours"})).status_code == 200
+        kept = await kv_get(bucket, "ns/default/playlists/k1", parse_json=True)
+        assert kept["mood"] == "dark" and kept["name"] == "Ours"
+        await client.close()
+
+    run(tmp_path, work)

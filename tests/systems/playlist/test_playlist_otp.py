@@ -1,0 +1,254 @@
+"""Sign-in with one-time codes: locks, rates, sessions, blocked addresses and roles."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keyhouse.clock import ManualClock
+from keyhouse.systems.playlist.schema import (
+    BLESSED,
+    IP_BLOCK,
+    OTP_LOCK,
+    OTP_REQUEST,
+    ROLE,
+    SESSION,
+    RoleOf,
+)
+from tests.systems.playlist.support.service import PlaylistService, Visitor, playlist_service
+
+REQUEST, VERIFY = "/auth/otp/request", "/auth/otp/verify"
+
+
+def run(folder: Path, work: Any, **settings: Any) -> None:
+    async def main() -> None:
+        async with playlist_service(folder, **settings) as service:
+            await work(service)
+
+    asyncio.run(main())
+
+
+def advance(service: PlaylistService, seconds: float) -> None:
+    assert isinstance(service.clock, ManualClock)
+    service.clock.advance(seconds=seconds)
+
+
+async def guess(visitor: Visitor, code: str, name: str = "Bob") -> Any:
+    return await visitor.post(VERIFY, {"username": name, "otp": code})
+
+
+def test_a_code_starts_a_session_once(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        visitor = service.visitor()
+        sent = await visitor.post(REQUEST, {"username": " Bob "})
+        assert sent == {"status": "sent", "expires_in_seconds": 300}
+        code = service.codes["Bob"]
+        assert len(code) == 8 and code.isalnum() and code.upper() == code
+        response = await visitor("POST", VERIFY, {"username": "bob", "otp": code.lower()})
+        assert response.json() == {"status": "ok", "role": "viewer"}
+        cookie = response.headers["set-cookie"]
+        assert cookie.startswith("kryten_playlist_session=")
+        assert {"HttpOnly", "SameSite=Lax", "Max-Age=43200"} <= set(cookie.split("; "))
+        session = await visitor.get("/auth/session")
+        assert session == {
+            "username": "bob",
+            "role": "viewer",
+            "expires_at": "2026-01-01T12:00:00Z",
+        }
+        again = await service.visitor().post(VERIFY, {"username": "Bob", "otp": code})
+        assert again["status"] == "unrequested"
+        advance(service, 12 * 3600)
+        assert (await visitor("GET", "/auth/session")).status_code == 401
+
+    run(tmp_path, work)
+
+
+def test_nothing_stored_or_logged_lets_a_reader_sign_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def work(service: PlaylistService) -> None:
+        visitor = service.visitor()
+        await visitor.post(REQUEST, {"username": "Bob"})
+        code = service.codes["Bob"]
+        await guess(visitor, code)
+        await visitor.post(REQUEST, {"username": "Bob"})
+        cookie = visitor.http.cookies["kryten_playlist_session"]
+        stored = [row.value async for row in service.stores.auth.row_scan()]
+        keys = [row.key async for row in service.stores.auth.row_scan()]
+        text = b"".join(stored).decode() + "".join(keys)
+        assert code not in text and service.codes["Bob"] not in text and cookie not in text
+        [session] = [key for key in keys if "/session/" in key]
+        copied = service.visitor()
+        copied.http.cookies.set("kryten_playlist_session", session.rpartition("/")[2])
+        assert (await copied("GET", "/auth/session")).status_code == 401
+
+    run(tmp_path, work)
+    shown = capsys.readouterr()
+    assert "otp" not in shown.out + shown.err
+
+
+def test_three_failures_over_all_codes_lock_the_name(tmp_path: Path) -> None:
+    """AC-003: attempts decrement, and lock out after 3 failures."""
+
+    async def work(service: PlaylistService) -> None:
+        visitor = service.visitor()
+        await visitor.post(REQUEST, {"username": "Bob"})
+        assert await guess(visitor, "WRONG") == {"status": "invalid", "attempts_remaining": 2}
+        stored = await service.stores.auth.get(OTP_REQUEST, username="bob")
+        assert stored is not None and stored.attempts_remaining == 2
+        await visitor.post(REQUEST, {"username": "Bob"})  # does not reset the count
+        assert await guess(visitor, "WRONG") == {"status": "invalid", "attempts_remaining": 1}
+        await visitor.post(REQUEST, {"username": "Bob"})
+        assert await guess(visitor, "WRONG") == {"status": "locked", "retry_after_seconds": 3600}
+        right = await guess(visitor, service.codes["Bob"])
+        assert right == {"status": "locked", "retry_after_seconds": 3600}
+        for name in ("Bob", "BOB"):
+            locked = await visitor("POST", REQUEST, {"username": name})
+            assert locked.status_code == 429
+            assert locked.json()["error"]["code"] == "locked"
+            assert locked.json()["error"]["details"]["retry_after_seconds"] == 3600
+            assert locked.headers["retry-after"] == "3600"
+        advance(service, 3601)
+        await visitor.sign_in("Bob")
+        assert await service.stores.auth.get(OTP_LOCK, username="bob") is None
+
+    run(tmp_path, work)
+
+
+def test_a_thousand_parallel_guesses_in_two_services_evaluate_three(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with playlist_service(tmp_path) as one:
+            engine, clock = one.engine, one.clock
+            async with playlist_service(tmp_path, engine=engine, clock=clock) as other:
+                await one.visitor().post(REQUEST, {"username": "Bob"})
+                visitors = [one.visitor(), other.visitor()]
+                answers = await asyncio.gather(
+                    *(guess(visitors[at % 2], f"WRONG{at:03}") for at in range(1_000))
+                )
+        statuses = Counter(answer["status"] for answer in answers)
+        assert statuses["invalid"] == 2 and statuses["locked"] == 998
+        remaining = sorted(
+            answer["attempts_remaining"] for answer in answers if answer["status"] == "invalid"
+        )
+        assert remaining == [1, 2]
+
+    asyncio.run(main())
+
+
+def test_two_right_codes_at_once_start_one_session(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        visitor = service.visitor()
+        await visitor.post(REQUEST, {"username": "Bob"})
+        code = service.codes["Bob"]
+        answers = await asyncio.gather(*(guess(service.visitor(), code) for _ in range(5)))
+        assert Counter(each["status"] for each in answers)["ok"] == 1
+        assert await service.stores.auth.count(SESSION) == 1
+
+    run(tmp_path, work)
+
+
+def test_codes_are_limited_by_name_and_by_address(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        for _ in range(5):
+            await service.visitor().post(REQUEST, {"username": "Bob"})
+        sixth = await service.visitor("192.0.2.9")("POST", REQUEST, {"username": "BOB"})
+        assert (sixth.status_code, sixth.json()["error"]["code"]) == (429, "rate_limited")
+        assert sixth.json()["error"]["details"]["retry_after_seconds"] == 900
+        for number in range(15):
+            await service.visitor().post(REQUEST, {"username": f"user{number}"})
+        many = await service.visitor()("POST", REQUEST, {"username": "another"})
+        assert many.status_code == 429
+        await service.visitor("192.0.2.2").post(REQUEST, {"username": "another"})
+        advance(service, 901)
+        await service.visitor().post(REQUEST, {"username": "Bob"})
+
+    run(tmp_path, work)
+
+
+def test_an_address_blocks_itself_after_an_unrequested_code(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        visitor = service.visitor("2001:db8:1:2::5")
+        early = await visitor("POST", "/auth/ipblock", {"action": "block"})
+        assert (early.status_code, early.json()["error"]["code"]) == (409, "no_block_intent")
+        assert await guess(visitor, "AAAAAAAA") == {
+            "status": "unrequested",
+            "can_block_ip": True,
+            "default_block_hours": 72,
+        }
+        blocked = await visitor.post("/auth/ipblock", {"action": "block", "hours": 1})
+        assert blocked == {"status": "blocked", "blocked_until": "2026-01-01T01:00:00Z"}
+        for address in ("2001:db8:1:2::5", "2001:db8:1:2::6"):
+            refused = await service.visitor(address)("POST", REQUEST, {"username": "Bob"})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (403, "ip_blocked")
+        await service.visitor("2001:db8:1:3::5").post(REQUEST, {"username": "Bob"})
+        advance(service, 3601)
+        await visitor.post(REQUEST, {"username": "Bob"})
+
+    run(tmp_path, work)
+
+
+def test_an_intent_to_block_lasts_five_minutes(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        visitor = service.visitor()
+        await guess(visitor, "AAAAAAAA")
+        advance(service, 301)
+        assert (await visitor("POST", "/auth/ipblock", {"action": "block"})).status_code == 409
+
+    run(tmp_path, work)
+
+
+def test_admins_block_any_address_in_its_canonical_form(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        body = {"action": "block", "ip": "::ffff:198.51.100.7", "hours": 720}
+        vic, ada = await service.member("Vic"), await service.member("Ada")
+        assert (await service.visitor()("POST", "/auth/ipblock", body)).status_code == 403
+        assert (await vic("POST", "/auth/ipblock", body)).status_code == 403
+        await ada.post("/auth/ipblock", body)
+        assert await service.stores.auth.get(IP_BLOCK, ip="198.51.100.7") is not None
+        blocked = await service.visitor("198.51.100.7")("POST", REQUEST, {"username": "Bob"})
+        assert blocked.status_code == 403
+        for hours in (0, 721):
+            wrong = await ada("POST", "/auth/ipblock", {**body, "hours": hours})
+            assert wrong.status_code == 422
+        junk = await ada("POST", "/auth/ipblock", {**body, "ip": "localhost"})
+        assert junk.status_code == 400
+
+    run(tmp_path, work)
+
+
+def test_roles_are_resolved_on_every_request(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob, acl = await service.member("Bob"), service.stores.acl
+
+        async def role() -> str:
+            return str((await bob.get("/auth/session"))["role"])
+
+        assert await role() == "viewer"
+        await acl.put(ROLE, RoleOf(role="blessed"), username="bob")
+        assert await role() == "blessed"
+        advance(service, 60)
+        await acl.put(ROLE, RoleOf(role="admin"), username="BOB")
+        assert await role() == "admin"
+        await acl.put(BLESSED, ["boB"])
+        assert await role() == "blessed"
+        await acl.delete(BLESSED)
+        await acl.delete(ROLE, username="BOB")
+        await acl.delete(ROLE, username="bob")
+        assert await role() == "viewer"
+
+    run(tmp_path, work)
+
+
+def test_signing_out_ends_the_session(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = await service.member("Bob")
+        cookie = bob.http.cookies["kryten_playlist_session"]
+        assert await bob.post("/auth/logout") == {"status": "ok"}
+        stolen = service.visitor()
+        stolen.http.cookies.set("kryten_playlist_session", cookie)
+        assert (await stolen("GET", "/auth/session")).status_code == 401
+        assert await service.visitor().post("/auth/logout") == {"status": "ok"}
+
+    run(tmp_path, work)

@@ -1,0 +1,231 @@
+"""The document's requirements by their numbers, the rules of the index, limits and error codes."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from keyhouse.engine import Batch, Put
+from keyhouse.errors import KeyhouseError
+from keyhouse.store import Store
+from keyhouse.systems.playlist import errors
+from keyhouse.systems.playlist.limits import PLAYLISTS_MAX
+from keyhouse.systems.playlist.schema import (
+    BLESSED,
+    PLAYLIST_INDEX,
+    SCHEMAS,
+    SESSION,
+    Session,
+)
+from tests.systems.playlist.support.service import PlaylistService, fill, item, playlist_service
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "systems" / "playlist.md"
+INDEX = "ns/default/playlists/index"
+
+
+def run(folder: Path, work: Any) -> None:
+    async def main() -> None:
+        async with playlist_service(folder) as service:
+            await service.stores.acl.put(BLESSED, ["Bob"])
+            await work(service)
+
+    asyncio.run(main())
+
+
+async def write(store: Store, key: str, value: object) -> None:
+    """Write a row as another program does."""
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    await store.engine.commit(store.space, Batch(puts=(Put(key, data),)))
+
+
+def document(id: str, name: str, **members: object) -> dict[str, object]:
+    return {
+        "playlist_id": id,
+        "name": name,
+        "items": [{"video_id": "v"}],
+        "created_by": "Bob",
+        "created_at": "2025-12-18T12:34:56+00:00",
+        "updated_at": "2025-12-18T12:34:56+00:00",
+        "schema_version": 1,
+        **members,
+    }
+
+
+def test_req_001_search_data_is_in_sqlite(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        fill(tmp_path, [item("a", "A")])
+        bob = await service.member("Bob")
+        assert (await bob.get("/catalog/search"))["total"] == 1
+        assert (tmp_path / "catalog.sqlite3").read_bytes().startswith(b"SQLite format 3")
+
+    run(tmp_path, work)
+
+
+def test_req_002_req_003_gud_001_rows_are_json_below_the_namespace(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = await service.member("Bob")
+        await bob.post("/playlists", {"name": "One", "items": [{"video_id": "v"}]}, 201)
+        names = []
+        for schema in SCHEMAS:
+            async for row in Store(schema, service.engine, schema.name).row_scan():
+                assert row.key.startswith("ns/default/")
+                msgspec.json.decode(row.value)
+                names.append(row.key)
+        assert any("/playlists/index" in name for name in names)
+        assert [schema.name for schema in SCHEMAS] == [
+            f"kryten_playlist_{name}"
+            for name in ("snapshot", "acl", "playlists", "auth", "analytics", "likes")
+        ]
+
+    run(tmp_path, work)
+
+
+def test_ac_002_a_saved_playlist_has_its_key_and_is_in_the_index(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = await service.member("Bob")
+        made = await bob.post("/playlists", {"name": "One"}, 201)
+        store = service.stores.playlists
+        assert await store.row(f"ns/default/playlists/{made['playlist_id']}") is not None
+        assert list(await store.members(PLAYLIST_INDEX)) == [made["playlist_id"]]
+
+    run(tmp_path, work)
+
+
+def test_an_index_in_array_form_is_rebuilt_at_the_start(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        store = service.stores.playlists
+        for id in ("p1", "p2"):
+            await write(store, f"ns/default/playlists/{id}", document(id, f"Name {id}"))
+        await write(store, INDEX, ["p1", "p2"])
+        await service.spec.tasks[0]()
+        row = await store.row(INDEX)
+        assert row is not None
+        index = json.loads(row.value)
+        assert {id: each["name"] for id, each in index["playlists"].items()} == {
+            "p1": "Name p1",
+            "p2": "Name p2",
+        }
+        bob = await service.member("Bob")
+        taken = await bob("POST", "/playlists", {"name": "name P2"})
+        assert taken.status_code == 409
+
+    run(tmp_path, work)
+
+
+def test_a_missing_index_is_rebuilt_with_the_next_write(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        store = service.stores.playlists
+        await write(store, "ns/default/playlists/p1", document("p1", "Theirs"))
+        bob = await service.member("Bob")
+        made = await bob.post("/playlists", {"name": "Ours"}, 201)
+        assert set(await store.members(PLAYLIST_INDEX)) == {"p1", made["playlist_id"]}
+        assert None not in (await store.members(PLAYLIST_INDEX)).values()
+
+    run(tmp_path, work)
+
+
+def test_a_newer_index_is_not_set_back(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        store = service.stores.playlists
+        newer = {"playlists": {}, "schema_version": 2}
+        await write(store, INDEX, newer)
+        await service.spec.tasks[0]()
+        bob = await service.member("Bob")
+        response = await bob("POST", "/playlists", {"name": "Ours"})
+        assert (response.status_code, response.json()["error"]["code"]) == (409, "newer_version")
+        row = await store.row(INDEX)
+        assert row is not None and json.loads(row.value) == newer
+
+    run(tmp_path, work)
+
+
+def test_the_2001st_playlist_is_507(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        store = service.stores.playlists
+        entry = {"name": "x", "created_by": "Bob", "created_at": "", "updated_at": ""}
+        listed = {f"p{number}": entry for number in range(PLAYLISTS_MAX)}
+        await write(store, INDEX, {"playlists": listed, "schema_version": 1})
+        bob = await service.member("Bob")
+        response = await bob("POST", "/playlists", {"name": "One more"})
+        assert (response.status_code, response.json()["error"]["code"]) == (507, "playlists_full")
+        assert "2,000" in response.json()["error"]["message"]
+
+    run(tmp_path, work)
+
+
+def test_a_session_of_another_program_that_has_expired_is_absent(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        from keyhouse.auth import new_token
+
+        token = new_token()
+        session = Session(
+            username="Ada",
+            role="admin",
+            created_at="2020-01-01T00:00:00Z",
+            expires_at="2020-01-02T00:00:00+00:00",
+            ip="192.0.2.1",
+        )
+        store = service.stores.auth
+        await write(store, f"ns/default/session/{token.id}", msgspec.to_builtins(session))
+        visitor = service.visitor()
+        visitor.http.cookies.set("kryten_playlist_session", token.token)
+        assert (await visitor("GET", "/auth/session")).status_code == 401
+        assert await store.get(SESSION, session_id=token.id) is None
+
+    run(tmp_path, work)
+
+
+def test_rows_of_other_programs_never_break_a_request(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        acl, store = service.stores.acl, service.stores.playlists
+        bob = await service.member("Bob")
+        await write(acl, "ns/default/admins", {"not": "a list"})
+        await write(acl, "ns/default/roles/bob", b"junk")
+        await write(store, "ns/default/playlists/junk", b"junk")
+        await write(store, "ns/default/playlists/odd", [1, 2])
+        assert (await bob.get("/auth/session"))["role"] == "blessed"
+        assert (await bob.get("/playlists"))["total"] == 0
+        for id in ("junk", "odd", "index", "a b/c"):
+            assert (await bob("GET", f"/playlists/{id}")).status_code == 404
+
+    run(tmp_path, work)
+
+
+def test_likes_are_exact_under_64_clients_of_two_services(tmp_path: Path) -> None:
+    async def main() -> None:
+        from keyhouse.systems.playlist.schema import ITEM_LIKES
+
+        async with playlist_service(tmp_path) as one:
+            engine, clock = one.engine, one.clock
+            async with playlist_service(tmp_path, engine=engine, clock=clock) as other:
+                statistics = [_statistics(each) for each in (one, other)]
+                answers = await asyncio.gather(
+                    *(statistics[at % 2].like("v", f"user{at % 64}") for at in range(256))
+                )
+                likes = await one.stores.likes.get(ITEM_LIKES, video_id="v")
+        assert sum(each.status == "ok" for each in answers) == 64
+        assert likes is not None and likes.like_count == 64
+
+    asyncio.run(main())
+
+
+def _statistics(service: PlaylistService) -> Any:
+    from keyhouse.systems.playlist.assembly import Assembly
+
+    owners = [getattr(task, "__self__", None) for task in service.spec.tasks]
+    return next(owner for owner in owners if isinstance(owner, Assembly)).statistics
+
+
+def test_every_error_code_is_documented() -> None:
+    documented = set(re.findall(r"^\| `(\w+)` \| \d", DOCUMENT.read_text(), re.MULTILINE))
+    own = {
+        each.code
+        for each in vars(errors).values()
+        if isinstance(each, type)
+        and issubclass(each, KeyhouseError)
+        and each.__module__ == errors.__name__
+    }
+    assert own <= documented
