@@ -42,7 +42,7 @@ test: check ## Run all checks and tests, with coverage of the core (ENGINES=…,
 
 # Tests that a change usually breaks: few servers, no kills, nothing marked long. Each starts no or
 # few processes; tests/serve/test_serve.py and most of tests/cli start one program per test.
-QUICK := $(wildcard tests/project tests/docs tests/base tests/keys tests/schema tests/store tests/auth \
+QUICK := $(wildcard tests/project tests/docs tests/adapters tests/base tests/keys tests/schema tests/store tests/auth \
   tests/http tests/nats tests/serve tests/service tests/cli/test_describe.py tests/cli/test_explain.py)
 
 .PHONY: quick
