@@ -33,8 +33,10 @@ def test_a_state_larger_than_a_value_is_stored_in_parts() -> None:
             checkpoint = {**empty_checkpoint(), "channel_values": {"text": "x" * 1_000_000}}
             place: Any = {"configurable": {"thread_id": "t" * 300, "checkpoint_ns": ""}}
             stored = await saver.aput(place, checkpoint, {}, {})  # type: ignore[arg-type]
+            await saver.aput_writes(stored, [("text", "y" * 1_000_000)], "task")
             found = await saver.aget_tuple(stored)
             assert found is not None
+            assert found.pending_writes == [("task", "text", "y" * 1_000_000)]
             assert found.checkpoint["channel_values"] == {"text": "x" * 1_000_000}
             await saver.adelete_thread("t" * 300)
             assert await saver.aget_tuple(stored) is None

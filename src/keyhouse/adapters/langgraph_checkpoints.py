@@ -7,8 +7,9 @@
 A checkpoint and its parts are one commit. A serialized state can be larger than a value: it is cut
 into parts of 256 KiB, so the limit is that of a commit. Only the async methods exist.
 
-Keys: `checkpoint:{thread}:{ns}:{id}`, `part:{thread}:{ns}:{id}:{part}` and
-`write:{thread}:{ns}:{id}:{task}:{place}`; names over 100 bytes are hashed there.
+Keys: `checkpoint:{thread}:{ns}:{id}`, `part:{thread}:{ns}:{id}:{part}`,
+`write:{thread}:{ns}:{id}:{task}:{place}` and `write-part:…:{place}:{part}`; names over 100 bytes are
+hashed there.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -73,6 +74,18 @@ class TaskWrite(Struct, kw_only=True):
     place: int
     channel: str
     kind: str
+    parts: int
+
+
+class TaskWritePart(Struct, kw_only=True):
+    """A piece of the value of a write."""
+
+    thread: str
+    ns: str
+    id: str
+    task: str
+    place: int
+    part: int
     data: bytes
 
 
@@ -90,18 +103,21 @@ CHECKPOINT: Final = Record(
     StoredCheckpoint, f"checkpoint:{_ADDRESS}", name="checkpoint", fields=_NAMES
 )
 PART: Final = Record(CheckpointPart, f"part:{_ADDRESS}:{{part:06d}}", name="part", fields=_NAMES)
-WRITE: Final = Record(
-    TaskWrite,
-    f"write:{_ADDRESS}:{{task_name}}:{{key_place:06d}}",
-    name="write",
-    fields={
-        **_NAMES,
-        "task_name": lambda stored: _name(stored.task),
-        "key_place": lambda stored: stored.place + _PLACE_OFFSET,
-    },
+_WRITE_NAMES: Final[Any] = {
+    **_NAMES,
+    "task_name": lambda stored: _name(stored.task),
+    "key_place": lambda stored: stored.place + _PLACE_OFFSET,
+}
+_WRITE_ADDRESS: Final = f"{_ADDRESS}:{{task_name}}:{{key_place:06d}}"
+WRITE: Final = Record(TaskWrite, f"write:{_WRITE_ADDRESS}", name="write", fields=_WRITE_NAMES)
+WRITE_PART: Final = Record(
+    TaskWritePart,
+    f"write-part:{_WRITE_ADDRESS}:{{part:06d}}",
+    name="write part",
+    fields=_WRITE_NAMES,
 )
 CHECKPOINTS: Final = Schema(
-    "checkpoints", CHECKPOINT, PART, WRITE, meta=Meta(), space=Space("an application")
+    "checkpoints", CHECKPOINT, PART, WRITE, WRITE_PART, meta=Meta(), space=Space("an application")
 )
 
 
@@ -157,7 +173,7 @@ class KeyhouseSaver(BaseCheckpointSaver[int]):
         place = config["configurable"]
         thread, ns, id = str(place["thread_id"]), place.get("checkpoint_ns", ""), checkpoint["id"]
         kind, data = self.serde.dumps_typed(checkpoint)
-        parts = [data[start : start + _PART_BYTES] for start in range(0, len(data), _PART_BYTES)]
+        parts = _pieces(data)
         metadata_kind, metadata_data = self.serde.dumps_typed(
             get_checkpoint_metadata(config, metadata)
         )
@@ -189,31 +205,34 @@ class KeyhouseSaver(BaseCheckpointSaver[int]):
         found = []
         for number, (channel, value) in enumerate(writes):
             kind, data = self.serde.dumps_typed(value)
-            found.append(
-                TaskWrite(
-                    thread=str(place["thread_id"]),
-                    ns=place.get("checkpoint_ns", ""),
-                    id=place["checkpoint_id"],
-                    task=task_id,
-                    path=task_path,
-                    place=WRITES_IDX_MAP.get(channel, number),
-                    channel=channel,
-                    kind=kind,
-                    data=data,
-                )
+            pieces = _pieces(data)
+            write = TaskWrite(
+                thread=str(place["thread_id"]),
+                ns=place.get("checkpoint_ns", ""),
+                id=place["checkpoint_id"],
+                task=task_id,
+                path=task_path,
+                place=WRITES_IDX_MAP.get(channel, number),
+                channel=channel,
+                kind=kind,
+                parts=len(pieces),
             )
+            found.append((write, pieces))
 
         async def work(tx: Transaction) -> None:
-            for write in found:
+            for write, pieces in found:
                 address = _write_names(write)
-                if write.place < 0 or await tx.get(WRITE, **address) is None:
-                    await tx.put(WRITE, write)
+                if write.place >= 0 and await tx.get(WRITE, **address) is not None:
+                    continue
+                await tx.put(WRITE, write)
+                for number, piece in enumerate(pieces):
+                    await tx.put(WRITE_PART, _write_part(write, number, piece))
 
         await self.store.transact(work)
 
     async def adelete_thread(self, thread_id: str) -> None:
         name = _name(str(thread_id))
-        records: tuple[Record[Any], ...] = (WRITE, PART, CHECKPOINT)
+        records: tuple[Record[Any], ...] = (WRITE, WRITE_PART, PART, CHECKPOINT)
         for record in records:
             async for entry in self.store.scan(record, thread_name=name):
                 await self.store.delete(record, **entry.fields)
@@ -243,10 +262,33 @@ class KeyhouseSaver(BaseCheckpointSaver[int]):
             metadata=self.serde.loads_typed((head.metadata_kind, head.metadata)),
             parent_config=_config(head.thread, head.ns, head.parent) if head.parent else None,
             pending_writes=[
-                (write.task, write.channel, self.serde.loads_typed((write.kind, write.data)))
-                for write in writes
+                (write.task, write.channel, await self._written(write)) for write in writes
             ],
         )
+
+    async def _written(self, write: TaskWrite) -> Any:
+        address = _write_names(write)
+        parts = await self.store.get_many(
+            WRITE_PART, [{**address, "part": number} for number in range(write.parts)]
+        )
+        data = b"".join(part.data for part in parts if part is not None)
+        return self.serde.loads_typed((write.kind, data))
+
+
+def _pieces(data: bytes) -> list[bytes]:
+    return [data[start : start + _PART_BYTES] for start in range(0, len(data), _PART_BYTES)]
+
+
+def _write_part(write: TaskWrite, number: int, data: bytes) -> TaskWritePart:
+    return TaskWritePart(
+        thread=write.thread,
+        ns=write.ns,
+        id=write.id,
+        task=write.task,
+        place=write.place,
+        part=number,
+        data=data,
+    )
 
 
 def _names(config: Any) -> dict[str, Any]:
