@@ -124,6 +124,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "langgraph": ("adapters",),
     "starsessions": ("adapters",),
     "argon2": ("service",),
+    "mutagen": ("systems",),
     "httptools": ("serve",),
     "jinja2": ("http",),
     "jwt": ("auth",),

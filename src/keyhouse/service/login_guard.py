@@ -34,7 +34,9 @@ class _Failures(msgspec.Struct):
 class LoginGuard:
     """`check` before the password is verified, `succeeded` after it was right.
 
-    `account_attempts` and `address_attempts` are free; then the delay starts at a second.
+    `account_attempts` and `address_attempts` are free; then the delay starts at `delay_seconds`.
+    With `slows_accounts`, `check` does not reject an attempt for its account, but returns the
+    seconds for which the service waits before it verifies the password.
     """
 
     def __init__(
@@ -42,25 +44,39 @@ class LoginGuard:
         *,
         account_attempts: int = 5,
         address_attempts: int = 20,
+        account_delay_seconds: float = 1.0,
+        account_delay_seconds_max: float = ACCOUNT_DELAY_SECONDS_MAX,
+        address_delay_seconds: float = 1.0,
+        slows_accounts: bool = False,
         entries_max: int = LOGIN_ENTRIES_MAX,
         clock: Clock | None = None,
     ) -> None:
         self._clock = monotonic(clock or SystemClock())
-        self._accounts = _Counters(account_attempts, ACCOUNT_DELAY_SECONDS_MAX, entries_max)
-        self._addresses = _Counters(address_attempts, ADDRESS_DELAY_SECONDS_MAX, entries_max)
-
-    def check(self, account: str, client: ClientAddress) -> None:
-        """Count an attempt. Raises RateError, with the seconds to wait, if it is too early."""
-        now, account = self._clock.now(), account.casefold()
-        wait = max(
-            self._accounts.wait_ms(account, now), self._addresses.wait_ms(client.network, now)
+        self._slows_accounts = slows_accounts
+        self._accounts = _Counters(
+            account_attempts, account_delay_seconds, account_delay_seconds_max, entries_max
         )
+        self._addresses = _Counters(
+            address_attempts, address_delay_seconds, ADDRESS_DELAY_SECONDS_MAX, entries_max
+        )
+
+    def check(self, account: str, client: ClientAddress) -> float:
+        """Count an attempt, and return the seconds to wait before the password is verified.
+
+        Raises RateError, with the seconds to wait, if the attempt is too early.
+        """
+        now, account = self._clock.now(), account.casefold()
+        of_account = self._accounts.wait_ms(account, now)
+        wait = self._addresses.wait_ms(client.network, now)
+        if not self._slows_accounts:
+            wait = max(wait, of_account)
         if wait > 0:
             raise RateError(
                 "Too many attempts to sign in: wait.", retry_after=math.ceil(wait / 1_000)
             )
         self._accounts.count(account, now)
         self._addresses.count(client.network, now)
+        return max(0, of_account) / 1_000
 
     def succeeded(self, account: str, client: ClientAddress) -> None:
         """Forget the account's failures, and this attempt of the address."""
@@ -71,8 +87,11 @@ class LoginGuard:
 class _Counters:
     """Failures by name. Bounded: beyond it, the one that was idle longest is forgotten."""
 
-    def __init__(self, free: int, delay_seconds_max: float, entries_max: int) -> None:
+    def __init__(
+        self, free: int, delay_seconds: float, delay_seconds_max: float, entries_max: int
+    ) -> None:
         self._free = free
+        self._delay_ms = round(delay_seconds * 1_000)
         self._delay_ms_max = round(delay_seconds_max * 1_000)
         self._entries_max = entries_max
         self._failures: dict[str, _Failures] = {}
@@ -90,7 +109,7 @@ class _Counters:
         found.count += 1
         found.last = now
         if (beyond := found.count - self._free) >= 0:
-            delay = 1_000 * 2 ** min(beyond, _DOUBLINGS_MAX)
+            delay = self._delay_ms * 2 ** min(beyond, _DOUBLINGS_MAX)
             found.blocked_until = now + min(delay, self._delay_ms_max)
         self._failures[name] = found
         if len(self._failures) > self._entries_max:

@@ -9,16 +9,22 @@ from keyhouse.keys import Template
 from keyhouse.schema import Meta, Record
 from keyhouse.systems.audiobooks.records import Book, User
 from keyhouse.systems.audiobooks.schema import (
+    API_KEY_OWNER,
     ARGON2_PARAMS,
     ASSET,
+    ASSETS_OF_BOOK,
     AUTHOR,
     AUTHOR_BY_NAME,
+    BIN,
     BIN_OF_AUTHOR,
     BIN_OF_SERIES,
     BIN_OF_WORK,
     BOOK,
+    BOOK_BY_SOURCE,
     BOOK_LISTEN_SECONDS,
     BOOK_PLAYS,
+    BOOKMARK,
+    BOOKMARKS_OF_BOOK,
     BOOKS_BY_AUTHOR,
     BOOKS_BY_GENRE,
     BOOKS_BY_ISBN10,
@@ -33,6 +39,7 @@ from keyhouse.systems.audiobooks.schema import (
     NEXT_SEQ,
     OPERATION,
     OPERATION_LOG,
+    OPERATION_RUN,
     PLAYBACK,
     PLAYLIST,
     PLAYLIST_ITEM,
@@ -42,6 +49,8 @@ from keyhouse.systems.audiobooks.schema import (
     ROLE_PERMISSIONS,
     SCHEMAS,
     SEGMENT,
+    SEGMENTS_BY_HASH,
+    SEGMENTS_BY_PATH,
     SEGMENTS_IN_ORDER,
     SEGMENTS_OF_BOOK,
     SERIES,
@@ -50,6 +59,7 @@ from keyhouse.systems.audiobooks.schema import (
     SERIES_OF_AUTHOR,
     SESSION,
     SESSIONS_OF_USER,
+    SETUP,
     USER,
     USER_BY_EMAIL,
     USER_BY_NAME,
@@ -87,6 +97,44 @@ KEYS: list[tuple[Template, str, dict[str, object]]] = [
     (USER_BY_NAME.template, "idx:user:username:taco", {"username": "taco"}),
     (USER_BY_EMAIL.template, "idx:user:email:taco@example.org", {"email": "taco@example.org"}),
     (USER_SECRETS.template, f"ua:{USER_ID}", {"user_id": USER_ID}),
+    (
+        API_KEY_OWNER.template,
+        f"idx:apikey:{OTHER_ID}:{USER_ID}",
+        {"key_id": OTHER_ID, "user_id": USER_ID},
+    ),
+    (SETUP.template, "meta:auth:setup", {}),
+    (
+        BIN.template,
+        f"idx:bin:at:2026-01-19T10%3A20%3A30Z:{BOOK_ID}",
+        {"deleted_at": AT, "id": BOOK_ID},
+    ),
+    (BOOK_BY_SOURCE.template, "idx:book:source:ab12", {"source": "ab12"}),
+    (
+        SEGMENTS_BY_HASH.template,
+        f"idx:segment:hash:ab12:{SEGMENT_ID}",
+        {"hash_sha256": "ab12", "id": SEGMENT_ID},
+    ),
+    (
+        SEGMENTS_BY_PATH.template,
+        f"idx:segment:path:ab12:{SEGMENT_ID}",
+        {"path": "ab12", "id": SEGMENT_ID},
+    ),
+    (
+        ASSETS_OF_BOOK.template,
+        f"idx:asset:book:{BOOK_ID}:{OTHER_ID}",
+        {"book_id": BOOK_ID, "id": OTHER_ID},
+    ),
+    (
+        BOOKMARK.template,
+        f"bm:{USER_ID}:{BOOK_ID}:{OTHER_ID}",
+        {"user_id": USER_ID, "book_id": BOOK_ID, "id": OTHER_ID},
+    ),
+    (
+        BOOKMARKS_OF_BOOK.template,
+        f"idx:bookmark:book:{BOOK_ID}:{USER_ID}:{OTHER_ID}",
+        {"user_id": USER_ID, "book_id": BOOK_ID, "id": OTHER_ID},
+    ),
+    (OPERATION_RUN.template, f"opr:{OTHER_ID}", {"id": OTHER_ID}),
     (SESSION.template, f"sess:{OTHER_ID}", {"id": OTHER_ID}),
     (
         SESSIONS_OF_USER.template,
@@ -525,4 +573,7 @@ def test_a_book_in_the_bin_has_only_the_index_rows_of_the_bin() -> None:
     assert sum(len(derived.rows(book, (BOOK_ID,))) for derived in BOOK.derived) == 3
     book.deleted_at = AT
     found = [key for derived in BOOK.derived for key in derived.rows(book, (BOOK_ID,))]
-    assert found == [f"idx:bin:author:{AUTHOR_ID}:{BOOK_ID}"]
+    assert found == [
+        f"idx:bin:at:2026-01-19T10%3A20%3A30Z:{BOOK_ID}",
+        f"idx:bin:author:{AUTHOR_ID}:{BOOK_ID}",
+    ]

@@ -237,7 +237,9 @@ def test_a_books_rows_from_creation_to_deletion(drive: Drive) -> None:
         # Into the bin, out again, and gone.
         await store.put(BOOK, replace(changed, deleted_at=LATER_TEXT))
         binned = {f"b:{ONE}": written(BOOK, changed, deleted_at=LATER_TEXT), **duration_map}
-        await holds(store, {**binned, f"idx:bin:series:{FIVE}:{ONE}": 1})
+        at = LATER_TEXT.replace(":", "%3A")
+        index = {f"idx:bin:series:{FIVE}:{ONE}": 1, f"idx:bin:at:{at}:{ONE}": 1}
+        await holds(store, binned | index)
         with pytest.raises(LinkError, match="still referred to"):
             await store.delete(SERIES, id=FIVE)
         await store.put(BOOK, changed)
@@ -338,7 +340,8 @@ def test_a_merged_segment_takes_the_position_of_the_old_ones(drive: Drive) -> No
                 await tx.put(SEGMENT, replace(each, active=False, superseded_by=FOUR))
             await tx.put(SEGMENT, segment(FOUR, 1))
         found = await rows(store)
-        assert sorted(found) == [
+        lookups = ("idx:segment:hash:", "idx:segment:path:")
+        assert sorted(key for key in found if not key.startswith(lookups)) == [
             f"bf:{TWO}",
             f"bf:{THREE}",
             f"bf:{FOUR}",

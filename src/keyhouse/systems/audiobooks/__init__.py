@@ -14,5 +14,6 @@ SYSTEM = System(
     title="Audiobook library",
     doc=__doc__,
     schemas="keyhouse.systems.audiobooks.schema:SCHEMAS",
+    service="keyhouse.systems.audiobooks.service:SERVICE",
     error_format="flat",
 )

@@ -14,7 +14,7 @@ of an unknown segment, or of a book without a duration map, keeps the percentage
 
 from typing import Final, NamedTuple
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from keyhouse.errors import DocumentError
 from keyhouse.schema import SECONDS, LogState
@@ -52,6 +52,7 @@ class Listening(LogState, kw_only=True):
     play_speed: float
     started_at: str | None
     rest: float = 0.0
+    device: str | UnsetType = UNSET
 
 
 class Counted(Struct, kw_only=True):
@@ -109,6 +110,7 @@ def count(state: Listening | None, event: PlaybackEvent, durations: DurationMap 
         if state is None
         else state.started_at,
         rest=listened % 1,
+        device=event.device,
     )
     return Counted(state=after, plays=int(_is_play(state, event)), listen_seconds=int(listened))
 

@@ -3,18 +3,24 @@
 `version` is the version of the JSON, not the store's revision. Times are RFC 3339. Members that the
 store sets at each write have a default here: versions, times and normalised forms. Members beyond
 the document are absent unless set: `deleted_at` of a book in the bin, `token_hash` of a session,
-`manual_status` of a progress.
+`manual_status` of a progress, `device` of an event, `api_keys` of secrets. A scan writes `source`
+(the digest of folder and album) of a book, and `mtime_ns`, `title` and `chapters` of a segment;
+`edited` names the members of a book that a person changed, which a scan leaves alone.
 """
 
+import hashlib
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 __all__ = [
+    "ApiKey",
     "Argon2Params",
     "Asset",
     "Author",
     "Book",
+    "Bookmark",
+    "Chapter",
     "DurationMap",
     "Operation",
     "OperationLine",
@@ -28,10 +34,15 @@ __all__ = [
     "SegmentSpan",
     "Series",
     "Session",
+    "Setup",
     "Status",
     "User",
     "UserSecrets",
     "Work",
+    "digest",
+    "is_binned",
+    "is_listed",
+    "is_scanned",
 ]
 
 Seconds = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
@@ -56,6 +67,23 @@ class UserSecrets(Struct, kw_only=True):
 
     user_id: str
     hashes: dict[str, str] = {}
+    api_keys: list["ApiKey"] | UnsetType = UNSET
+    version: int = 1
+
+
+class ApiKey(Struct, kw_only=True):
+    """An API key. The hash of its secret is in `hashes`, under its id."""
+
+    id: str
+    name: str
+    created_at: str
+
+
+class Setup(Struct, kw_only=True):
+    """The first admin was created."""
+
+    user_id: str
+    created_at: str = ""
     version: int = 1
 
 
@@ -136,7 +164,18 @@ class Book(Struct, kw_only=True):
     created_at: str = ""
     updated_at: str = ""
     deleted_at: str | UnsetType = UNSET
+    source: str | UnsetType = UNSET
+    edited: list[str] | UnsetType = UNSET
     version: int = 1
+
+
+def is_scanned(book: Book) -> bool:
+    return bool(book.source)
+
+
+def digest(text: str) -> str:
+    """Return a text of any length as part of a key: its SHA-256."""
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def is_listed(book: Book) -> bool:
@@ -163,9 +202,20 @@ class Segment(Struct, kw_only=True):
     total_tracks: int
     active: bool = True
     superseded_by: str | None = None
+    title: str | UnsetType = UNSET
+    mtime_ns: int | UnsetType = UNSET
+    chapters: list["Chapter"] | UnsetType = UNSET
     created_at: str = ""
     updated_at: str = ""
     version: int = 1
+
+
+class Chapter(Struct, kw_only=True):
+    """A chapter within a segment."""
+
+    title: str
+    start_seconds: Seconds
+    end_seconds: Seconds
 
 
 class Playlist(Struct, kw_only=True):
@@ -187,6 +237,7 @@ class PlaybackEvent(Struct, kw_only=True):
     event_type: Literal["progress", "start", "pause", "complete"]
     play_speed: Annotated[float, Meta(gt=0)] = 1.0
     created_at: str
+    device: str | UnsetType = UNSET
     version: int = 1
 
 
@@ -219,6 +270,20 @@ class DurationMap(Struct, kw_only=True):
     version: int = 1
 
 
+class Bookmark(Struct, kw_only=True):
+    """A place in a book that a listener marked."""
+
+    id: str
+    user_id: str
+    book_id: str
+    segment_id: str
+    position_seconds: Seconds
+    title: str = ""
+    created_at: str = ""
+    updated_at: str = ""
+    version: int = 1
+
+
 class OperationProgress(Struct, kw_only=True, frozen=True):
     current: int = 0
     total: int = 0
@@ -229,7 +294,7 @@ class Operation(Struct, kw_only=True):
     `error` gives the reason."""
 
     id: str
-    type: Literal["scan", "organize", "transcode", "merge"]
+    type: Literal["scan", "organize", "transcode", "merge", "prune"]
     status: Literal["pending", "running", "completed", "failed"] = "pending"
     started_at: str | None = None
     completed_at: str | None = None
@@ -269,5 +334,6 @@ class Asset(Struct, kw_only=True):
     mime: str
     size_bytes: int
     hash_sha256: str
+    book_id: str | UnsetType = UNSET
     created_at: str = ""
     version: int = 1

@@ -1,0 +1,241 @@
+"""Tags of audio files: duration, titles, people, series, chapters and cover. It reads files and
+knows no store.
+
+Each format has its own names for the same tag (ID3 frames, MP4 atoms, Vorbis comments); `_NAMES`
+has them side by side.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import mutagen
+from msgspec import Struct
+
+from keyhouse.systems.audiobooks.records import Chapter
+
+__all__ = ["AUDIO_EXTENSIONS", "MEDIA_TYPES", "AudioTags", "BrokenFileError", "read_tags"]
+
+MEDIA_TYPES: Final[Mapping[str, str]] = {
+    "mp3": "audio/mpeg",
+    "m4b": "audio/mp4",
+    "m4a": "audio/mp4",
+    "mp4": "audio/mp4",
+    "aac": "audio/aac",
+    "flac": "audio/flac",
+    "ogg": "audio/ogg",
+    "oga": "audio/ogg",
+    "opus": "audio/ogg",
+    "wav": "audio/wav",
+}
+AUDIO_EXTENSIONS: Final = frozenset(MEDIA_TYPES)
+
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "title": ("TIT2", "\xa9nam", "title"),
+    "album": ("TALB", "\xa9alb", "album"),
+    "author": ("TPE2", "aART", "albumartist", "TPE1", "\xa9ART", "artist", "author"),
+    "narrator": (
+        "TXXX:NARRATOR",
+        "----:com.apple.iTunes:NARRATOR",
+        "narrator",
+        "TCOM",
+        "\xa9wrt",
+        "composer",
+    ),
+    "series": (
+        "TXXX:SERIES",
+        "----:com.apple.iTunes:SERIES",
+        "series",
+        "MVNM",
+        "\xa9mvn",
+        "mvnm",
+        "movementname",
+    ),
+    "series_part": (
+        "TXXX:SERIES-PART",
+        "----:com.apple.iTunes:SERIES-PART",
+        "series-part",
+        "MVIN",
+        "\xa9mvi",
+        "mvin",
+        "movement",
+    ),
+    "track": ("TRCK", "trkn", "tracknumber"),
+    "disc": ("TPOS", "disk", "discnumber"),
+    "year": ("TDRC", "TYER", "\xa9day", "date", "year"),
+    "genre": ("TCON", "\xa9gen", "genre"),
+    "description": ("COMM", "desc", "\xa9cmt", "description", "comment"),
+    "publisher": ("TPUB", "----:com.apple.iTunes:PUBLISHER", "publisher"),
+    "language": ("TLAN", "----:com.apple.iTunes:LANGUAGE", "language"),
+    "isbn": ("TXXX:ISBN", "----:com.apple.iTunes:ISBN", "isbn"),
+}
+_TEXT_CHARS_MAX: Final = 10_000
+_COVER_BYTES_MAX: Final = 20 * 1_024 * 1_024
+_CHAPTERS_MAX: Final = 5_000
+
+
+class BrokenFileError(Exception):
+    """The file is not audio that can be read."""
+
+
+class AudioTags(Struct, kw_only=True):
+    """What a file says about itself. A tag that it does not have is empty."""
+
+    duration_seconds: float
+    format: str
+    title: str = ""
+    album: str = ""
+    author: str = ""
+    narrator: str = ""
+    series: str = ""
+    series_part: float | None = None
+    track: int | None = None
+    disc: int | None = None
+    year: int | None = None
+    genres: list[str] = []
+    description: str = ""
+    publisher: str = ""
+    language: str = ""
+    isbn: str = ""
+    chapters: list[Chapter] = []
+    cover: bytes = b""
+    cover_type: str = ""
+
+
+def read_tags(path: Path) -> AudioTags:
+    """Read a file. Raises BrokenFileError if it is empty or not audio."""
+    try:
+        found: Any = mutagen.File(path)
+    except Exception as error:  # damaged files raise errors of many types
+        raise BrokenFileError(f"{type(error).__name__}: {error}") from error
+    duration = 0.0 if found is None else float(getattr(found.info, "length", 0.0) or 0.0)
+    if found is None or duration <= 0:
+        raise BrokenFileError("not an audio file, or without any audio")
+    tags = found.tags or {}
+    texts = {name: _first(tags, names) for name, names in _NAMES.items()}
+    cover, cover_type = _cover(found, tags)
+    return AudioTags(
+        duration_seconds=round(duration, 3),
+        format=path.suffix.lstrip(".").casefold(),
+        title=texts["title"],
+        album=texts["album"],
+        author=texts["author"],
+        narrator=texts["narrator"],
+        series=texts["series"],
+        series_part=_number(texts["series_part"]),
+        track=_integer(texts["track"]),
+        disc=_integer(texts["disc"]),
+        year=_year(texts["year"]),
+        genres=[part.strip() for part in re.split(r"[;/,]", texts["genre"]) if part.strip()],
+        description=texts["description"],
+        publisher=texts["publisher"],
+        language=texts["language"],
+        isbn=texts["isbn"],
+        chapters=_chapters(found, tags, duration),
+        cover=cover,
+        cover_type=cover_type,
+    )
+
+
+def _first(tags: Any, names: Iterable[str]) -> str:
+    for name in names:
+        if name == "COMM" and hasattr(tags, "getall"):
+            value: Any = tags.getall("COMM")
+        else:
+            try:
+                value = tags.get(name)
+            except (KeyError, ValueError):  # a name that is invalid in this format
+                value = None
+        text = _text(value)
+        if text:
+            return text
+    return ""
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        value = value[0] if value else None
+    if isinstance(value, tuple):  # trkn: number and total
+        value = value[0]
+    if value is None or value == 0:
+        return ""
+    if isinstance(value, bytes):
+        value = bytes(value).decode("utf-8", "replace")
+    text = str(value).replace("\0", "; ").encode("utf-8", "replace").decode()
+    return text.strip()[:_TEXT_CHARS_MAX]
+
+
+def _number(text: str) -> float | None:
+    match = re.search(r"\d{1,5}(?:[.,]\d{1,3})?", text)
+    return None if match is None else float(match[0].replace(",", "."))
+
+
+def _integer(text: str) -> int | None:
+    match = re.match(r"\s*(\d{1,6})", text)
+    return None if match is None else int(match[1])
+
+
+def _year(text: str) -> int | None:
+    match = re.search(r"\d{4}", text)
+    return None if match is None else int(match[0])
+
+
+def _chapters(found: Any, tags: Any, duration: float) -> list[Chapter]:
+    starts = sorted(_chapter_starts(found, tags))[:_CHAPTERS_MAX]
+    starts = [(start, title) for start, title in starts if 0 <= start < duration]
+    ends = [start for start, _ in starts[1:]] + [duration]
+    return [
+        Chapter(
+            title=title or f"Chapter {number}",
+            start_seconds=round(start, 3),
+            end_seconds=round(end, 3),
+        )
+        for number, ((start, title), end) in enumerate(zip(starts, ends, strict=True), 1)
+    ]
+
+
+def _chapter_starts(found: Any, tags: Any) -> Iterable[tuple[float, str]]:
+    if getattr(found, "chapters", None):  # MP4
+        yield from ((float(each.start), _text(each.title)) for each in found.chapters)
+    elif hasattr(tags, "getall"):  # ID3
+        for frame in tags.getall("CHAP"):
+            yield frame.start_time / 1_000, _text(frame.sub_frames.get("TIT2"))
+    elif hasattr(tags, "keys"):  # Vorbis comments
+        for name in tags.keys():  # noqa: SIM118  # iterating over the tags yields pairs
+            if match := re.fullmatch(r"chapter(\d{1,4})", name, re.IGNORECASE):
+                time = re.fullmatch(r"(\d+):(\d+):(\d+(?:\.\d+)?)", _text(tags.get(name)))
+                if time is not None:
+                    start = int(time[1]) * 3_600 + int(time[2]) * 60 + float(time[3])
+                    yield start, _first(tags, (f"chapter{match[1]}name",))
+
+
+def _cover(found: Any, tags: Any) -> tuple[bytes, str]:
+    pictures: list[Any] = list(getattr(found, "pictures", None) or ())
+    if hasattr(tags, "getall"):
+        pictures += tags.getall("APIC")
+    for picture in pictures:
+        if 0 < len(picture.data) <= _COVER_BYTES_MAX:
+            return bytes(picture.data), _image_type(picture.data)
+    for picture in _mp4_covers(tags):
+        if 0 < len(picture) <= _COVER_BYTES_MAX:
+            return bytes(picture), _image_type(picture)
+    return b"", ""
+
+
+def _mp4_covers(tags: Any) -> Iterable[bytes]:
+    try:
+        return tags.get("covr") or ()
+    except (KeyError, ValueError):
+        return ()
+
+
+def _image_type(content: bytes) -> str:
+    """Return the type by the first bytes: what a tag says may be wrong, or harmful."""
+    if content.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if content.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return "image/webp"
+    return "image/jpeg" if content.startswith(b"\xff\xd8\xff") else ""

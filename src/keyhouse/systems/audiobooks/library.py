@@ -1,0 +1,150 @@
+"""The library that is served: its store, clock and folders, as every handler uses them."""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from msgspec import UNSET, Struct, UnsetType
+
+from keyhouse.auth import Caller
+from keyhouse.engine import Engine
+from keyhouse.errors import (
+    DocumentError,
+    KeyFieldError,
+    LimitError,
+    NotFoundError,
+    RecordError,
+    UsageError,
+)
+from keyhouse.schema import SECONDS, Record
+from keyhouse.service.tenants import Tenant
+from keyhouse.service.usage import Quota
+from keyhouse.store import Entry, Transaction
+from keyhouse.systems.audiobooks.schema import SCHEMAS
+
+__all__ = [
+    "LIMIT_DEFAULT",
+    "LIMIT_MAX",
+    "Data",
+    "Items",
+    "Library",
+    "Member",
+    "data",
+    "items",
+    "offset_cursor",
+    "page_limit",
+    "valid_body",
+]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+LIMIT_DEFAULT = 50
+LIMIT_MAX = 500
+
+
+class Member(Caller, frozen=True, kw_only=True):
+    """A signed-in user: `subject` is its id. `device` is the session or API key of the request."""
+
+    device: str = ""
+    is_session: bool = True
+
+
+class Data(Struct, Generic[T]):
+    data: T
+
+
+class Items(Struct, Generic[T]):
+    items: Sequence[T]
+    count: int
+    total: int | UnsetType = UNSET
+    cursor: str | UnsetType = UNSET
+
+
+def data(value: T) -> Data[T]:
+    return Data(value)
+
+
+def items(
+    found: Sequence[T], *, total: int | None = None, cursor: str | None = None
+) -> Data[Items[T]]:
+    """Return a list as it is sent."""
+    return Data(Items(found, len(found), UNSET if total is None else total, cursor or UNSET))
+
+
+def page_limit(limit: int) -> int:
+    """Return the limit of a list. Raises UsageError (400) if it is out of range."""
+    if not 1 <= limit <= LIMIT_MAX:
+        raise UsageError("The limit of a list is from 1 to 500.", limit=limit)
+    return limit
+
+
+def offset_cursor(cursor: str | None, offset: int) -> int:
+    """Return where a sorted list continues: its cursor is an offset, `@50`."""
+    if cursor is None:
+        if offset < 0:
+            raise UsageError("An offset is not negative.", offset=offset)
+        return offset
+    if not cursor.startswith("@") or not cursor[1:].isdecimal() or len(cursor) > 12:
+        raise UsageError("This is not the cursor of this list.", cursor=cursor)
+    return int(cursor[1:])
+
+
+@contextmanager
+def valid_body() -> Iterator[None]:
+    """Report a value of the body that cannot be stored, such as a title without letters, as an
+    invalid body (422)."""
+    try:
+        yield
+    except (KeyFieldError, DocumentError) as error:
+        raise RecordError(error.sentence, **error.fields) from None
+    except LimitError as error:
+        if error.status != 413:
+            raise
+        raise RecordError(error.sentence, **error.fields) from None
+
+
+class Library(Tenant):
+    """`roots` are the folders of audio files, resolved; `folder` is for the service's own files."""
+
+    def __init__(
+        self, name: str, engine: Engine, quota: Quota, *, roots: Sequence[Path], folder: Path
+    ) -> None:
+        super().__init__(name, SCHEMAS[0], engine, quota)
+        self.roots = tuple(roots)
+        self.folder = folder
+        self.new_id: Callable[[], str] = self.store.ids.new
+
+    def now(self) -> str:
+        return SECONDS.format(self.store.engine.clock.now())
+
+    async def require(self, record: Record[T], what: str, /, **fields: Any) -> Entry[T]:
+        """Return a record; NotFoundError if there is none."""
+        return found(await self.store.entry(record, **fields), what, fields)
+
+    async def change(
+        self,
+        record: Record[T],
+        what: str,
+        check: Callable[[int | None], None],
+        work: Callable[[Transaction, Entry[T]], Awaitable[None]],
+        /,
+        **fields: Any,
+    ) -> Entry[T]:
+        """Change a record in a transaction and return it as stored. `check` is that of If-Match."""
+
+        async def run(tx: Transaction) -> None:
+            entry = found(await tx.entry(record, **fields), what, fields)
+            check(entry.revision)
+            await work(tx, entry)
+
+        with valid_body():
+            await self.store.transact(run)
+        return await self.require(record, what, **fields)
+
+
+def found(entry: Entry[T] | None, what: str, fields: Mapping[str, Any]) -> Entry[T]:
+    if entry is None:
+        raise NotFoundError(f"There is no such {what}.", **fields)
+    return entry

@@ -1,0 +1,319 @@
+"""Bodies and parameters of requests."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from keyhouse.systems.audiobooks.library import LIMIT_DEFAULT
+from keyhouse.systems.audiobooks.records import Seconds, Status
+
+__all__ = [
+    "Agent",
+    "ApiKeyBody",
+    "AuthorBody",
+    "AuthorsMergeBody",
+    "BatchBody",
+    "BookBody",
+    "BookIdsBody",
+    "BookPatch",
+    "BookQuery",
+    "BookmarkBody",
+    "BookmarkPatch",
+    "DeleteQuery",
+    "DetachQuery",
+    "DryRunQuery",
+    "Id",
+    "LogQuery",
+    "LoginBody",
+    "MergeBody",
+    "Name",
+    "NameQuery",
+    "OrganizeBody",
+    "PageQuery",
+    "PasswordBody",
+    "PlaylistBody",
+    "PlaylistPatch",
+    "PositionBody",
+    "ProfileBody",
+    "ScanBody",
+    "SearchQuery",
+    "SegmentOrderBody",
+    "SeriesBody",
+    "SeriesPatch",
+    "SetupBody",
+    "SinceQuery",
+    "StatusBody",
+    "TranscodeBody",
+    "UserBody",
+    "UserPatch",
+    "WorkBody",
+    "WorkPatch",
+]
+
+Id = Annotated[str, Meta(pattern="^[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
+Name = Annotated[str, Meta(min_length=1, max_length=500)]
+Username = Annotated[
+    str, Meta(min_length=1, max_length=64, pattern=r"^[^\s\x00-\x1f][^\x00-\x1f]*$")
+]
+Password = Annotated[str, Meta(min_length=8, max_length=1_000)]
+AnyPassword = Annotated[str, Meta(max_length=1_000)]
+Email = Annotated[str, Meta(max_length=254, pattern=r"^([^@\s]+@[^@\s]+)?$")]
+
+
+class SetupBody(Struct, forbid_unknown_fields=True):
+    username: Username
+    password: Password
+    email: Email | None = None
+
+
+class LoginBody(Struct, forbid_unknown_fields=True):
+    username: str
+    password: AnyPassword
+    remember_me: bool = False
+
+
+class ProfileBody(Struct, forbid_unknown_fields=True):
+    email: Email | None
+
+
+class PasswordBody(Struct, forbid_unknown_fields=True):
+    current_password: AnyPassword
+    new_password: Password
+
+
+class ApiKeyBody(Struct, forbid_unknown_fields=True):
+    name: Name
+
+
+class UserBody(Struct, forbid_unknown_fields=True):
+    username: Username
+    password: Password
+    email: Email | None = None
+    roles: list[str] = msgspec.field(default_factory=lambda: ["viewer"])
+
+
+class UserPatch(Struct, forbid_unknown_fields=True):
+    roles: list[str] | UnsetType = UNSET
+    status: Literal["active", "disabled"] | UnsetType = UNSET
+    email: Email | UnsetType | None = UNSET
+    password: Password | UnsetType = UNSET
+
+
+class Agent(Struct):
+    user_agent: str = msgspec.field(name="User-Agent", default="")
+
+
+class PageQuery(Struct):
+    limit: int = LIMIT_DEFAULT
+    cursor: str | None = None
+    offset: int = 0
+
+
+SortBy = Literal[
+    "title", "author", "series_position", "created_at", "updated_at", "published_year", "duration"
+]
+Order = Literal["asc", "desc"]
+
+
+class BookQuery(Struct):
+    author_id: Id | None = None
+    series_id: Id | None = None
+    work_id: Id | None = None
+    tag: str | None = None
+    genre: str | None = None
+    isbn: str | None = None
+    title_prefix: str | None = None
+    search: str | None = None
+    sort_by: SortBy | None = None
+    sort_order: Order = "asc"
+    limit: int = LIMIT_DEFAULT
+    cursor: str | None = None
+    offset: int = 0
+
+
+Tags = list[Annotated[str, Meta(min_length=1, max_length=200)]]
+
+
+class BookBody(Struct):
+    """A whole book: a member that is absent is unset. Members that the service sets may be sent
+    along, and are ignored."""
+
+    title: Name
+    author_id: Id | None = None
+    series_id: Id | None = None
+    series_position: Annotated[float, Meta(ge=0, lt=1_000_000)] | None = None
+    work_id: Id | None = None
+    narrator: str | None = None
+    edition: str | None = None
+    language: str | None = None
+    publisher: str | None = None
+    isbn10: str | None = None
+    isbn13: str | None = None
+    description: str = ""
+    published_year: Annotated[int, Meta(ge=-5_000, le=9_999)] | None = None
+    tags: Tags = []
+    genres: Tags | UnsetType = UNSET
+
+
+class BookPatch(Struct, forbid_unknown_fields=True):
+    title: Name | UnsetType = UNSET
+    author_id: Id | UnsetType | None = UNSET
+    series_id: Id | UnsetType | None = UNSET
+    series_position: Annotated[float, Meta(ge=0, lt=1_000_000)] | UnsetType | None = UNSET
+    work_id: Id | UnsetType | None = UNSET
+    narrator: str | UnsetType | None = UNSET
+    edition: str | UnsetType | None = UNSET
+    language: str | UnsetType | None = UNSET
+    publisher: str | UnsetType | None = UNSET
+    isbn10: str | UnsetType | None = UNSET
+    isbn13: str | UnsetType | None = UNSET
+    description: str | UnsetType = UNSET
+    published_year: Annotated[int, Meta(ge=-5_000, le=9_999)] | UnsetType | None = UNSET
+    tags: Tags | UnsetType = UNSET
+    genres: Tags | UnsetType = UNSET
+
+
+class DeleteQuery(Struct):
+    soft_delete: bool = False
+    purge: bool = False
+
+
+class DetachQuery(Struct):
+    detach: bool = False
+
+
+class BatchBody(Struct, forbid_unknown_fields=True):
+    ids: Annotated[list[Id], Meta(min_length=1, max_length=500)]
+    updates: BookPatch
+
+
+class AuthorBody(Struct):
+    name: Name
+
+
+class SeriesBody(Struct):
+    name: Name
+    author_id: Id | None = None
+
+
+class SeriesPatch(Struct):
+    name: Name | UnsetType = UNSET
+    author_id: Id | UnsetType | None = UNSET
+
+
+class WorkBody(Struct):
+    title: Name
+    author_id: Id | None = None
+    series_id: Id | None = None
+    alt_titles: list[Name] = []
+
+
+class WorkPatch(Struct):
+    title: Name | UnsetType = UNSET
+    author_id: Id | UnsetType | None = UNSET
+    series_id: Id | UnsetType | None = UNSET
+    alt_titles: list[Name] | UnsetType = UNSET
+
+
+class NameQuery(Struct):
+    name_prefix: str | None = None
+    author_id: Id | None = None
+    limit: int = LIMIT_DEFAULT
+    cursor: str | None = None
+    offset: int = 0
+
+
+class AuthorsMergeBody(Struct, forbid_unknown_fields=True):
+    keep_id: Id
+    merge_ids: Annotated[list[Id], Meta(min_length=1, max_length=100)]
+
+
+class SegmentOrderBody(Struct, forbid_unknown_fields=True):
+    segment_ids: list[Id]
+
+
+class PositionBody(Struct, forbid_unknown_fields=True):
+    segment_id: Id
+    position_seconds: Seconds
+    event_type: Literal["progress", "start", "pause", "complete"] = "progress"
+    play_speed: Annotated[float, Meta(gt=0, le=16)] = 1.0
+    based_on: Annotated[int, Meta(ge=0)] | None = None
+    idempotency_key: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+
+
+class StatusBody(Struct, forbid_unknown_fields=True):
+    status: Status
+
+
+class BookmarkBody(Struct, forbid_unknown_fields=True):
+    segment_id: Id
+    position_seconds: Seconds
+    title: Annotated[str, Meta(max_length=500)] = ""
+
+
+class BookmarkPatch(Struct, forbid_unknown_fields=True):
+    segment_id: Id | UnsetType = UNSET
+    position_seconds: Seconds | UnsetType = UNSET
+    title: Annotated[str, Meta(max_length=500)] | UnsetType = UNSET
+
+
+class PlaylistBody(Struct, forbid_unknown_fields=True):
+    """`user_id` null: a playlist that all see and admins change."""
+
+    name: Name
+    user_id: UnsetType | None = UNSET
+    book_ids: list[Id] = []
+
+
+class PlaylistPatch(Struct, forbid_unknown_fields=True):
+    name: Name
+
+
+class BookIdsBody(Struct, forbid_unknown_fields=True):
+    book_ids: Annotated[list[Id], Meta(max_length=1_000)]
+
+
+class MergeBody(Struct, forbid_unknown_fields=True):
+    """`file_path` null: the service merges the files itself, with ffmpeg."""
+
+    file_path: Annotated[str, Meta(min_length=1, max_length=4_096)] | None = None
+
+
+class DryRunQuery(Struct):
+    dry_run: bool = False
+
+
+class ScanBody(Struct):
+    """`folder_path`: only this folder, below a root. `force_update`: read unchanged files too."""
+
+    folder_path: str | None = None
+    force_update: bool = False
+    priority: Any = None
+
+
+class OrganizeBody(Struct):
+    dry_run: bool = True
+    pattern: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
+
+
+class TranscodeBody(Struct):
+    book_id: Id
+    format: Literal["mp3", "m4b", "ogg", "flac"] = "m4b"
+
+
+class LogQuery(Struct):
+    after: int = -1
+    limit: int = LIMIT_DEFAULT
+
+
+class SearchQuery(Struct):
+    q: str = ""
+    limit: int = LIMIT_DEFAULT
+    offset: int = 0
+    cursor: str | None = None
+    after: int = 0
+
+
+class SinceQuery(Struct):
+    since: int | None = None

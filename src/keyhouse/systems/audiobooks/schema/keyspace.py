@@ -1,0 +1,63 @@
+"""The schema of the library: every record, and the migrations."""
+
+from keyhouse.schema import Meta, Migration, Schema, Space
+from keyhouse.store import reindex
+from keyhouse.systems.audiobooks.schema.books import ASSET, AUTHOR, BOOK, SEGMENT, SERIES, WORK
+from keyhouse.systems.audiobooks.schema.listening import (
+    BOOK_LISTEN_SECONDS,
+    BOOK_PLAYS,
+    BOOKMARK,
+    DURATION_MAP,
+    PLAYBACK,
+    PLAYLIST,
+    PLAYLIST_ITEM,
+    PROGRESS,
+    USER_LISTEN_SECONDS,
+    WATERMARK,
+    WORK_LISTEN_SECONDS,
+    WORK_PLAYS,
+)
+from keyhouse.systems.audiobooks.schema.migrations import introduce_works, make_series_unique
+from keyhouse.systems.audiobooks.schema.operations import (
+    NEXT_SEQ,
+    OPERATION,
+    OPERATION_LOG,
+    OPERATION_RUN,
+)
+from keyhouse.systems.audiobooks.schema.users import (
+    ARGON2_PARAMS,
+    PREFERENCE,
+    ROLE_PERMISSIONS,
+    SESSION,
+    SETUP,
+    USER,
+    USER_SECRETS,
+)
+
+__all__ = ["SCHEMAS"]
+
+SCHEMAS: tuple[Schema, ...] = (
+    Schema(
+        "audiobooks",
+        *(USER, USER_SECRETS, SESSION, PREFERENCE, ROLE_PERMISSIONS),
+        *(AUTHOR, SERIES, WORK, BOOK, SEGMENT, PLAYLIST, PLAYLIST_ITEM),
+        *(PLAYBACK, PROGRESS, WATERMARK, DURATION_MAP),
+        *(BOOK_PLAYS, USER_LISTEN_SECONDS, BOOK_LISTEN_SECONDS, WORK_PLAYS, WORK_LISTEN_SECONDS),
+        *(BOOKMARK, OPERATION, OPERATION_LOG, NEXT_SEQ, OPERATION_RUN),
+        *(ARGON2_PARAMS, SETUP, ASSET),
+        space=Space("a library"),
+        doc="Authors, series, works, books and their files, and listeners' progress.",
+        overlaps=((BOOK, DURATION_MAP), (OPERATION, NEXT_SEQ), (NEXT_SEQ, OPERATION)),
+        meta=Meta(),
+        migrations=(
+            Migration(1, "Work introduction (v1.1.0)", BOOK, introduce_works),
+            Migration(2, "Series unique by name and author", SERIES, make_series_unique),
+            reindex(3, "Segments by book", SEGMENT),
+            reindex(4, "Places of books in playlists", PLAYLIST_ITEM),
+            reindex(5, "Binned books by author, series and work", BOOK),
+            reindex(6, "Works by author and series", WORK),
+            reindex(7, "Segments by hash and path", SEGMENT),
+            reindex(8, "The bin in the order of deletion", BOOK),
+        ),
+    ),
+)

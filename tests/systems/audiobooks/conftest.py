@@ -1,0 +1,27 @@
+"""A served library for each test, on SQLite and on RocksDB."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support import engine_openers
+from tests.systems.audiobooks.support.service import LibraryService
+
+
+@pytest.fixture(params=["sqlite", "rocksdb"])
+def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LibraryService]:
+    """A library with one root, `books`. Afterwards `verify` finds nothing."""
+    root = tmp_path / "books"
+    root.mkdir()
+    opener = engine_openers.ALL[request.param](tmp_path)
+    with LibraryService(opener, tmp_path / "data", roots=[root]) as served:
+        yield served
+        served.check()
+
+
+@pytest.fixture
+def admin(service: LibraryService) -> Iterator[httpx.Client]:
+    with service.admin() as client:
+        yield client
