@@ -80,7 +80,7 @@ class BrokenFileError(Exception):
 
 
 class AudioTags(Struct, kw_only=True):
-    """What a file says about itself. A tag that it does not have is empty."""
+    """The tags of a file. A tag that it does not have is empty."""
 
     duration_seconds: float
     format: str

@@ -16,10 +16,15 @@ from keyhouse.settings import read_settings
 from keyhouse.store import open_migrated
 from keyhouse.systems.audiobooks import SYSTEM
 from keyhouse.systems.audiobooks.accounts import Accounts, login_guard, password_parameters
+from keyhouse.systems.audiobooks.books import Books
+from keyhouse.systems.audiobooks.catalog import BookCatalog
 from keyhouse.systems.audiobooks.errors import LIBRARY_ERRORS
 from keyhouse.systems.audiobooks.library import Library
 from keyhouse.systems.audiobooks.permissions import PERMISSIONS
 from keyhouse.systems.audiobooks.routes.accounts import COOKIE, account_routes
+from keyhouse.systems.audiobooks.routes.books import book_routes
+from keyhouse.systems.audiobooks.routes.catalog import catalog_routes
+from keyhouse.systems.audiobooks.search import LibrarySearch
 from keyhouse.systems.audiobooks.settings import AudiobooksSettings
 
 __all__ = ["SERVICE", "build"]
@@ -40,13 +45,20 @@ async def build(context: ServiceContext) -> ServiceSpec:
     clock = context.engine.clock
     passwords = Passwords(await password_parameters(library))
     accounts = Accounts(library, passwords, login_guard(clock))
-    routes = {**account_routes(accounts)}
+    books, catalog, search = Books(library), BookCatalog(library), LibrarySearch(library)
+    context.metrics.register(search.index)
+    routes = {
+        **account_routes(accounts),
+        **book_routes(books, search),
+        **catalog_routes(catalog, books),
+    }
     spec = runtime.spec(
         title="Audiobooks",
         about="A library of audiobooks: books, files, listeners and their places.",
         routes=list(routes.values()),
         auth=SessionAuth(accounts.stored_session, cookie=COOKIE, bearer=True, clock=clock),
         rates=runtime.rates,
+        tasks=[search.index.run],
         address_rates=RateLimiter(20, burst=200, clock=clock),
     )
     return replace(spec, error_format=LIBRARY_ERRORS)

@@ -1,0 +1,340 @@
+"""Books: lists, changes, the bin and purging."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
+
+from keyhouse.errors import ConflictError, LinkError, NotFoundError, RecordError, UsageError
+from keyhouse.http import etag
+from keyhouse.keys import normal
+from keyhouse.schema import Index
+from keyhouse.store import Entry, Transaction
+from keyhouse.systems.audiobooks.isbn import isbn10, isbn13
+from keyhouse.systems.audiobooks.library import (
+    Data,
+    Items,
+    Library,
+    items,
+    offset_cursor,
+    page_limit,
+    valid_body,
+)
+from keyhouse.systems.audiobooks.messages import BookBody, BookPatch, BookQuery
+from keyhouse.systems.audiobooks.records import Book, DurationMap, is_binned, is_listed
+from keyhouse.systems.audiobooks.schema import (
+    AUTHOR,
+    BIN,
+    BOOK,
+    BOOKS_BY_AUTHOR,
+    BOOKS_BY_GENRE,
+    BOOKS_BY_ISBN10,
+    BOOKS_BY_ISBN13,
+    BOOKS_BY_SERIES,
+    BOOKS_BY_TAG,
+    BOOKS_BY_TITLE,
+    BOOKS_BY_WORK,
+    DURATION_MAP,
+    SERIES,
+    join_work,
+)
+
+__all__ = ["BOOKS_PATH", "Books"]
+
+BOOKS_PATH: Final = "/audiobooks/api/v1/books"
+Json = dict[str, Any]
+Check = Callable[[int | None], None]
+
+_EDITABLE: Final = frozenset(BookPatch.__struct_fields__)
+_ISBN10_CHARS: Final = 10
+
+
+class Books:
+    def __init__(self, library: Library) -> None:
+        self.library = library
+        self.store = library.store
+
+    # Reading
+
+    async def get(self, id: str) -> Entry[Book]:
+        """Return a book that is not in the bin; NotFoundError otherwise."""
+        entry = await self.library.require(BOOK, "book", id=id)
+        if is_binned(entry.record):
+            raise NotFoundError("The book is in the bin: restore it first.", id=id)
+        return entry
+
+    async def show(self, book: Book) -> Json:
+        [shown] = await self.show_all([book])
+        return shown
+
+    async def show_all(self, books: Sequence[Book]) -> list[Json]:
+        """Return books as they are sent: with the names of author and series, duration and cover."""
+        authors = await self._names(AUTHOR, [book.author_id for book in books])
+        series = await self._names(SERIES, [book.series_id for book in books])
+        durations = await self.store.get_many(
+            DURATION_MAP, [{"book_id": book.id} for book in books]
+        )
+        return [
+            _shown(book, authors.get(book.author_id), series.get(book.series_id), duration)
+            for book, duration in zip(books, durations, strict=True)
+        ]
+
+    async def _names(self, record: Any, ids: Sequence[str | None]) -> dict[str | None, str]:
+        known = [id for id in dict.fromkeys(ids) if id is not None]
+        found = await self.store.get_many(record, [{"id": id} for id in known])
+        return {id: each.name for id, each in zip(known, found, strict=True) if each is not None}
+
+    async def page(
+        self, query: BookQuery, searched: Sequence[str] | None = None
+    ) -> Data[Items[Json]]:
+        """List books by an index, in its order, or sorted. `searched` are the ids that a search
+        found, best first."""
+        limit = page_limit(query.limit)
+        filters = _filters(query)
+        if len(filters) <= 1 and searched is None and not query.offset:
+            natural = filters[0].sorted_by if filters else "title"
+            if query.sort_by in (None, natural) and not (query.cursor or "").startswith("@"):
+                chosen = filters[0] if filters else _ALL
+                page = await self.store.page(
+                    BOOK,
+                    by=chosen.index,
+                    limit=limit,
+                    cursor=query.cursor,
+                    reverse=query.sort_order == "desc",
+                    prefix=chosen.prefix,
+                    **chosen.fields,
+                )
+                shown = await self.show_all([entry.record for entry in page.entries])
+                return items(shown, cursor=page.cursor)
+        return await self._sorted(query, filters, searched, limit)
+
+    async def _sorted(
+        self,
+        query: BookQuery,
+        filters: "Sequence[_Filter]",
+        searched: Sequence[str] | None,
+        limit: int,
+    ) -> Data[Items[Json]]:
+        start = offset_cursor(query.cursor, query.offset)
+        if searched is not None:
+            rows = await self.store.get_many(BOOK, [{"id": id} for id in searched])
+            found = [book for book in rows if book is not None and is_listed(book)]
+        else:
+            found = await self._matching(filters[0] if filters else _ALL)
+            filters = filters[1:]
+        found = [book for book in found if all(each.accepts(book) for each in filters)]
+        if query.sort_by is not None or searched is None:
+            found = await self._sort(found, query)
+        shown = await self.show_all(found[start : start + limit])
+        following = start + limit
+        cursor = f"@{following}" if following < len(found) else None
+        return items(shown, total=len(found), cursor=cursor)
+
+    async def _matching(self, chosen: "_Filter") -> list[Book]:
+        entries = self.store.scan(BOOK, by=chosen.index, prefix=chosen.prefix, **chosen.fields)
+        return [entry.record async for entry in entries]
+
+    async def _sort(self, books: list[Book], query: BookQuery) -> list[Book]:
+        by = query.sort_by or "title"
+        reverse = query.sort_order == "desc"
+        values: dict[str, Any] = {}
+        if by in ("author", "duration"):
+            for shown in await self.show_all(books):
+                name = shown["author_name"]
+                values[shown["id"]] = (
+                    shown["duration"]
+                    if by == "duration"
+                    else None
+                    if name is None
+                    else normal(name)
+                )
+        else:
+            name = "normalized_title" if by == "title" else by
+            values = {book.id: getattr(book, name) for book in books}
+        known = [book for book in books if values[book.id] is not None]
+        known.sort(key=lambda book: (values[book.id], book.id), reverse=reverse)
+        return known + [book for book in books if values[book.id] is None]
+
+    async def count(self) -> int:
+        return await self.store.count(BOOKS_BY_TITLE)
+
+    async def binned(self, limit: int, cursor: str | None) -> Data[Items[Json]]:
+        page = await self.store.page(BOOK, by=BIN, limit=page_limit(limit), cursor=cursor)
+        shown = await self.show_all([entry.record for entry in page.entries])
+        return items(shown, total=await self.store.count(BIN), cursor=page.cursor)
+
+    # Writing
+
+    async def create(self, body: BookBody) -> Entry[Book]:
+        given = _changes(body)
+        book = Book(id=self.library.new_id(), title=body.title)
+        for name, value in given.items():
+            setattr(book, name, value)
+        with valid_body(), _valid_links():
+            return await self.store.put(BOOK, book, expect=None)
+
+    async def change(self, id: str, body: BookBody | BookPatch, check: Check) -> Entry[Book]:
+        """Change the members that a body has; a member that a person changed is left alone by
+        scans."""
+        given = _changes(body)
+
+        async def work(tx: Transaction, entry: Entry[Book]) -> None:
+            before = entry.record
+            if is_binned(before):
+                raise NotFoundError("The book is in the bin: restore it first.", id=id)
+            changed = {
+                name: value for name, value in given.items() if getattr(before, name) != value
+            }
+            if not changed:
+                return
+            work_id = changed.pop("work_id", before.work_id)
+            edited = sorted({*(before.edited or ()), *changed})
+            after = replace(before, **changed, edited=edited or UNSET)
+            if work_id != before.work_id:
+                await join_work(tx, after, work_id)
+            else:
+                await tx.put(BOOK, after)
+
+        with _valid_links():
+            return await self.library.change(BOOK, "book", check, work, id=id)
+
+    async def bin(self, id: str, check: Check) -> Entry[Book]:
+        """Put a book into the bin. One that is there stays as it is."""
+        now = self.library.now()
+
+        async def work(tx: Transaction, entry: Entry[Book]) -> None:
+            if is_listed(entry.record):
+                await tx.put(BOOK, replace(entry.record, deleted_at=now))
+
+        return await self.library.change(BOOK, "book", check, work, id=id)
+
+    async def restore(self, id: str, check: Check) -> Entry[Book]:
+        async def work(tx: Transaction, entry: Entry[Book]) -> None:
+            if is_binned(entry.record):
+                await tx.put(BOOK, replace(entry.record, deleted_at=UNSET))
+
+        return await self.library.change(BOOK, "book", check, work, id=id)
+
+    async def purge(self, id: str, check: Check) -> None:
+        """Delete a binned book and all that belongs to it; its work loses its share of the
+        statistics."""
+
+        async def leave(tx: Transaction, entry: Entry[Book]) -> None:
+            if is_listed(entry.record):
+                raise ConflictError("Only a book in the bin can be purged: delete it first.", id=id)
+            if entry.record.work_id is not None:
+                await join_work(tx, entry.record, None)
+
+        await self.library.change(BOOK, "book", check, leave, id=id)
+        await self.store.delete(BOOK, id=id)
+
+
+class _Filter:
+    """One condition of a list: the index that answers it, and the same condition on a book."""
+
+    def __init__(
+        self,
+        index: Index,
+        accepts: Callable[[Book], bool],
+        fields: Mapping[str, Any] | None = None,
+        *,
+        prefix: str | None = None,
+        sorted_by: str = "",
+    ) -> None:
+        self.index = index
+        self.accepts = accepts
+        self.fields = dict(fields or {})
+        self.prefix = prefix
+        self.sorted_by = sorted_by
+
+
+_ALL: Final = _Filter(BOOKS_BY_TITLE, lambda book: True, sorted_by="title")
+
+
+def _filters(query: BookQuery) -> list[_Filter]:
+    found: list[_Filter] = []
+    if query.isbn is not None:
+        found.append(_isbn_filter(query.isbn))
+    for name, index, order in (
+        ("work_id", BOOKS_BY_WORK, ""),
+        ("series_id", BOOKS_BY_SERIES, "series_position"),
+        ("author_id", BOOKS_BY_AUTHOR, ""),
+    ):
+        value = getattr(query, name)
+        if value is not None:
+            found.append(_Filter(index, _equals(name, value), {name: value}, sorted_by=order))
+    for name, index in (("tag", BOOKS_BY_TAG), ("genre", BOOKS_BY_GENRE)):
+        value = getattr(query, name)
+        if value is not None:
+            found.append(_Filter(index, _includes(f"{name}s", value), {name: value}))
+    if query.title_prefix is not None:
+        start = normal(query.title_prefix)
+        found.append(
+            _Filter(
+                BOOKS_BY_TITLE,
+                lambda book: book.normalized_title.startswith(start),
+                prefix=start or None,
+                sorted_by="title",
+            )
+        )
+    return found
+
+
+def _equals(name: str, value: str) -> Callable[[Book], bool]:
+    return lambda book: getattr(book, name) == value
+
+
+def _includes(name: str, value: str) -> Callable[[Book], bool]:
+    wanted = normal(value)
+    return lambda book: wanted in [normal(each) for each in getattr(book, name) or ()]
+
+
+def _isbn_filter(text: str) -> _Filter:
+    plain = text.replace("-", "").replace(" ", "")
+    try:
+        if len(plain) == _ISBN10_CHARS:
+            number = isbn10(plain)
+            return _Filter(BOOKS_BY_ISBN10, _equals("isbn10", number), {"isbn10": number})
+        number = isbn13(plain)
+    except RecordError as error:
+        raise UsageError(error.sentence, isbn=text) from None
+    return _Filter(BOOKS_BY_ISBN13, _equals("isbn13", number), {"isbn13": number})
+
+
+def _changes(body: BookBody | BookPatch) -> Json:
+    given = {name: value for name, value in asdict(body).items() if name in _EDITABLE}
+    if isinstance(body, BookPatch):
+        given = {name: value for name, value in given.items() if value is not UNSET}
+    position = given.get("series_position")
+    if position is not None and position == int(position):
+        given["series_position"] = int(position)
+    return given
+
+
+class _valid_links:  # a context manager, used like a function
+    """Report a reference of the body to a record that does not exist as an invalid body (422)."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, LinkError):
+            raise RecordError(error.sentence, **error.fields) from None
+
+
+def _shown(
+    book: Book, author: str | None, series: str | None, durations: DurationMap | None
+) -> Json:
+    shown: Json = BOOK.shown(book)
+    shown.pop("source", None)
+    shown["author_name"] = author
+    shown["series_name"] = series
+    shown["duration"] = None if durations is None else durations.total_duration
+    shown["cover_url"] = f"{BOOKS_PATH}/{book.id}/cover" if book.cover_asset_id else None
+    return shown
+
+
+def tag_header(revision: int) -> tuple[str, str]:
+    """Return the ETag for If-Match. It is not used for 304: the reply shows other records too."""
+    return "ETag", etag(revision)
