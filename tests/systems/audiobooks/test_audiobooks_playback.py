@@ -295,6 +295,7 @@ def test_an_event_updates_the_snapshot_and_the_statistics(drive: Drive) -> None:
             f"stats:book:plays:{BOOK_ID}": 1,
             f"stats:book:listen_seconds:{BOOK_ID}": 90,
             f"stats:user:listen_seconds:{USER_ID}": 90,
+            f"stats:user:plays:{USER_ID}": 1,
             f"stats:work:plays:{WORK_ID}": 1,
             f"stats:work:listen_seconds:{WORK_ID}": 90,
         }

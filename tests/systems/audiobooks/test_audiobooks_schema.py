@@ -64,6 +64,7 @@ from keyhouse.systems.audiobooks.schema import (
     USER_BY_EMAIL,
     USER_BY_NAME,
     USER_LISTEN_SECONDS,
+    USER_PLAYS,
     USER_SECRETS,
     WATERMARK,
     WORK,
@@ -135,6 +136,7 @@ KEYS: list[tuple[Template, str, dict[str, object]]] = [
         {"user_id": USER_ID, "book_id": BOOK_ID, "id": OTHER_ID},
     ),
     (OPERATION_RUN.template, f"opr:{OTHER_ID}", {"id": OTHER_ID}),
+    (USER_PLAYS.template, f"stats:user:plays:{USER_ID}", {"user_id": USER_ID}),
     (SESSION.template, f"sess:{OTHER_ID}", {"id": OTHER_ID}),
     (
         SESSIONS_OF_USER.template,

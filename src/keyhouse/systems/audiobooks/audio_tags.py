@@ -15,7 +15,14 @@ from msgspec import Struct
 
 from keyhouse.systems.audiobooks.records import Chapter
 
-__all__ = ["AUDIO_EXTENSIONS", "MEDIA_TYPES", "AudioTags", "BrokenFileError", "read_tags"]
+__all__ = [
+    "AUDIO_EXTENSIONS",
+    "MEDIA_TYPES",
+    "AudioTags",
+    "BrokenFileError",
+    "image_type",
+    "read_tags",
+]
 
 MEDIA_TYPES: Final[Mapping[str, str]] = {
     "mp3": "audio/mpeg",
@@ -107,11 +114,15 @@ def read_tags(path: Path) -> AudioTags:
     """Read a file. Raises BrokenFileError if it is empty or not audio."""
     try:
         found: Any = mutagen.File(path)
+        duration = 0.0 if found is None else float(getattr(found.info, "length", 0.0) or 0.0)
+        if found is not None and duration > 0:
+            return _tags_of(path, found, duration)
     except Exception as error:  # damaged files raise errors of many types
         raise BrokenFileError(f"{type(error).__name__}: {error}") from error
-    duration = 0.0 if found is None else float(getattr(found.info, "length", 0.0) or 0.0)
-    if found is None or duration <= 0:
-        raise BrokenFileError("not an audio file, or without any audio")
+    raise BrokenFileError("not an audio file, or without any audio")
+
+
+def _tags_of(path: Path, found: Any, duration: float) -> AudioTags:
     tags = found.tags or {}
     texts = {name: _first(tags, names) for name, names in _NAMES.items()}
     cover, cover_type = _cover(found, tags)
@@ -184,7 +195,7 @@ def _year(text: str) -> int | None:
 def _chapters(found: Any, tags: Any, duration: float) -> list[Chapter]:
     starts = sorted(_chapter_starts(found, tags))[:_CHAPTERS_MAX]
     starts = [(start, title) for start, title in starts if 0 <= start < duration]
-    ends = [start for start, _ in starts[1:]] + [duration]
+    ends = [*(start for start, _ in starts[1:]), duration][: len(starts)]
     return [
         Chapter(
             title=title or f"Chapter {number}",
@@ -216,10 +227,10 @@ def _cover(found: Any, tags: Any) -> tuple[bytes, str]:
         pictures += tags.getall("APIC")
     for picture in pictures:
         if 0 < len(picture.data) <= _COVER_BYTES_MAX:
-            return bytes(picture.data), _image_type(picture.data)
+            return bytes(picture.data), image_type(picture.data)
     for picture in _mp4_covers(tags):
         if 0 < len(picture) <= _COVER_BYTES_MAX:
-            return bytes(picture), _image_type(picture)
+            return bytes(picture), image_type(picture)
     return b"", ""
 
 
@@ -230,7 +241,7 @@ def _mp4_covers(tags: Any) -> Iterable[bytes]:
         return ()
 
 
-def _image_type(content: bytes) -> str:
+def image_type(content: bytes) -> str:
     """Return the type by the first bytes: what a tag says may be wrong, or harmful."""
     if content.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"

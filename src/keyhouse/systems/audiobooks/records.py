@@ -4,7 +4,8 @@
 store sets at each write have a default here: versions, times and normalised forms. Members beyond
 the document are absent unless set: `deleted_at` of a book in the bin, `token_hash` of a session,
 `manual_status` of a progress, `device` of an event, `api_keys` of secrets. A scan writes `source`
-(the digest of folder and album) of a book, and `mtime_ns`, `title` and `chapters` of a segment;
+(the digest of folder and album) of a book, and `mtime_ns`, `title`, `chapters` and `tag_order` (disc and
+track of the tags) of a segment;
 `edited` names the members of a book that a person changed, which a scan leaves alone.
 """
 
@@ -204,6 +205,7 @@ class Segment(Struct, kw_only=True):
     superseded_by: str | None = None
     title: str | UnsetType = UNSET
     mtime_ns: int | UnsetType = UNSET
+    tag_order: list[int] | UnsetType = UNSET
     chapters: list["Chapter"] | UnsetType = UNSET
     created_at: str = ""
     updated_at: str = ""

@@ -8,23 +8,17 @@ from msgspec.structs import replace
 
 from keyhouse.auth import SessionAuth
 from keyhouse.service.metrics import OperationMetrics
-from keyhouse.service.passwords import Passwords
 from keyhouse.service.rates import RateLimiter
 from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
 from keyhouse.settings import read_settings
 from keyhouse.store import open_migrated
 from keyhouse.systems.audiobooks import SYSTEM
-from keyhouse.systems.audiobooks.accounts import Accounts, login_guard, password_parameters
-from keyhouse.systems.audiobooks.books import Books
-from keyhouse.systems.audiobooks.catalog import BookCatalog
+from keyhouse.systems.audiobooks.assembly import assemble
 from keyhouse.systems.audiobooks.errors import LIBRARY_ERRORS
 from keyhouse.systems.audiobooks.library import Library
 from keyhouse.systems.audiobooks.permissions import PERMISSIONS
-from keyhouse.systems.audiobooks.routes.accounts import COOKIE, account_routes
-from keyhouse.systems.audiobooks.routes.books import book_routes
-from keyhouse.systems.audiobooks.routes.catalog import catalog_routes
-from keyhouse.systems.audiobooks.search import LibrarySearch
+from keyhouse.systems.audiobooks.routes.accounts import COOKIE
 from keyhouse.systems.audiobooks.settings import AudiobooksSettings
 
 __all__ = ["SERVICE", "build"]
@@ -38,28 +32,19 @@ async def build(context: ServiceContext) -> ServiceSpec:
         SYSTEM,
         context,
         settings,
-        partial(Library, roots=roots, folder=context.data),
+        partial(Library, roots=roots, folder=context.data / SYSTEM.name),
         metrics=OperationMetrics(SYSTEM.name, ()),
     )
-    library = runtime.tenants.get(settings.library)
     clock = context.engine.clock
-    passwords = Passwords(await password_parameters(library))
-    accounts = Accounts(library, passwords, login_guard(clock))
-    books, catalog, search = Books(library), BookCatalog(library), LibrarySearch(library)
-    context.metrics.register(search.index)
-    routes = {
-        **account_routes(accounts),
-        **book_routes(books, search),
-        **catalog_routes(catalog, books),
-    }
+    parts = await assemble(runtime.tenants.get(settings.library), settings, context)
     spec = runtime.spec(
         title="Audiobooks",
         about="A library of audiobooks: books, files, listeners and their places.",
-        routes=list(routes.values()),
-        auth=SessionAuth(accounts.stored_session, cookie=COOKIE, bearer=True, clock=clock),
+        routes=list(parts.routes.values()),
+        auth=SessionAuth(parts.session, cookie=COOKIE, bearer=True, clock=clock),
         rates=runtime.rates,
-        tasks=[search.index.run],
         address_rates=RateLimiter(20, burst=200, clock=clock),
+        tasks=parts.tasks,
     )
     return replace(spec, error_format=LIBRARY_ERRORS)
 

@@ -32,6 +32,7 @@ __all__ = [
     "PLAYLIST_ITEM",
     "PROGRESS",
     "USER_LISTEN_SECONDS",
+    "USER_PLAYS",
     "WATERMARK",
     "WORK_LISTEN_SECONDS",
     "WORK_PLAYS",
@@ -90,6 +91,7 @@ BOOK_PLAYS = Counter("stats:book:plays:{book_id:ulid}", name="book_plays", belon
 USER_LISTEN_SECONDS = Counter(
     "stats:user:listen_seconds:{user_id:ulid}", name="user_listen_seconds", belongs_to=Owner(USER)
 )
+USER_PLAYS = Counter("stats:user:plays:{user_id:ulid}", name="user_plays", belongs_to=Owner(USER))
 BOOK_LISTEN_SECONDS = Counter(
     "stats:book:listen_seconds:{book_id:ulid}", name="book_listen_seconds", belongs_to=Owner(BOOK)
 )
@@ -136,6 +138,7 @@ def _fold(state: Listening | None, event: PlaybackEvent, found: Mapping[str, Any
         (BOOK_PLAYS, counted.plays, {"book_id": event.book_id}),
         (BOOK_LISTEN_SECONDS, counted.listen_seconds, {"book_id": event.book_id}),
         (USER_LISTEN_SECONDS, counted.listen_seconds, {"user_id": event.user_id}),
+        (USER_PLAYS, counted.plays, {"user_id": event.user_id}),
     ]
     if book.work_id is not None:
         adds += [

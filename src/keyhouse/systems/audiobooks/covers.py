@@ -1,0 +1,94 @@
+"""Covers: pictures from tags and folders, as files below `covers` in the data folder, named by their
+hash."""
+
+import hashlib
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from keyhouse.errors import NotFoundError
+from keyhouse.http import FileResponse, FileRoot
+from keyhouse.store import Transaction
+from keyhouse.systems.audiobooks.audio_tags import AudioTags, image_type
+from keyhouse.systems.audiobooks.files import COVER_NAMES
+from keyhouse.systems.audiobooks.library import Library
+from keyhouse.systems.audiobooks.records import Asset
+from keyhouse.systems.audiobooks.schema import ASSET, BOOK
+
+__all__ = ["Covers"]
+
+COVER_BYTES_MAX: Final = 20 * 1_024 * 1_024
+
+Run = Callable[..., Awaitable[Any]]
+
+
+class Covers:
+    def __init__(self, library: Library, run: Run) -> None:
+        self._library = library
+        self._store = library.store
+        self._run = run
+        folder = library.folder / "covers"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._root = FileRoot(folder, run=run)
+
+    async def add(self, book_id: str, folder: Path, tags: Iterable[AudioTags]) -> None:
+        """Give a book that has no cover the first picture of its tags, or of its folder."""
+        book = await self._store.get(BOOK, id=book_id)
+        if book is None or book.cover_asset_id is not None:
+            return
+        found = next(((each.cover, each.cover_type) for each in tags if each.cover_type), None)
+        if found is None:
+            found = await self._run(_folder_cover, folder)
+        if found is None:
+            return
+        content, mime = found
+        asset = await self._run(self._stored, content, mime)
+        asset.book_id = book_id
+
+        async def work(tx: Transaction) -> None:
+            current = await tx.get(BOOK, id=book_id)
+            if current is not None and current.cover_asset_id is None:
+                await tx.put(ASSET, asset)
+                await tx.put(BOOK, replace(current, cover_asset_id=asset.id))
+
+        await self._store.transact(work)
+
+    async def get(self, book_id: str) -> FileResponse:
+        book = await self._store.get(BOOK, id=book_id)
+        asset = None
+        if book is not None and book.cover_asset_id is not None:
+            asset = await self._store.get(ASSET, id=book.cover_asset_id)
+        if asset is None:
+            raise NotFoundError("The book has no cover.", id=book_id)
+        return FileResponse(
+            self._root, asset.path, media_type=asset.mime, etag=f'"{asset.hash_sha256}"'
+        )
+
+    def _stored(self, content: bytes, mime: str) -> Asset:
+        hashed = hashlib.sha256(content).hexdigest()
+        name = f"{hashed}.{mime.removeprefix('image/')}"
+        path = self._root.path / name
+        if not path.exists():
+            draft = path.with_suffix(f".{os.getpid()}.tmp")
+            draft.write_bytes(content)
+            draft.replace(path)
+        return Asset(
+            id=self._library.new_id(),
+            path=name,
+            mime=mime,
+            size_bytes=len(content),
+            hash_sha256=hashed,
+        )
+
+
+def _folder_cover(folder: Path) -> tuple[bytes, str] | None:
+    for name in COVER_NAMES:
+        path = folder / name
+        if path.is_file() and not path.is_symlink() and path.stat().st_size <= COVER_BYTES_MAX:
+            content = path.read_bytes()
+            if mime := image_type(content):
+                return content, mime
+    return None

@@ -1,0 +1,128 @@
+"""Folders of audio files: walking, reading and hashing them. It knows no store.
+
+No symbolic link is followed, so nothing outside of the roots is ever read.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from keyhouse.errors import NotFoundError, RecordError
+from keyhouse.systems.audiobooks.audio_tags import (
+    AUDIO_EXTENSIONS,
+    AudioTags,
+    BrokenFileError,
+    read_tags,
+)
+
+__all__ = [
+    "AudioFile",
+    "FoundFile",
+    "below_root",
+    "natural",
+    "read_file",
+    "resolve_below",
+    "walk",
+]
+
+COVER_NAMES: Final = ("cover.jpg", "cover.jpeg", "cover.png", "folder.jpg", "folder.png")
+
+
+class FoundFile(Struct, frozen=True):
+    """A file of a folder, without its content."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+
+class AudioFile(Struct, kw_only=True):
+    """A file that was read: its tags and hash, or the reason why not."""
+
+    found: FoundFile
+    tags: AudioTags | None = None
+    sha256: str = ""
+    error: str = ""
+
+
+def walk(root: Path) -> Iterator[FoundFile]:
+    """Iterate over the audio files below a folder, by name. Raises OSError if the folder itself
+    cannot be read; folders within that cannot be read are skipped."""
+    with os.scandir(root) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            try:
+                yield from walk(Path(entry.path))
+            except OSError:
+                continue
+        elif entry.is_file(follow_symlinks=False):
+            extension = os.path.splitext(entry.name)[1].lstrip(".").casefold()
+            if extension in AUDIO_EXTENSIONS and _is_text(entry.path):
+                status = entry.stat(follow_symlinks=False)
+                yield FoundFile(entry.path, status.st_size, status.st_mtime_ns)
+
+
+def read_file(found: FoundFile) -> AudioFile:
+    """Read tags and hash of a file. A broken one has an error."""
+    try:
+        tags = read_tags(Path(found.path))
+        with open(found.path, "rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    except (BrokenFileError, OSError) as error:
+        return AudioFile(found=found, error=str(error) or type(error).__name__)
+    return AudioFile(found=found, tags=tags, sha256=sha256)
+
+
+def below_root(path: str, roots: Sequence[Path]) -> tuple[Path, str] | None:
+    """Return the root that a path is below, and the path from there; None if there is none."""
+    for root in roots:
+        start = f"{root}{os.sep}"
+        if path.startswith(start) and ".." not in Path(path).parts:
+            return root, path.removeprefix(start)
+    return None
+
+
+def resolve_below(path: str, roots: Sequence[Path]) -> Path:
+    """Return the file or folder that a caller names, if it is below a root without links.
+
+    Raises RecordError for a path elsewhere, and NotFoundError if there is nothing.
+    """
+    candidates = [Path(path)] if os.path.isabs(path) else [root / path for root in roots]
+    for candidate in candidates:
+        resolved = Path(os.path.normpath(candidate))
+        if resolved not in roots and below_root(str(resolved), roots) is None:
+            continue
+        if os.path.realpath(resolved) != str(resolved):
+            break
+        if resolved.exists():
+            return resolved
+    else:
+        if not any(below_root(os.path.normpath(each), roots) for each in candidates):
+            raise RecordError("The path is not below a root of the library.", path=path)
+        raise NotFoundError("There is no such file.", path=path)
+    raise RecordError("The path leads through a symbolic link.", path=path)
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """Return the sort key of a name in which numbers count as numbers: 2 before 10."""
+    return [
+        (0, int(part), "") if part.isdecimal() and part.isascii() else (1, 0, part)
+        for part in re.split(r"([0-9]{1,18})", name.casefold())
+        if part
+    ]
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:  # a name that is not UTF-8
+        return False
+    return True

@@ -1,0 +1,371 @@
+"""Listening: positions, states, statuses, bookmarks and statistics of one listener.
+
+A position is one commit: the event, the snapshot and the statistics. The revision of a state is
+that of the watermark (`playw:`), which only events write; so `based_on` tells exactly whether
+another device has moved on.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from keyhouse.errors import NotFoundError
+from keyhouse.store import Entry, Transaction, append_in
+from keyhouse.systems.audiobooks.books import Books
+from keyhouse.systems.audiobooks.errors import NewerPlaceError, PositionError
+from keyhouse.systems.audiobooks.library import Library, Member
+from keyhouse.systems.audiobooks.messages import BookmarkBody, BookmarkPatch, PositionBody
+from keyhouse.systems.audiobooks.playback import Listening, current_place, status
+from keyhouse.systems.audiobooks.records import (
+    Bookmark,
+    DurationMap,
+    PlaybackEvent,
+    Progress,
+    Segment,
+    Status,
+    is_binned,
+    is_listed,
+)
+from keyhouse.systems.audiobooks.schema import (
+    BOOK,
+    BOOK_LISTEN_SECONDS,
+    BOOK_PLAYS,
+    BOOKMARK,
+    BOOKS_BY_SERIES,
+    BOOKS_BY_TITLE,
+    BOOKS_BY_WORK,
+    DURATION_MAP,
+    PLAYBACK,
+    PROGRESS,
+    SEGMENT,
+    USER_LISTEN_SECONDS,
+    USER_PLAYS,
+    WATERMARK,
+    WORK,
+    WORK_LISTEN_SECONDS,
+    WORK_PLAYS,
+)
+
+__all__ = ["END_SLACK_SECONDS", "Listener", "PlaybackState", "Statistics", "moved_progress"]
+
+END_SLACK_SECONDS: Final = 0.5
+"""Players and tags measure the end of a file a little differently."""
+
+
+class PlaybackState(Struct, kw_only=True):
+    """The state of a book for one listener. `revision` is what `based_on` refers to."""
+
+    user_id: str
+    book_id: str
+    status: Status = "unstarted"
+    status_manual: bool = False
+    last_segment_id: str | None = None
+    position_seconds: float = 0
+    progress_pct: float = 0.0
+    last_activity_at: str | None = None
+    revision: int = 0
+    play_speed: float | None = None
+
+
+class Statistics(Struct, kw_only=True):
+    plays: int
+    listen_seconds: int
+    book_id: str | UnsetType = UNSET
+    work_id: str | UnsetType = UNSET
+    user_id: str | UnsetType = UNSET
+
+
+class Listener:
+    """The operations of signed-in listeners."""
+
+    def __init__(self, library: Library, books: Books) -> None:
+        self.library = library
+        self.store = library.store
+        self.books = books
+
+    # Position and state
+
+    async def save(self, member: Member, book_id: str, body: PositionBody) -> PlaybackState:
+        """Append an event, and return the state after it. NewerPlaceError if another device has
+        moved on since `based_on`."""
+
+        async def work(tx: Transaction) -> tuple[Transaction, Progress]:
+            durations = await self._durations(tx, book_id)
+            segment = await self._segment(tx, book_id, body.segment_id)
+            position = _checked(body.position_seconds, segment)
+            await self._reject_outdated(tx, member, book_id, body.based_on)
+            place = current_place(body.segment_id, position, durations)
+            event = PlaybackEvent(
+                user_id=member.subject,
+                book_id=book_id,
+                segment_id=body.segment_id if place is None else place.segment_id,
+                position_seconds=position if place is None else place.position_seconds,
+                event_type=body.event_type,
+                play_speed=body.play_speed,
+                created_at=self.library.now(),
+                device=member.device,
+            )
+            await append_in(tx, self.store.ids, PLAYBACK, event)
+            progress = await tx.get(PROGRESS, user_id=member.subject, book_id=book_id)
+            assert progress is not None  # the fold has put it
+            return tx, progress
+
+        tx, progress = await self.store.transact(
+            work, batch_id=_batch_id(member, book_id, body.idempotency_key)
+        )
+        return _state(progress, tx.revision, self.library.now(), body.play_speed)
+
+    async def _durations(self, tx: Transaction, book_id: str) -> DurationMap | None:
+        book = await tx.get(BOOK, id=book_id)
+        if book is None or is_binned(book):
+            raise NotFoundError("There is no such book.", id=book_id)
+        return await tx.get(DURATION_MAP, book_id=book_id)
+
+    async def _segment(self, tx: Transaction, book_id: str, id: str) -> Segment:
+        segment = await tx.get(SEGMENT, id=id)
+        if segment is None or segment.book_id != book_id:
+            raise NotFoundError("The book has no such segment.", segment_id=id)
+        return segment
+
+    async def _reject_outdated(
+        self, tx: Transaction, member: Member, book_id: str, based_on: int | None
+    ) -> None:
+        if based_on is None:
+            return
+        keys = {"user_id": member.subject, "book_id": book_id}
+        mark = await tx.entry(WATERMARK, **keys)
+        if mark is None or mark.revision <= based_on or mark.record.device == member.device:
+            return
+        progress = await tx.get(PROGRESS, **keys)
+        state = None if progress is None else _state_of(progress, mark)
+        raise NewerPlaceError(
+            "Another device has moved on: resume at its place, or send the position with its"
+            " revision.",
+            state=state,
+            revision=mark.revision,
+        )
+
+    async def state(self, user_id: str, book_id: str) -> PlaybackState:
+        """Return the state of a book. One that was never opened is `unstarted`."""
+        await self.books.get(book_id)
+        keys = {"user_id": user_id, "book_id": book_id}
+        progress = await self.store.get(PROGRESS, **keys)
+        if progress is None:
+            return PlaybackState(user_id=user_id, book_id=book_id)
+        durations = await self.store.get(DURATION_MAP, book_id=book_id)
+        return _state_of(
+            moved_progress(progress, durations), await self.store.entry(WATERMARK, **keys)
+        )
+
+    async def set_status(
+        self, user_id: str, book_id: str, manual: Status | UnsetType
+    ) -> PlaybackState:
+        """Set the status that wins over the percentage; UNSET clears it."""
+        await self.books.get(book_id)
+
+        async def work(tx: Transaction) -> None:
+            found = await tx.get(PROGRESS, user_id=user_id, book_id=book_id)
+            if found is None and manual is UNSET:
+                return
+            progress = found or Progress(user_id=user_id, book_id=book_id)
+            await tx.put(PROGRESS, replace(progress, manual_status=manual))
+
+        await self.store.transact(work)
+        return await self.state(user_id, book_id)
+
+    # Lists of one listener
+
+    async def states(self, user_id: str) -> list[PlaybackState]:
+        """Return the states of all books that the listener has opened or marked, the last played
+        first."""
+        found = [entry.record async for entry in self.store.scan(PROGRESS, user_id=user_id)]
+        entries = self.store.scan(WATERMARK, user_id=user_id)
+        marks = {entry.fields["book_id"]: entry async for entry in entries}
+        states = [_state_of(progress, marks.get(progress.book_id)) for progress in found]
+        states.sort(key=lambda state: (state.last_activity_at or "", state.book_id), reverse=True)
+        return states
+
+    async def with_books(self, states: Sequence[PlaybackState]) -> list[tuple[PlaybackState, Any]]:
+        """Return the states of books that are not in the bin, each with its book."""
+        rows = await self.store.get_many(BOOK, [{"id": state.book_id} for state in states])
+        listed = [
+            (state, book)
+            for state, book in zip(states, rows, strict=True)
+            if book is not None and is_listed(book)
+        ]
+        shown = await self.books.show_all([book for _, book in listed])
+        return [(state, book) for (state, _), book in zip(listed, shown, strict=True)]
+
+    async def of_status(self, user_id: str, wanted: Status) -> list[PlaybackState]:
+        states = await self.states(user_id)
+        found = [state for state in states if state.status == wanted]
+        if wanted == "unstarted":
+            known = {state.book_id for state in states}
+            found += [
+                PlaybackState(user_id=user_id, book_id=entry.record.id)
+                async for entry in self.store.scan(BOOK, by=BOOKS_BY_TITLE)
+                if entry.record.id not in known
+            ]
+        return found
+
+    async def next_in_series(self, user_id: str) -> list[str]:
+        """Return the next book of each series with a finished one: the lowest position above the
+        highest finished, unless the listener has started it."""
+        states = {state.book_id: state for state in await self.states(user_id)}
+        done = [id for id, state in states.items() if state.status == "finished"]
+        rows = await self.store.get_many(BOOK, [{"id": id} for id in done])
+        highest: dict[str, float] = {}
+        for book in rows:
+            if book is not None and book.series_id and book.series_position is not None:
+                last = highest.get(book.series_id, book.series_position)
+                highest[book.series_id] = max(last, book.series_position)
+        found: list[str] = []
+        for series_id, position in highest.items():
+            async for entry in self.store.scan(BOOK, by=BOOKS_BY_SERIES, series_id=series_id):
+                book = entry.record
+                if book.series_position is not None and book.series_position > position:
+                    if book.id not in states or states[book.id].status == "unstarted":
+                        found.append(book.id)
+                    break
+        return found
+
+    # Bookmarks
+
+    async def bookmarks(self, user_id: str, book_id: str) -> list[Bookmark]:
+        await self.books.get(book_id)
+        entries = self.store.scan(BOOKMARK, user_id=user_id, book_id=book_id)
+        return [entry.record async for entry in entries]
+
+    async def add_bookmark(self, user_id: str, book_id: str, body: BookmarkBody) -> Bookmark:
+        mark = Bookmark(
+            id=self.library.new_id(),
+            user_id=user_id,
+            book_id=book_id,
+            segment_id=body.segment_id,
+            position_seconds=body.position_seconds,
+            title=body.title,
+        )
+        return await self._put_bookmark(mark)
+
+    async def change_bookmark(
+        self, user_id: str, book_id: str, id: str, body: BookmarkPatch
+    ) -> Bookmark:
+        mark = await self.bookmark(user_id, book_id, id)
+        for name in ("segment_id", "position_seconds", "title"):
+            value = getattr(body, name)
+            if value is not UNSET:
+                setattr(mark, name, value)
+        return await self._put_bookmark(mark)
+
+    async def _put_bookmark(self, mark: Bookmark) -> Bookmark:
+        async def work(tx: Transaction) -> None:
+            await self._durations(tx, mark.book_id)
+            segment = await self._segment(tx, mark.book_id, mark.segment_id)
+            position = _checked(mark.position_seconds, segment)
+            await tx.put(BOOKMARK, replace(mark, position_seconds=position))
+
+        await self.store.transact(work)
+        return await self.bookmark(mark.user_id, mark.book_id, mark.id)
+
+    async def bookmark(self, user_id: str, book_id: str, id: str) -> Bookmark:
+        keys = {"user_id": user_id, "book_id": book_id, "id": id}
+        return (await self.library.require(BOOKMARK, "bookmark", **keys)).record
+
+    async def delete_bookmark(self, user_id: str, book_id: str, id: str) -> None:
+        await self.bookmark(user_id, book_id, id)
+        await self.store.delete(BOOKMARK, user_id=user_id, book_id=book_id, id=id)
+
+    # Statistics
+
+    async def of_book(self, id: str) -> Statistics:
+        await self.library.require(BOOK, "book", id=id)
+        return Statistics(
+            book_id=id,
+            plays=await self.store.get(BOOK_PLAYS, book_id=id) or 0,
+            listen_seconds=await self.store.get(BOOK_LISTEN_SECONDS, book_id=id) or 0,
+        )
+
+    async def of_work(self, id: str) -> Statistics:
+        """Return the statistics of a work: the sum of its books. A sum that was never stored is
+        counted and stored once."""
+        await self.library.require(WORK, "work", id=id)
+        if await self.store.record_row(WORK_PLAYS, work_id=id) is None:
+            await self._backfill(id)
+        return Statistics(
+            work_id=id,
+            plays=await self.store.get(WORK_PLAYS, work_id=id) or 0,
+            listen_seconds=await self.store.get(WORK_LISTEN_SECONDS, work_id=id) or 0,
+        )
+
+    async def _backfill(self, id: str) -> None:
+        ids = [
+            entry.record.id async for entry in self.store.scan(BOOK, by=BOOKS_BY_WORK, work_id=id)
+        ]
+
+        async def work(tx: Transaction) -> None:
+            pairs = ((BOOK_PLAYS, WORK_PLAYS), (BOOK_LISTEN_SECONDS, WORK_LISTEN_SECONDS))
+            for of_book, of_work in pairs:
+                stored = await tx.get(of_work, work_id=id)
+                total = sum([await tx.get(of_book, book_id=book) or 0 for book in ids])
+                await tx.add(of_work, total - (stored or 0), work_id=id)
+
+        await self.store.transact(work)
+
+    async def of_user(self, id: str) -> Statistics:
+        return Statistics(
+            user_id=id,
+            plays=await self.store.get(USER_PLAYS, user_id=id) or 0,
+            listen_seconds=await self.store.get(USER_LISTEN_SECONDS, user_id=id) or 0,
+        )
+
+
+def moved_progress(progress: Progress, durations: DurationMap | None) -> Progress:
+    """Return a progress at the same moment of the segments that are active now."""
+    if progress.segment_id is None:
+        return progress
+    place = current_place(progress.segment_id, progress.position_seconds, durations)
+    if place is None or place.segment_id == progress.segment_id:
+        return progress
+    return replace(
+        progress, segment_id=place.segment_id, position_seconds=round(place.position_seconds, 3)
+    )
+
+
+def _checked(position: float, segment: Segment) -> float:
+    """Return a position within its file. Raises PositionError (400) if it is beyond the end."""
+    end = segment.duration_seconds
+    if position > end + END_SLACK_SECONDS:
+        raise PositionError("The position is beyond the end of the segment.", end=end)
+    return min(position, end)
+
+
+def _state_of(progress: Progress, mark: Entry[Listening] | None) -> PlaybackState:
+    if mark is None:
+        return _state(progress, 0, progress.updated_at, None)
+    return _state(progress, mark.revision, mark.record.at, mark.record.play_speed)
+
+
+def _state(progress: Progress, revision: int, at: str, play_speed: float | None) -> PlaybackState:
+    return PlaybackState(
+        user_id=progress.user_id,
+        book_id=progress.book_id,
+        status=status(progress),
+        status_manual=progress.manual_status is not UNSET,
+        last_segment_id=progress.segment_id,
+        position_seconds=progress.position_seconds,
+        progress_pct=progress.percent_complete,
+        last_activity_at=at,
+        revision=revision,
+        play_speed=play_speed,
+    )
+
+
+def _batch_id(member: Member, book_id: str, key: str | None) -> str | None:
+    """Return the id by which the engine applies a repeated request once."""
+    if key is None:
+        return None
+    text = "\0".join((member.subject, book_id, key))
+    return f"position-{hashlib.sha256(text.encode()).hexdigest()}"

@@ -1,0 +1,165 @@
+"""Playlists and their books. Every change writes the playlist's own row, so that two of them at
+once do not mix their orders."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from keyhouse.errors import AccessError, LinkError, NotFoundError, RecordError
+from keyhouse.store import Transaction
+from keyhouse.systems.audiobooks.library import Library, Member, valid_body
+from keyhouse.systems.audiobooks.permissions import ADMIN
+from keyhouse.systems.audiobooks.records import Playlist, is_listed
+from keyhouse.systems.audiobooks.schema import (
+    BOOK,
+    PLAYLIST,
+    PLAYLIST_ITEM,
+    PLAYLISTS_OF_USER,
+)
+
+__all__ = ["Playlists"]
+
+Json = dict[str, Any]
+
+
+class Playlists:
+    def __init__(self, library: Library) -> None:
+        self.library = library
+        self.store = library.store
+
+    async def visible(self, member: Member) -> list[Playlist]:
+        """Return the member's playlists, and those of all."""
+        own = self.store.scan(PLAYLIST, by=PLAYLISTS_OF_USER, user_id=member.subject)
+        found = [entry.record async for entry in own]
+        async for entry in self.store.scan(PLAYLIST):
+            if entry.record.user_id is None:
+                found.append(entry.record)
+        return found
+
+    async def get(self, member: Member, id: str) -> Playlist:
+        """Return a playlist that the member may see; NotFoundError otherwise."""
+        playlist = (await self.library.require(PLAYLIST, "playlist", id=id)).record
+        if playlist.user_id not in (None, member.subject):
+            raise NotFoundError("There is no such playlist.", id=id)
+        return playlist
+
+    async def changeable(self, member: Member, id: str) -> Playlist:
+        playlist = await self.get(member, id)
+        _check_admin(member, playlist.user_id)
+        return playlist
+
+    async def show(self, playlist: Playlist) -> Json:
+        shown: Json = PLAYLIST.shown(playlist)
+        shown["book_ids"] = await self._listed(await self._items(playlist.id))
+        return shown
+
+    async def create(
+        self,
+        member: Member,
+        name: str,
+        user_id: UnsetType | None,
+        book_ids: Sequence[str],
+    ) -> Playlist:
+        owner = member.subject if user_id is UNSET else None
+        _check_admin(member, owner)
+        playlist = Playlist(id=self.library.new_id(), name=name, user_id=owner)
+
+        async def work(tx: Transaction) -> None:
+            await tx.put(PLAYLIST, playlist, expect=None)
+            await self._write(tx, playlist.id, [], list(dict.fromkeys(book_ids)))
+
+        await self._transact(work)
+        return await self.get(member, playlist.id)
+
+    async def rename(self, member: Member, id: str, name: str) -> Playlist:
+        await self.changeable(member, id)
+
+        async def work(tx: Transaction) -> None:
+            found = await tx.get(PLAYLIST, id=id)
+            if found is not None:
+                await tx.put(PLAYLIST, replace(found, name=name))
+
+        await self._transact(work)
+        return await self.get(member, id)
+
+    async def delete(self, member: Member, id: str) -> None:
+        await self.changeable(member, id)
+        await self.store.delete(PLAYLIST, id=id)
+
+    async def add(self, member: Member, id: str, book_ids: Sequence[str]) -> Playlist:
+        """Append books; those that the playlist has already keep their places."""
+        return await self._change(
+            member, id, lambda now: [*now, *(each for each in book_ids if each not in now)]
+        )
+
+    async def remove(self, member: Member, id: str, book_ids: Sequence[str]) -> Playlist:
+        def rest(now: list[str]) -> list[str]:
+            if absent := [each for each in book_ids if each not in now]:
+                raise NotFoundError("The playlist does not have these books.", book_ids=absent)
+            return [each for each in now if each not in book_ids]
+
+        return await self._change(member, id, rest)
+
+    async def reorder(self, member: Member, id: str, book_ids: Sequence[str]) -> Playlist:
+        """Put the books into another order; RecordError unless they are the same books."""
+        listed = await self._listed(await self._items(id))
+
+        def ordered(now: list[str]) -> list[str]:
+            shown = [each for each in now if each in listed]
+            if sorted(book_ids) != sorted(shown):
+                raise RecordError("The new order must have the same books, each once.")
+            return [*book_ids, *(each for each in now if each not in listed)]
+
+        return await self._change(member, id, ordered)
+
+    async def _change(
+        self, member: Member, id: str, change: Callable[[list[str]], list[str]]
+    ) -> Playlist:
+        await self.changeable(member, id)
+
+        async def work(tx: Transaction) -> None:
+            playlist = await tx.get(PLAYLIST, id=id)
+            if playlist is None:
+                raise NotFoundError("There is no such playlist.", id=id)
+            await tx.put(PLAYLIST, playlist)
+            entries = self.store.scan(PLAYLIST_ITEM, playlist_id=id)
+            now = [(each.fields["position"], each.record) async for each in entries]
+            await self._write(tx, id, now, change([book for _, book in now]))
+
+        await self._transact(work)
+        return await self.get(member, id)
+
+    async def _write(
+        self, tx: Transaction, id: str, before: list[tuple[int, str]], after: list[str]
+    ) -> None:
+        stored = dict(before)
+        for position, book_id in enumerate(after, 1):
+            if stored.pop(position, None) != book_id:
+                await tx.put(PLAYLIST_ITEM, book_id, playlist_id=id, position=position)
+        for position in stored:
+            await tx.delete(PLAYLIST_ITEM, playlist_id=id, position=position)
+
+    async def _transact(self, work: Any) -> None:
+        with valid_body():
+            try:
+                await self.store.transact(work)
+            except LinkError as error:
+                raise RecordError("There is no such book.", **error.fields) from None
+
+    async def _items(self, id: str) -> list[str]:
+        return [each.record async for each in self.store.scan(PLAYLIST_ITEM, playlist_id=id)]
+
+    async def _listed(self, book_ids: Sequence[str]) -> list[str]:
+        rows = await self.store.get_many(BOOK, [{"id": id} for id in book_ids])
+        return [
+            id
+            for id, book in zip(book_ids, rows, strict=True)
+            if book is not None and is_listed(book)
+        ]
+
+
+def _check_admin(member: Member, owner: str | None) -> None:
+    if owner is None and ADMIN not in member.roles:
+        raise AccessError("Only admins change playlists that all users share.")

@@ -1,0 +1,224 @@
+"""Routes of playback, bookmarks, preferences, statistics and `me/`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import UNSET, to_builtins
+
+from keyhouse.errors import ConflictError, KeyhouseError, NotFoundError
+from keyhouse.http import Response, Route
+from keyhouse.systems.audiobooks import messages
+from keyhouse.systems.audiobooks.errors import PositionError
+from keyhouse.systems.audiobooks.library import (
+    Data,
+    Items,
+    Member,
+    data,
+    items,
+    offset_cursor,
+    page_limit,
+    valid_body,
+)
+from keyhouse.systems.audiobooks.listening import Listener, PlaybackState, Statistics
+from keyhouse.systems.audiobooks.messages import Id
+from keyhouse.systems.audiobooks.permissions import VIEW
+from keyhouse.systems.audiobooks.records import Bookmark, Status
+from keyhouse.systems.audiobooks.routes.table import route
+from keyhouse.systems.audiobooks.schema import BOOK, PLAYBACK, PREFERENCE
+
+__all__ = ["listening_routes"]
+
+Json = dict[str, Any]
+
+
+class ListeningHandlers:
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._store = listener.store
+
+    # Playback
+
+    async def save(
+        self, id: Id, body: messages.PositionBody, caller: Member
+    ) -> Data[PlaybackState]:
+        """Save a position. 409 with the newer state, if another device moved on since
+        `based_on`."""
+        return data(await self._listener.save(caller, id, body))
+
+    async def state(self, id: Id, caller: Member) -> Data[PlaybackState]:
+        """Return the place, the status and the percentage of a book."""
+        return data(await self._listener.state(caller.subject, id))
+
+    async def position(self, id: Id, caller: Member) -> Data[Json]:
+        """Return the place in a book."""
+        state = await self._listener.state(caller.subject, id)
+        return data({**to_builtins(state), "segment_id": state.last_segment_id})
+
+    async def set_status(
+        self, id: Id, body: messages.StatusBody, caller: Member
+    ) -> Data[PlaybackState]:
+        """Set the status; it wins over the percentage until it is cleared."""
+        return data(await self._listener.set_status(caller.subject, id, body.status))
+
+    async def clear_status(self, id: Id, caller: Member) -> Data[PlaybackState]:
+        """Clear the status that was set: it follows the percentage again."""
+        return data(await self._listener.set_status(caller.subject, id, UNSET))
+
+    async def events(self, id: Id, query: messages.PageQuery, caller: Member) -> Data[Items[Json]]:
+        """List the listener's playback events of a book, the newest first."""
+        await self._listener.books.get(id)
+        page = await self._store.page(
+            PLAYBACK,
+            user_id=caller.subject,
+            book_id=id,
+            reverse=True,
+            limit=page_limit(query.limit),
+            cursor=query.cursor,
+        )
+        shown = [{**PLAYBACK.shown(each.record), "id": each.fields["at"]} for each in page.entries]
+        return items(shown, cursor=page.cursor)
+
+    # Lists
+
+    async def of_status(
+        self, status: Status, query: messages.PageQuery, caller: Member
+    ) -> Data[Items[Json]]:
+        """List the listener's books of a status, the last played first."""
+        limit, start = page_limit(query.limit), offset_cursor(query.cursor, query.offset)
+        found = await self._listener.of_status(caller.subject, status)
+        shown = [
+            {**to_builtins(state), "book": book}
+            for state, book in await self._listener.with_books(found)
+        ]
+        following = start + limit
+        cursor = f"@{following}" if following < len(shown) else None
+        return items(shown[start:following], total=len(shown), cursor=cursor)
+
+    async def resume(self, caller: Member) -> Data[Json]:
+        """List the books in progress, the last played first, and the next books of series."""
+        found = await self._listener.of_status(caller.subject, "in_progress")
+        shown = [
+            {**to_builtins(state), "book": book}
+            for state, book in await self._listener.with_books(found)
+        ]
+        ids = await self._listener.next_in_series(caller.subject)
+        rows = await self._store.get_many(BOOK, [{"id": id} for id in ids])
+        books = await self._listener.books.show_all([book for book in rows if book is not None])
+        return data({"items": shown, "count": len(shown), "next_in_series": books})
+
+    # Bookmarks
+
+    async def bookmarks(self, id: Id, caller: Member) -> Data[Items[Bookmark]]:
+        """List the listener's bookmarks of a book."""
+        return items(await self._listener.bookmarks(caller.subject, id))
+
+    async def add_bookmark(
+        self, id: Id, body: messages.BookmarkBody, caller: Member
+    ) -> Response[Data[Bookmark]]:
+        """Add a bookmark."""
+        return Response(data(await self._listener.add_bookmark(caller.subject, id, body)), 201)
+
+    async def bookmark(self, id: Id, bookmark_id: Id, caller: Member) -> Data[Bookmark]:
+        """Return one bookmark."""
+        return data(await self._listener.bookmark(caller.subject, id, bookmark_id))
+
+    async def change_bookmark(
+        self, id: Id, bookmark_id: Id, body: messages.BookmarkPatch, caller: Member
+    ) -> Data[Bookmark]:
+        """Change a bookmark."""
+        return data(await self._listener.change_bookmark(caller.subject, id, bookmark_id, body))
+
+    async def delete_bookmark(self, id: Id, bookmark_id: Id, caller: Member) -> None:
+        """Delete a bookmark."""
+        await self._listener.delete_bookmark(caller.subject, id, bookmark_id)
+
+    # Preferences
+
+    async def preferences(self, caller: Member) -> Data[Items[Json]]:
+        """List the listener's preferences."""
+        entries = self._store.scan(PREFERENCE, user_id=caller.subject)
+        return items([{"key": each.fields["key"], "value": each.record} async for each in entries])
+
+    async def preference(self, key: str, caller: Member) -> Data[Any]:
+        """Return a preference: any JSON value."""
+        found = await self._store.entry(PREFERENCE, user_id=caller.subject, key=key)
+        if found is None:
+            raise NotFoundError("There is no such preference.", key=key)
+        return data(found.record)
+
+    async def put_preference(self, key: str, body: Any, caller: Member) -> Data[Any]:
+        """Put a preference: any JSON value, bare."""
+        with valid_body():
+            await self._store.put(PREFERENCE, body, user_id=caller.subject, key=key)
+        return data(body)
+
+    async def delete_preference(self, key: str, caller: Member) -> None:
+        """Delete a preference."""
+        if not await self._store.delete(PREFERENCE, user_id=caller.subject, key=key):
+            raise NotFoundError("There is no such preference.", key=key)
+
+    # Statistics
+
+    async def book_statistics(self, id: Id) -> Data[Statistics]:
+        """Return plays and listened seconds of a book."""
+        return data(await self._listener.of_book(id))
+
+    async def work_statistics(self, id: Id) -> Data[Statistics]:
+        """Return plays and listened seconds of a work: the sum of its books."""
+        return data(await self._listener.of_work(id))
+
+    async def my_statistics(self, caller: Member) -> Data[Statistics]:
+        """Return plays and listened seconds of the signed-in listener."""
+        return data(await self._listener.of_user(caller.subject))
+
+
+def listening_routes(listener: Listener) -> Mapping[str, Route]:
+    on = ListeningHandlers(listener)
+    absent: list[type[KeyhouseError]] = [NotFoundError]
+    at = {"segment_id": "01J00000000000000000000001", "position_seconds": 252}
+    found: dict[str, Route] = {
+        "me_continue": route("GET /me/continue", on.resume, VIEW),
+        "me_status": route("GET /me/{status}", on.of_status, VIEW, problems=absent),
+        "preferences": route("GET /preferences", on.preferences, VIEW),
+        "preference": route("GET /preferences/{key}", on.preference, VIEW, problems=absent),
+        "put_preference": route("PUT /preferences/{key}", on.put_preference, VIEW, example=1.25),
+        "delete_preference": route(
+            "DELETE /preferences/{key}", on.delete_preference, VIEW, status=204, problems=absent
+        ),
+        "stats_book": route("GET /stats/books/{id}", on.book_statistics, VIEW, problems=absent),
+        "stats_work": route("GET /stats/works/{id}", on.work_statistics, VIEW, problems=absent),
+        "stats_me": route("GET /stats/me", on.my_statistics, VIEW),
+    }
+    for name in ("books", "audiobooks"):
+        book, marks = f"/{name}/{{id}}", f"/{name}/{{id}}/bookmarks"
+        one = f"{marks}/{{bookmark_id}}"
+        found |= {
+            f"{name}_save": route(
+                f"POST {book}/position",
+                on.save,
+                VIEW,
+                problems=[NotFoundError, PositionError, ConflictError],
+                example=at,
+            ),
+            f"{name}_position": route(f"GET {book}/position", on.position, VIEW, problems=absent),
+            f"{name}_state": route(f"GET {book}/state", on.state, VIEW, problems=absent),
+            f"{name}_set_status": route(
+                f"PATCH {book}/status", on.set_status, VIEW, problems=absent
+            ),
+            f"{name}_clear_status": route(
+                f"DELETE {book}/status", on.clear_status, VIEW, problems=absent
+            ),
+            f"{name}_events": route(f"GET {book}/events", on.events, VIEW, problems=absent),
+            f"{name}_bookmarks": route(f"GET {marks}", on.bookmarks, VIEW, problems=absent),
+            f"{name}_add_bookmark": route(
+                f"POST {marks}", on.add_bookmark, VIEW, status=201, problems=absent, example=at
+            ),
+            f"{name}_bookmark": route(f"GET {one}", on.bookmark, VIEW, problems=absent),
+            f"{name}_change_bookmark": route(
+                f"PATCH {one}", on.change_bookmark, VIEW, problems=absent
+            ),
+            f"{name}_delete_bookmark": route(
+                f"DELETE {one}", on.delete_bookmark, VIEW, status=204, problems=absent
+            ),
+        }
+    return found

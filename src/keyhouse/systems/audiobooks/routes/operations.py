@@ -1,0 +1,230 @@
+"""Routes of `operations`, and the event streams."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Literal
+
+from msgspec import Struct, to_builtins
+
+from keyhouse.errors import BusyError, KeyhouseError, NotFoundError
+from keyhouse.http import EventStream, Response, Route
+from keyhouse.schema import Record
+from keyhouse.service.background_operations import BackgroundOperations
+from keyhouse.service.event_hub import EventHub
+from keyhouse.store import Event, Store
+from keyhouse.systems.audiobooks import messages
+from keyhouse.systems.audiobooks.errors import NoConverterError
+from keyhouse.systems.audiobooks.files import resolve_below
+from keyhouse.systems.audiobooks.library import (
+    Data,
+    Items,
+    Library,
+    Member,
+    data,
+    items,
+    offset_cursor,
+    page_limit,
+)
+from keyhouse.systems.audiobooks.maintenance import check_pattern, require_ffmpeg
+from keyhouse.systems.audiobooks.messages import Id
+from keyhouse.systems.audiobooks.permissions import MANAGE_SETTINGS, ORGANIZE, SCAN, VIEW
+from keyhouse.systems.audiobooks.records import Operation
+from keyhouse.systems.audiobooks.routes.table import route
+from keyhouse.systems.audiobooks.schema import (
+    AUTHOR,
+    BOOK,
+    OPERATION,
+    OPERATION_LOG,
+    SERIES,
+    WORK,
+)
+
+__all__ = ["operation_reply", "operation_routes"]
+
+Json = dict[str, Any]
+_WATCHED: Mapping[str, Record[Any]] = {
+    "book": BOOK,
+    "author": AUTHOR,
+    "series": SERIES,
+    "work": WORK,
+}
+
+
+class WatchQuery(Struct):
+    """`type`: the records that are watched."""
+
+    type: Literal["book", "author", "series", "work"] = "book"
+    since: int | None = None
+
+
+async def operation_reply(
+    operations: BackgroundOperations,
+    store: Store,
+    type: str,
+    given: Json,
+    caller: Member,
+    *,
+    wait_seconds: float = 0,
+) -> Response[Data[Json]]:
+    """Submit an operation, and return it: with status 200 if it ended meanwhile, else 202."""
+    id = await operations.submit(type, given, created_by=caller.subject)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(wait_seconds):
+            await operations.wait(id, poll_seconds=0.05)
+    operation = await store.get(OPERATION, id=id)
+    assert operation is not None  # it was just submitted
+    has_ended = operation.status in ("completed", "failed")
+    return Response(data(_shown(operation)), 200 if has_ended else 202)
+
+
+class OperationHandlers:
+    def __init__(
+        self, library: Library, operations: BackgroundOperations, hub: EventHub, run: Any
+    ) -> None:
+        self._library = library
+        self._store = library.store
+        self._operations = operations
+        self._hub = hub
+        self._run = run
+        self._encoders = {
+            record.name: _encoder(record) for record in (*_WATCHED.values(), OPERATION)
+        }
+
+    async def scan(self, body: messages.ScanBody, caller: Member) -> Response[Data[Json]]:
+        """Start a scan of the roots, or of one folder below them."""
+        if body.folder_path is not None:
+            await self._run(resolve_below, body.folder_path, self._library.roots)
+        given = {"folder_path": body.folder_path, "force_update": body.force_update}
+        return await self._submit("scan", given, caller)
+
+    async def organize(self, body: messages.OrganizeBody, caller: Member) -> Response[Data[Json]]:
+        """Move files to the paths of a pattern; by default a dry run, which only logs."""
+        if body.pattern is not None:
+            check_pattern(body.pattern)
+        return await self._submit(
+            "organize", {"dry_run": body.dry_run, "pattern": body.pattern}, caller
+        )
+
+    async def transcode(self, body: messages.TranscodeBody, caller: Member) -> Response[Data[Json]]:
+        """Join the files of a book to one, with ffmpeg, and merge it."""
+        await self._library.require(BOOK, "book", id=body.book_id)
+        require_ffmpeg()
+        given = {"book_id": body.book_id, "format": body.format}
+        return await self._submit("transcode", given, caller)
+
+    async def prune(self, caller: Member) -> Response[Data[Json]]:
+        """Delete playback events that are older than the settings keep them."""
+        return await self._submit("prune", {}, caller)
+
+    async def _submit(self, type: str, given: Json, caller: Member) -> Response[Data[Json]]:
+        return await operation_reply(self._operations, self._store, type, given, caller)
+
+    async def list(self, query: messages.PageQuery) -> Data[Items[Json]]:
+        """List the operations, the newest first."""
+        limit = page_limit(query.limit)
+        cursor = query.cursor
+        if query.offset or (cursor or "").startswith("@"):
+            start = offset_cursor(cursor, query.offset)
+            found = [each.record async for each in self._store.scan(OPERATION, reverse=True)]
+            rest = found[start : start + limit]
+            following = f"@{start + limit}" if start + limit < len(found) else None
+            return items([_shown(each) for each in rest], total=len(found), cursor=following)
+        page = await self._store.page(OPERATION, reverse=True, limit=limit, cursor=cursor)
+        return items([_shown(each.record) for each in page.entries], cursor=page.cursor)
+
+    async def get(self, id: Id) -> Data[Json]:
+        """Return an operation with its progress."""
+        return data(_shown((await self._library.require(OPERATION, "operation", id=id)).record))
+
+    async def logs(self, id: Id, query: messages.LogQuery) -> Data[Items[Json]]:
+        """List the log lines of an operation after a sequence number."""
+        await self._library.require(OPERATION, "operation", id=id)
+        page = await self._store.page(
+            OPERATION_LOG,
+            operation_id=id,
+            between=(max(0, query.after + 1), None),
+            limit=page_limit(query.limit),
+        )
+        return items([OPERATION_LOG.shown(each.record) for each in page.entries])
+
+    async def cancel(self, id: Id) -> Response[Data[Json] | None]:
+        """Cancel an operation; one that has ended is deleted with its log."""
+        await self._library.require(OPERATION, "operation", id=id)
+        if await self._operations.cancel(id):
+            return Response(await self.get(id))
+        await self._store.delete(OPERATION, id=id)
+        return Response(None, 204)
+
+    async def events(self, query: messages.SinceQuery) -> EventStream:
+        """Stream the changes of operations."""
+        return self._stream(OPERATION, query.since)
+
+    async def line_events(self, id: Id, query: messages.SinceQuery) -> EventStream:
+        """Stream the log lines of an operation."""
+        await self._library.require(OPERATION, "operation", id=id)
+        return self._hub.stream(self._store, OPERATION_LOG, since=query.since, operation_id=id)
+
+    async def library_events(self, query: WatchQuery) -> EventStream:
+        """Stream the changes of books, authors, series or works."""
+        return self._stream(_WATCHED[query.type], query.since)
+
+    def _stream(self, record: Record[Any], since: int | None) -> EventStream:
+        encode = self._encoders[record.name]
+        return self._hub.stream(self._store, record, since=since, encode=encode)
+
+
+def _encoder(record: Record[Any]) -> Any:
+    """Return a function that encodes a change: the record's id and its new state."""
+
+    def encode(event: Event[Any]) -> tuple[str, Json]:
+        id = event.key.rpartition(":")[2]
+        known: Json = {"id": id, "type": record.name, "revision": event.revision}
+        if event.gone:
+            return f"{record.name}.deleted", {**known, "data": None}
+        shown = record.shown(event.record)
+        shown.pop("source", None)
+        return f"{record.name}.updated", {**known, "data": shown}
+
+    return encode
+
+
+def _shown(operation: Operation) -> Json:
+    shown: Json = to_builtins(operation)
+    shown["total"] = operation.progress.total
+    shown["message"] = operation.error or operation.status
+    return shown
+
+
+def operation_routes(on: OperationHandlers) -> Mapping[str, Route]:
+    absent: list[type[KeyhouseError]] = [NotFoundError]
+    started = {200: Data[Json], 202: Data[Json]}
+    one = "/operations/{id}"
+    return {
+        "scan": route(
+            "POST /operations/scan", on.scan, SCAN, replies=started, problems=[BusyError]
+        ),
+        "organize": route("POST /operations/organize", on.organize, ORGANIZE, replies=started),
+        "transcode": route(
+            "POST /operations/transcode",
+            on.transcode,
+            ORGANIZE,
+            replies=started,
+            problems=[NotFoundError, NoConverterError],
+        ),
+        "prune": route("POST /operations/prune", on.prune, MANAGE_SETTINGS, replies=started),
+        "operations": route("GET /operations", on.list, SCAN),
+        "operation_events": route("GET /operations/events", on.events, SCAN),
+        "operation": route(f"GET {one}", on.get, SCAN, problems=absent),
+        "operation_status": route(f"GET {one}/status", on.get, SCAN, problems=absent),
+        "operation_logs": route(f"GET {one}/logs", on.logs, SCAN, problems=absent),
+        "operation_lines": route(f"GET {one}/events", on.line_events, SCAN, problems=absent),
+        "cancel": route(
+            f"DELETE {one}",
+            on.cancel,
+            SCAN,
+            problems=absent,
+            replies={200: Data[Json], 204: None},
+        ),
+        "library_events": route("GET /events", on.library_events, VIEW),
+    }

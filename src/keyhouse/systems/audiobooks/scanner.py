@@ -1,0 +1,408 @@
+"""The scan: folders of audio files become authors, series, works, books and segments.
+
+    file                                            segment
+    ---------------------------------------------   ---------------------------------------------
+    known path, same size and time                  unchanged: the file is not read
+    known path, otherwise                           its content is read again
+    unknown path, known hash, the old path is gone  moved: the segment gets the new path
+    unknown path                                    new, in the book of its folder and album
+    gone                                            inactive, never deleted; active when it is back
+    not audio                                       a line of the log
+
+Files are read in threads, one book at a time, while the book before is committed. A scan that was
+interrupted is repeated: all that was committed is then unchanged.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from keyhouse.errors import KeyhouseError
+from keyhouse.keys import normal
+from keyhouse.service.background_task import OperationTask
+from keyhouse.store import Transaction
+from keyhouse.systems.audiobooks.audio_tags import AudioTags
+from keyhouse.systems.audiobooks.catalog import BookCatalog
+from keyhouse.systems.audiobooks.covers import Covers
+from keyhouse.systems.audiobooks.files import (
+    AudioFile,
+    FoundFile,
+    natural,
+    read_file,
+    resolve_below,
+    walk,
+)
+from keyhouse.systems.audiobooks.isbn import isbn10, isbn13
+from keyhouse.systems.audiobooks.library import Library
+from keyhouse.systems.audiobooks.records import Book, Segment, digest
+from keyhouse.systems.audiobooks.schema import BOOK, BOOK_BY_SOURCE, SEGMENT, join_work
+from keyhouse.systems.audiobooks.segments import SEGMENTS_MEMBER, read_segments, write_segments
+
+__all__ = ["Scanner"]
+
+FILES_PER_READ: Final = 64
+TITLE_CHARS_MAX: Final = 200
+UNTITLED: Final = "Untitled"
+
+Run = Callable[..., Awaitable[Any]]
+
+
+class _Counts(Struct):
+    added: int = 0
+    changed: int = 0
+    moved: int = 0
+    missing: int = 0
+    broken: int = 0
+    unchanged: int = 0
+
+    def __str__(self) -> str:
+        parts = (f"{getattr(self, name)} {name}" for name in self.__struct_fields__)
+        return ", ".join(parts)
+
+
+class Scanner:
+    """`run` calls a function in a thread."""
+
+    def __init__(self, library: Library, catalog: BookCatalog, covers: Covers, run: Run) -> None:
+        self._library = library
+        self._store = library.store
+        self._catalog = catalog
+        self._covers = covers
+        self._run = run
+
+    async def scan(self, task: OperationTask) -> None:
+        """Run the operation. Its input may have `folder_path` and `force_update`."""
+        given = task.input or {}
+        counts = _Counts()
+        files, folders = await self._walk(task, given.get("folder_path"))
+        known = {entry.record.file_path: entry.record async for entry in self._store.scan(SEGMENT)}
+        paths = {each.path for each in files}
+        due = [each for each in files if given.get("force_update") or not _is_same(each, known)]
+        counts.unchanged = len(files) - len(due)
+        done = counts.unchanged
+        await task.commit(current=done, total=len(files))
+        gone = {
+            each.hash_sha256: each
+            for path, each in known.items()
+            if path not in paths and not os.path.lexists(path)
+        }
+        async for read in self._read(due):
+            for group in _groups(read, counts, task):
+                await self._commit(task, group, known, gone, counts)
+            done += len(read)
+            await task.commit(current=done, total=len(files))
+        await self._deactivate(task, known, paths, folders, gone, counts)
+        task.log(f"Scanned {len(files)} files: {counts}.")
+        await task.commit(current=len(files), total=len(files))
+
+    async def _walk(
+        self, task: OperationTask, folder: str | None
+    ) -> tuple[list[FoundFile], list[str]]:
+        """Return the files of all folders, and the folders that could be read: files of others are
+        not missing."""
+        roots = self._library.roots
+        chosen = [resolve_below(folder, roots)] if folder else list(roots)
+        if not chosen:
+            task.log("No roots are configured: set `roots` of [audiobooks].", "warn")
+        files: list[FoundFile] = []
+        readable: list[str] = []
+        for root in chosen:
+            try:
+                found = await self._run(lambda root=root: list(walk(root)))
+            except OSError as error:
+                task.log(f"{root}: {error}", "error")
+                continue
+            files += found
+            readable.append(str(root))
+        return files, readable
+
+    async def _read(self, due: list[FoundFile]) -> Any:
+        """Iterate over files that were read, a few books at a time; the next are read meanwhile."""
+        chunks = list(_chunks(due))
+        reading: asyncio.Future[list[AudioFile]] | None = None
+        try:
+            for number, chunk in enumerate(chunks):
+                current = reading or asyncio.ensure_future(self._run(_read_all, chunk))
+                read = await current
+                reading = None
+                if number + 1 < len(chunks):
+                    reading = asyncio.ensure_future(self._run(_read_all, chunks[number + 1]))
+                yield read
+        finally:
+            if reading is not None:
+                reading.cancel()
+
+    async def _commit(
+        self,
+        task: OperationTask,
+        group: "list[tuple[AudioFile, AudioTags]]",
+        known: dict[str, Segment],
+        gone: dict[str, Segment],
+        counts: _Counts,
+    ) -> None:
+        """Write the files of one folder and album."""
+        path, tags = group[0][0].found.path, group[0][1]
+        source = digest(f"{os.path.dirname(path)}\0{normal(tags.album)}")
+        existing = await self._store.lookup(BOOK, BOOK_BY_SOURCE, source=source)
+        book = None if existing is None else existing.record
+        if book is None:
+            book = await self._book_of_moved(group, known, gone, source)
+        try:
+            proposed = await self._proposed(group, source, book)
+            files = [_Scanned(file, tags, known, gone, self._library) for file, tags in group]
+            await task.commit(lambda tx: self._write(tx, proposed, files))
+        except KeyhouseError as error:
+            if task.is_cancelled or task.is_lost:
+                raise
+            task.log(f"{os.path.dirname(path)}: {error}", "error")
+            counts.broken += len(group)
+            return
+        for each in files:
+            setattr(counts, each.outcome, getattr(counts, each.outcome) + 1)
+            gone.pop(each.file.sha256, None)
+        if existing is None and book is None:
+            task.log(f"Added {proposed.title} ({len(files)} files).")
+        await self._covers.add(proposed.id, Path(path).parent, [tags for _, tags in group])
+
+    async def _book_of_moved(
+        self,
+        group: "list[tuple[AudioFile, AudioTags]]",
+        known: dict[str, Segment],
+        gone: dict[str, Segment],
+        source: str,
+    ) -> Book | None:
+        """Return the book of a file that was moved here or is known: its folder was renamed."""
+        for file, _ in group:
+            segment = known.get(file.found.path) or gone.get(file.sha256)
+            if segment is not None:
+                return await self._store.get(BOOK, id=segment.book_id)
+        return None
+
+    async def _proposed(
+        self, group: "list[tuple[AudioFile, AudioTags]]", source: str, book: Book | None
+    ) -> Book:
+        """Return the book as the tags say, except what a person has edited."""
+        tags = group[0][1]
+        folder = os.path.basename(os.path.dirname(group[0][0].found.path))
+        title = _title(tags.album, tags.title if len(group) == 1 else "", folder)
+        author = await self._catalog.author(_named(tags.author)) if _named(tags.author) else None
+        author_id = None if author is None else author[0].record.id
+        series = (
+            await self._catalog.series(_named(tags.series), author_id)
+            if _named(tags.series)
+            else None
+        )
+        work, _ = await self._catalog.work(title, author_id)
+        isbns = _isbns(tags.isbn)
+        values: dict[str, Any] = {
+            "title": title,
+            "author_id": author_id,
+            "series_id": None if series is None else series[0].record.id,
+            "series_position": _whole(tags.series_part),
+            "work_id": work.record.id,
+            "narrator": tags.narrator or None,
+            "publisher": tags.publisher or None,
+            "language": tags.language or None,
+            "description": tags.description,
+            "published_year": tags.year,
+            "genres": list(dict.fromkeys(tags.genres)) or UNSET,
+            **isbns,
+        }
+        if book is None:
+            return Book(id=self._library.new_id(), source=source, **values)
+        edited = set(book.edited or ())
+        kept = {name: value for name, value in values.items() if name not in edited}
+        if "title" in edited or "author_id" in edited:
+            kept.pop("work_id", None)
+        return replace(book, source=source, **kept)
+
+    async def _write(self, tx: Transaction, proposed: Book, files: "list[_Scanned]") -> None:
+        stored = await tx.get(BOOK, id=proposed.id)
+        if stored is None:
+            await tx.put(BOOK, proposed)
+        elif _without_times(stored) != _without_times(proposed):
+            current = replace(proposed, work_id=stored.work_id)
+            if proposed.work_id != stored.work_id:
+                await join_work(tx, current, proposed.work_id)
+            else:
+                await tx.put(BOOK, current)
+        segments = {each.id: each for each in await read_segments(tx, proposed.id)}
+        for file in files:
+            segment = file.segment(segments, proposed.id)
+            elsewhere = await tx.get(SEGMENT, id=segment.id)
+            if elsewhere is not None and elsewhere.book_id != proposed.id:
+                await self._leave(tx, elsewhere)
+            segments[segment.id] = segment
+        ordered = list(segments.values())
+        if SEGMENTS_MEMBER not in (proposed.edited or ()):
+            ordered.sort(key=_order)
+        await write_segments(tx, proposed.id, ordered)
+
+    async def _leave(self, tx: Transaction, segment: Segment) -> None:
+        """Take a segment out of the book that it was in: its album has changed."""
+        rest = [each for each in await read_segments(tx, segment.book_id) if each.id != segment.id]
+        await tx.delete(SEGMENT, id=segment.id)
+        await write_segments(tx, segment.book_id, rest)
+
+    async def _deactivate(
+        self,
+        task: OperationTask,
+        known: dict[str, Segment],
+        paths: set[str],
+        folders: list[str],
+        gone: dict[str, Segment],
+        counts: _Counts,
+    ) -> None:
+        """Make the segments of missing files inactive. A folder that could not be read, such as one
+        that is not mounted, has no missing files."""
+        missing: dict[str, list[str]] = {}
+        for path, segment in known.items():
+            is_here = any(path.startswith(f"{folder}{os.sep}") for folder in folders)
+            if segment.active and is_here and path not in paths:
+                missing.setdefault(segment.book_id, []).append(segment.id)
+
+        for book_id, ids in missing.items():
+
+            async def work(tx: Transaction, book_id: str = book_id, ids: Any = ids) -> int:
+                segments = await read_segments(tx, book_id)
+                lost = [
+                    each
+                    for each in segments
+                    if each.id in ids and each.active and each.file_path not in paths
+                ]
+                changed = [
+                    replace(each, active=False) if each in lost else each for each in segments
+                ]
+                if lost:
+                    await write_segments(tx, book_id, changed)
+                return len(lost)
+
+            lost = await task.commit(work) or 0
+            counts.missing += lost
+            if lost:
+                task.log(f"{lost} files of book {book_id} are missing.", "warn")
+
+
+class _Scanned:
+    """A file that was read, and what becomes of it."""
+
+    def __init__(
+        self,
+        file: AudioFile,
+        tags: AudioTags,
+        known: dict[str, Segment],
+        gone: dict[str, Segment],
+        library: Library,
+    ) -> None:
+        self.file = file
+        self.tags = tags
+        self._before = known.get(file.found.path)
+        self.outcome = "changed"
+        if self._before is None:
+            self._before = gone.get(file.sha256)
+            self.outcome = "added" if self._before is None else "moved"
+        self._id = library.new_id() if self._before is None else self._before.id
+
+    def segment(self, segments: dict[str, Segment], book_id: str) -> Segment:
+        before = segments.get(self._id) or self._before
+        number = len(segments) + 1 if before is None else before.track_number
+        superseded = None if before is None else before.superseded_by
+        return Segment(
+            id=self._id,
+            book_id=book_id,
+            file_path=self.file.found.path,
+            format=self.tags.format,
+            size_bytes=self.file.found.size,
+            duration_seconds=self.tags.duration_seconds,
+            hash_sha256=self.file.sha256,
+            track_number=number,
+            total_tracks=1,
+            active=superseded is None,
+            superseded_by=superseded,
+            created_at="" if before is None else before.created_at,
+            title=self.tags.title or UNSET,
+            mtime_ns=self.file.found.mtime_ns,
+            tag_order=[self.tags.disc or 0, self.tags.track or 0],
+            chapters=self.tags.chapters or UNSET,
+        )
+
+
+def _is_same(found: FoundFile, known: dict[str, Segment]) -> bool:
+    segment = known.get(found.path)
+    return (
+        segment is not None
+        and (segment.active or segment.superseded_by is not None)
+        and (segment.size_bytes, segment.mtime_ns) == (found.size, found.mtime_ns)
+    )
+
+
+def _chunks(due: list[FoundFile]) -> Iterator[list[FoundFile]]:
+    """Yield files in pieces; a folder is never divided."""
+    chunk: list[FoundFile] = []
+    for each in due:
+        is_other = chunk and os.path.dirname(each.path) != os.path.dirname(chunk[-1].path)
+        if is_other and len(chunk) >= FILES_PER_READ:
+            yield chunk
+            chunk = []
+        chunk.append(each)
+    if chunk:
+        yield chunk
+
+
+def _read_all(chunk: list[FoundFile]) -> list[AudioFile]:
+    return [read_file(each) for each in chunk]
+
+
+def _groups(
+    read: list[AudioFile], counts: _Counts, task: OperationTask
+) -> Iterator[list[tuple[AudioFile, AudioTags]]]:
+    """Yield the files of each folder and album."""
+    groups: dict[tuple[str, str], list[tuple[AudioFile, AudioTags]]] = {}
+    for each in read:
+        if each.tags is None:
+            counts.broken += 1
+            task.log(f"{each.found.path}: {each.error}", "error")
+            continue
+        key = (os.path.dirname(each.found.path), normal(each.tags.album))
+        groups.setdefault(key, []).append((each, each.tags))
+    yield from groups.values()
+
+
+def _order(segment: Segment) -> tuple[Any, ...]:
+    name = os.path.basename(segment.file_path)
+    return (not segment.active, segment.tag_order or [0, 0], natural(name), segment.file_path)
+
+
+def _title(*candidates: str) -> str:
+    for each in candidates:
+        if named := _named(each):
+            return named
+    return UNTITLED
+
+
+def _named(text: str) -> str:
+    """Return a name that can be part of a key, or nothing."""
+    text = text.strip()[:TITLE_CHARS_MAX].strip()
+    return text if normal(text) else ""
+
+
+def _whole(number: float | None) -> int | float | None:
+    return int(number) if number is not None and number == int(number) else number
+
+
+def _isbns(text: str) -> dict[str, str]:
+    for name, parse in (("isbn13", isbn13), ("isbn10", isbn10)):
+        try:
+            return {name: parse(text)} if text else {}
+        except KeyhouseError:
+            continue
+    return {}
+
+
+def _without_times(book: Book) -> Book:
+    return replace(book, updated_at="", normalized_title="")

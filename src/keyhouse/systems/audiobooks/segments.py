@@ -1,0 +1,86 @@
+"""Segments of a book in their order, and the map of their durations, which every change of segments
+writes in its own commit. The map lists all segments of a book, so a transaction reads them by it."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from keyhouse.errors import RecordError
+from keyhouse.store import Transaction
+from keyhouse.systems.audiobooks.records import Book, DurationMap, Segment, SegmentSpan
+from keyhouse.systems.audiobooks.schema import BOOK, DURATION_MAP, SEGMENT
+
+__all__ = ["duration_map", "read_segments", "reorder_segments", "write_segments"]
+
+SEGMENTS_MEMBER = "segments"
+"""The member of `edited` of a book whose segments were put into order by a person."""
+
+
+async def read_segments(tx: Transaction, book_id: str) -> list[Segment]:
+    """Return all segments of a book: the active ones in order, then the others."""
+    durations = await tx.get(DURATION_MAP, book_id=book_id)
+    found = [
+        segment
+        for span in (durations.segments if durations is not None else ())
+        if (segment := await tx.get(SEGMENT, id=span.id)) is not None
+    ]
+    return sorted(found, key=lambda each: (not each.active, each.track_number))
+
+
+async def write_segments(tx: Transaction, book_id: str, segments: Sequence[Segment]) -> None:
+    """Write the segments of a book, with the active ones numbered in the order given, and their
+    map. Segments that change places are inactive in between: a place has one segment."""
+    before = await tx.get(DURATION_MAP, book_id=book_id)
+    active = [each for each in segments if each.active]
+    numbered = [
+        replace(each, track_number=number, total_tracks=len(active))
+        for number, each in enumerate(active, 1)
+    ]
+    inactive = [each for each in segments if not each.active]
+    for each in numbered:
+        stored = await tx.get(SEGMENT, id=each.id)
+        if stored is not None and stored.active and stored.track_number != each.track_number:
+            await tx.put(SEGMENT, replace(stored, active=False))
+    for each in inactive + numbered:
+        if await tx.get(SEGMENT, id=each.id) != each:
+            await tx.put(SEGMENT, each)
+    durations = duration_map(numbered, inactive, before)
+    if durations != before:
+        await tx.put(DURATION_MAP, durations, book_id=book_id)
+
+
+def duration_map(
+    active: Sequence[Segment], inactive: Sequence[Segment], before: DurationMap | None
+) -> DurationMap:
+    """Return the map of a book. Inactive segments stay where they were, so that positions in them
+    can be converted."""
+    known = {span.id: span for span in (before.segments if before is not None else ())}
+    spans: list[SegmentSpan] = []
+    offset: float = 0
+    for each in active:
+        spans.append(
+            SegmentSpan(
+                id=each.id, duration=each.duration_seconds, active=True, offset_start=offset
+            )
+        )
+        offset = round(offset + each.duration_seconds, 3)
+    for each in inactive:
+        start = known[each.id].offset_start if each.id in known else 0
+        spans.append(
+            SegmentSpan(
+                id=each.id, duration=each.duration_seconds, active=False, offset_start=start
+            )
+        )
+    return DurationMap(segments=spans, total_duration=offset)
+
+
+async def reorder_segments(tx: Transaction, book: Book, ids: Sequence[str]) -> None:
+    """Put the active segments into another order; RecordError unless they are the same ones."""
+    segments = await read_segments(tx, book.id)
+    active = {each.id: each for each in segments if each.active}
+    if len(ids) != len(active) or set(ids) != active.keys():
+        raise RecordError("The new order must have the active segments, each once.")
+    rest = [each for each in segments if not each.active]
+    await write_segments(tx, book.id, [*(active[id] for id in ids), *rest])
+    edited = sorted({*(book.edited or ()), SEGMENTS_MEMBER})
+    await tx.put(BOOK, replace(book, edited=edited))

@@ -1,0 +1,281 @@
+"""Scanning real files over HTTP: new, unchanged, moved, missing, edited and broken ones; covers,
+audio, order, organize and the operations themselves."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from keyhouse.systems.audiobooks.generated_audio import FORMATS, png, write_audio
+from tests.systems.audiobooks.support.service import LibraryService
+from tests.systems.audiobooks.test_audiobooks_auth import is_error
+
+TAGS = {"album": "The Dispossessed", "author": "Ursula K. Le Guin", "narrator": "Don Leslie"}
+
+
+def finished(client: httpx.Client, reply: httpx.Response) -> dict[str, Any]:
+    """Return an operation when it has ended."""
+    assert reply.status_code in (200, 202), reply.text
+    id = reply.json()["data"]["id"]
+    for _ in range(300):
+        found: dict[str, Any] = client.get(f"/operations/{id}").json()["data"]
+        if found["status"] in ("completed", "failed"):
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"the operation did not end: {found}")
+
+
+def scan(client: httpx.Client, **body: Any) -> list[str]:
+    """Scan, and return the lines of the log."""
+    ended = finished(client, client.post("/operations/scan", json=body))
+    assert ended["status"] == "completed", ended
+    lines = client.get(f"/operations/{ended['id']}/logs", params={"limit": 500}).json()["data"]
+    return [line["message"] for line in lines["items"]]
+
+
+def books(client: httpx.Client) -> list[dict[str, Any]]:
+    return list(client.get("/books").json()["data"]["items"])
+
+
+def segments(client: httpx.Client, book: dict[str, Any], **query: Any) -> list[dict[str, Any]]:
+    reply = client.get(f"/books/{book['id']}/segments", params=query)
+    return list(reply.json()["data"]["items"])
+
+
+def album(root: Path, count: int = 3, seconds: float = 10, **tags: str) -> Path:
+    folder = root / "dispossessed"
+    for track in range(1, count + 1):
+        given = {**TAGS, "title": f"Part {track}", "track": str(track), **tags}
+        write_audio(folder / f"part {track}.wav", seconds, tags=given)
+    return folder
+
+
+def test_a_folder_becomes_a_book_with_segments_in_order(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    folder = album(service.roots[0], 11)
+    (folder / "notes.txt").write_text("not audio")
+    assert "Scanned 11 files: 11 added" in scan(admin)[-1]
+    [book] = books(admin)
+    assert book["title"] == "The Dispossessed" and book["author_name"] == "Ursula K. Le Guin"
+    assert book["narrator"] == "Don Leslie" and book["duration"] == 110 and book["work_id"]
+    found = segments(admin, book)
+    assert [each["track_number"] for each in found] == list(range(1, 12))
+    assert [each["title"] for each in found][9:] == ["Part 10", "Part 11"]
+    assert found[2]["offset_start"] == 20
+
+
+@pytest.mark.parametrize("service", ["sqlite"], indirect=True)
+def test_every_format_is_read_with_chapters_and_cover(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    root, cover = service.roots[0], png(200, 30, 30)
+    for format in FORMATS:
+        tags = {**TAGS, "album": format, "series": "Hainish", "series_part": "1.5"}
+        marks = [(0, "One"), (10, "Two: more")]
+        write_audio(root / format / f"a.{format}", 20, tags=tags, chapters=marks, cover=cover)
+    (root / "ogg" / "cover.png").write_bytes(cover)
+    scan(admin)
+    found = {book["title"]: book for book in books(admin)}
+    assert set(found) == set(FORMATS)
+    for format, book in found.items():
+        assert book["series_name"] == "Hainish" and book["series_position"] == 1.5
+        [segment] = segments(admin, book)
+        assert [each["title"] for each in segment["chapters"]] == ["One", "Two: more"]
+        assert segment["format"] == format and abs(segment["duration_seconds"] - 20) < 0.1
+        if format != "opus":
+            picture = admin.get(book["cover_url"].removeprefix("/audiobooks/api/v1"))
+            assert picture.content == cover and picture.headers["content-type"] == "image/png"
+    assert is_error(admin.get(f"/books/{found['opus']['id']}/cover"), 404, "NOT_FOUND")
+
+
+def test_a_second_scan_reads_and_changes_nothing(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    album(service.roots[0])
+    scan(admin)
+    [book] = books(admin)
+    before = segments(admin, book)
+    assert "3 unchanged" in scan(admin)[-1] and books(admin) == [book]
+    assert segments(admin, book) == before
+
+
+def test_broken_and_empty_files_are_lines_of_the_log(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    folder = album(service.roots[0])
+    (folder / "broken.mp3").write_bytes(b"this is no audio")
+    (folder / "empty.flac").write_bytes(b"")
+    lines = scan(admin)
+    assert sum("broken.mp3" in line or "empty.flac" in line for line in lines) == 2
+    assert "3 added" in lines[-1] and "2 broken" in lines[-1]
+
+
+def test_a_moved_file_keeps_its_segment_and_a_missing_one_becomes_inactive(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    root = service.roots[0]
+    folder = album(root)
+    scan(admin)
+    [book] = books(admin)
+    ids = [each["id"] for each in segments(admin, book)]
+    (folder / "part 2.wav").rename(folder / "part 2 again.wav")
+    lines = scan(admin)
+    assert "1 moved, 0 missing" in lines[-1]
+    assert [each["id"] for each in segments(admin, book)] == ids
+    (folder / "part 2 again.wav").rename(service.folder / "away.wav")
+    assert "1 missing" in scan(admin)[-1]
+    assert [each["id"] for each in segments(admin, book)] == [ids[0], ids[2]]
+    assert len(segments(admin, book, inactive=True)) == 3
+    shutil.move(service.folder / "away.wav", folder / "part 2 again.wav")
+    scan(admin)
+    assert [each["id"] for each in segments(admin, book)] == ids  # active again
+
+
+def test_a_renamed_folder_stays_the_same_book(service: LibraryService, admin: httpx.Client) -> None:
+    folder = album(service.roots[0])
+    scan(admin)
+    [book] = books(admin)
+    folder.rename(folder.with_name("renamed"))
+    assert "3 moved" in scan(admin)[-1]
+    assert [each["id"] for each in books(admin)] == [book["id"]]
+    assert "3 unchanged" in scan(admin)[-1]
+
+
+def test_a_changed_file_is_read_again(service: LibraryService, admin: httpx.Client) -> None:
+    folder = album(service.roots[0])
+    scan(admin)
+    write_audio(folder / "part 1.wav", 30, tags={**TAGS, "title": "New", "track": "1"})
+    assert "1 changed" in scan(admin)[-1]
+    [book] = books(admin)
+    assert book["duration"] == 50 and segments(admin, book)[0]["title"] == "New"
+
+
+def test_fields_edited_by_hand_survive_a_scan(service: LibraryService, admin: httpx.Client) -> None:
+    album(service.roots[0])
+    scan(admin)
+    [book] = books(admin)
+    admin.patch(f"/books/{book['id']}", json={"title": "Mine", "narrator": "Me"})
+    ids = [each["id"] for each in segments(admin, book)][::-1]
+    path = f"/books/{book['id']}/segments/order"
+    assert admin.put(path, json={"segment_ids": ids}).status_code == 200
+    scan(admin, force_update=True)
+    [after] = books(admin)
+    assert (after["title"], after["narrator"]) == ("Mine", "Me")
+    assert [each["id"] for each in segments(admin, after)] == ids
+    assert is_error(admin.put(path, json={"segment_ids": ids[:2]}), 422, "VALIDATION_ERROR")
+
+
+def test_the_same_album_in_two_folders_is_two_books_of_one_work(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    folder = album(service.roots[0])
+    for file in folder.iterdir():
+        other = service.roots[0] / "copy" / file.name
+        write_audio(other, 12, tags={**TAGS, "title": file.stem})
+    scan(admin)
+    one, two = books(admin)
+    assert one["work_id"] == two["work_id"] and one["author_id"] == two["author_id"]
+
+
+def test_symbolic_links_are_not_followed(
+    service: LibraryService, admin: httpx.Client, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    write_audio(outside / "secret.wav", 5, tags=TAGS)
+    os.symlink(outside, service.roots[0] / "link")
+    os.symlink(outside / "secret.wav", service.roots[0] / "file.wav")
+    assert "Scanned 0 files" in scan(admin)[-1]
+    for path in (str(outside), "../outside", "link", "/etc"):
+        reply = admin.post("/operations/scan", json={"folder_path": path})
+        assert is_error(reply, 422, "VALIDATION_ERROR"), path
+    absent = admin.post("/operations/scan", json={"folder_path": "absent"})
+    assert is_error(absent, 404, "NOT_FOUND")
+
+
+def test_files_of_a_root_that_is_away_are_not_missing(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    root = service.roots[0]
+    album(root)
+    scan(admin)
+    root.rename(root.with_name("unmounted"))
+    assert "0 missing" in scan(admin)[-1]
+    [book] = books(admin)
+    assert len(segments(admin, book)) == 3
+    root.with_name("unmounted").rename(root)
+
+
+def test_audio_is_sent_by_ranges(service: LibraryService, admin: httpx.Client) -> None:
+    folder = album(service.roots[0], 1)
+    scan(admin)
+    [book] = books(admin)
+    [segment] = segments(admin, book)
+    path = segment["audio_url"].removeprefix("/audiobooks/api/v1")
+    content = (folder / "part 1.wav").read_bytes()
+    whole = admin.get(path)
+    assert whole.content == content and whole.headers["content-type"] == "audio/wav"
+    part = admin.get(path, headers={"Range": "bytes=100-199"})
+    assert (part.status_code, part.content) == (206, content[100:200])
+    tag = {"Range": "bytes=0-9", "If-Range": whole.headers["etag"]}
+    assert admin.get(path, headers=tag).status_code == 206
+    assert admin.get(path, headers={**tag, "If-Range": '"other"'}).status_code == 200
+    assert admin.get(path, headers={"If-None-Match": whole.headers["etag"]}).status_code == 304
+    beyond = admin.get(path, headers={"Range": f"bytes={len(content)}-"})
+    assert is_error(beyond, 416, "BAD_REQUEST")
+    (folder / "part 1.wav").unlink()
+    os.symlink("/etc/passwd", folder / "part 1.wav")
+    assert is_error(admin.get(path), 404, "NOT_FOUND")
+
+
+def test_organize_shows_the_moves_first_and_never_overwrites(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    root = service.roots[0]
+    album(root, 2)
+    scan(admin)
+    dry = finished(admin, admin.post("/operations/organize", json={}))
+    lines = admin.get(f"/operations/{dry['id']}/logs").json()["data"]["items"]
+    target = root / "Ursula K. Le Guin/The Dispossessed/001 The Dispossessed.wav"
+    assert str(target) in lines[0]["message"] and not target.exists()
+    target.parent.mkdir(parents=True)
+    target.write_bytes(b"mine")
+    finished(admin, admin.post("/operations/organize", json={"dry_run": False}))
+    assert target.read_bytes() == b"mine"
+    assert target.with_name("002 The Dispossessed.wav").exists()
+    target.unlink()
+    finished(admin, admin.post("/operations/organize", json={"dry_run": False}))
+    assert target.exists() and "2 unchanged" in scan(admin)[-1]
+    for pattern in ("{nonsense}{track}{ext}", "{title}", "/x/{track}.{ext}", "../{track}.{ext}"):
+        reply = admin.post("/operations/organize", json={"pattern": pattern})
+        assert is_error(reply, 400, "BAD_REQUEST")
+
+
+def test_operations_are_listed_and_deleted(service: LibraryService, admin: httpx.Client) -> None:
+    scan(admin)
+    [operation] = admin.get("/operations").json()["data"]["items"]
+    assert operation["type"] == "scan" and operation["status"] == "completed"
+    assert operation["completed_at"] and operation["progress"] == {"current": 0, "total": 0}
+    assert admin.delete(f"/operations/{operation['id']}").status_code == 204
+    assert is_error(admin.get(f"/operations/{operation['id']}"), 404, "NOT_FOUND")
+    if shutil.which("ffmpeg") is None:
+        made = admin.post("/books", json={"title": "x"}).json()["data"]["id"]
+        for path, body in (
+            ("/operations/transcode", {"book_id": made}),
+            (f"/books/{made}/merge", {}),
+        ):
+            assert is_error(admin.post(path, json=body), 501, "SERVICE_UNAVAILABLE")
+
+
+def test_changes_are_streamed(service: LibraryService, admin: httpx.Client) -> None:
+    with admin.stream("GET", "/events", params={"since": 0}) as events:
+        assert events.headers["content-type"] == "text/event-stream"
+        made = admin.post("/books", json={"title": "Dune"}).json()["data"]
+        for line in events.iter_lines():
+            if line.startswith("data:") and made["id"] in line:
+                assert '"title":"Dune"' in line
+                break
