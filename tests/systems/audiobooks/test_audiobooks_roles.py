@@ -1,4 +1,4 @@
-"""Roles by every route: whoever lacks its permission gets 403, a guest 401, and the reply has the
+"""Roles by every route: a caller without its permission gets 403, a guest 401, and the reply has the
 error format."""
 
 from collections.abc import Iterator

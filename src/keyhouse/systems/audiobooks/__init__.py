@@ -2,7 +2,8 @@
 progress.
 
 A space is a library. `schema` declares the keys and `records` the values; `isbn` and `playback`
-hold the pure rules for both. Nothing here touches HTTP, files or password hashing.
+hold the pure rules for both. Programs use the client:
+`from keyhouse.systems.audiobooks.client import Audiobooks`.
 """
 
 from keyhouse.service.system import System
@@ -15,5 +16,6 @@ SYSTEM = System(
     doc=__doc__,
     schemas="keyhouse.systems.audiobooks.schema:SCHEMAS",
     service="keyhouse.systems.audiobooks.service:SERVICE",
+    commands="keyhouse.systems.audiobooks.commands:app",
     error_format="flat",
 )

@@ -1,15 +1,17 @@
 """The operations of the library, in the document's rows: `op:` and `opl:`, plus the run row."""
 
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from keyhouse.clock import IdSource
 from keyhouse.schema import SECONDS
-from keyhouse.service.background_records import Level, OperationRun, RunStatus
+from keyhouse.service.background_records import OperationRun, RunStatus
 from keyhouse.store import Transaction, append_in
 from keyhouse.systems.audiobooks.records import Operation, OperationLine, OperationProgress
 from keyhouse.systems.audiobooks.schema import OPERATION, OPERATION_LOG, OPERATION_RUN
 
 __all__ = ["LibraryOperationRecords"]
+
+Level = Literal["info", "warn", "error"]
 
 
 class LibraryOperationRecords:

@@ -1,0 +1,81 @@
+"""`keyhouse audiobooks`: a demonstration library, and stores of the original program."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from keyhouse.cli.options import DataFolder, Json, StoreUrl, examples
+from keyhouse.cli.output import number, show_json, show_line
+
+NAME = "audiobooks"
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def audiobooks() -> None:
+    """A demonstration library, and stores of the original program."""
+
+
+@app.command()
+@examples("keyhouse audiobooks demo books")
+def demo(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new or empty folder.")],
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1, max=600, help="Duration of each file.")
+    ] = 30.0,
+    json: Json = False,
+) -> None:
+    """Write a small library of generated audio.
+
+    Several formats, chapters, covers, a series with the positions 1, 1.5 and 2, and a broken file.
+    Serve it with roots = ["FOLDER"] in the table [audiobooks], and start a scan.
+    """
+    from keyhouse.systems.audiobooks.demo import write_demo
+
+    written = write_demo(folder, seconds=seconds)
+    if json:
+        show_json({"folder": str(folder), "files": written})
+    else:
+        show_line(f"Wrote {number(written, 'file')} to {folder}.")
+
+
+@app.command("import-original")
+@examples("keyhouse audiobooks import-original pebble.jsonl --store sqlite:audiobooks.db")
+def import_original(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help='Its rows as JSON lines: {"key": "b:…", "value": {…}}.',
+        ),
+    ],
+    library: Annotated[str, typer.Option("--library", help="The library to import into.")] = "main",
+    store: StoreUrl = None,
+    data: DataFolder = None,
+    json: Json = False,
+) -> None:
+    """Import a store of the original program, with unescaped names in its keys.
+
+    Records are read; index rows are written again from them. Rows that cannot be read are listed
+    and left out. Stop the service first.
+    """
+    from keyhouse.cli.target import engine_at, store_url
+    from keyhouse.systems.audiobooks.original_import import import_lines
+
+    async def run() -> Any:
+        async with engine_at(store_url(NAME, store, data)) as engine:
+            with file.open("rb") as lines:
+                return await import_lines(engine, library, lines)
+
+    found = asyncio.run(run())
+    if json:
+        show_json(found)
+        return
+    show_line(f"Imported {number(found.imported, 'record')}; index rows: {found.index_rows}.")
+    for problem in found.problems:
+        show_line(problem)

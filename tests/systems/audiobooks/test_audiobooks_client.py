@@ -1,0 +1,105 @@
+"""The typed client, the demonstration library, and the import of a store of the original program."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from keyhouse.engines.memory import MemoryEngine
+from keyhouse.errors import UsageError
+from keyhouse.store import Store, verify
+from keyhouse.systems.audiobooks.client import AbsentError, Audiobooks, NewerPlace
+from keyhouse.systems.audiobooks.commands import app
+from keyhouse.systems.audiobooks.demo import write_demo
+from keyhouse.systems.audiobooks.original_import import OriginalImport, import_lines
+from keyhouse.systems.audiobooks.schema import BOOK, BOOK_PLAYS, BOOKS_BY_TITLE, SCHEMAS, WORK_PLAYS
+from tests.systems.audiobooks.support.service import PASSWORD, LibraryService
+
+ONE, TWO, THREE = (f"01J0000000000000000000000{number}" for number in (1, 2, 3))
+AT = "2026-01-18T12:00:00Z"
+
+
+def test_the_client_scans_lists_and_plays_the_demonstration_library(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    root = service.roots[0]
+    assert write_demo(root, seconds=20) == 14
+    with pytest.raises(UsageError):
+        write_demo(root)
+    url = service.url.removesuffix("/api/v1")
+    plain = httpx.HTTPTransport(verify=False)
+    with Audiobooks.sign_in(url, "admin", PASSWORD, transport=plain) as library:
+        done = library.wait(library.scan().id)
+        assert done.status == "completed" and "6 added" not in library.log(done.id)[-1]
+        assert "13 added" in library.log(done.id)[-1] and "1 broken" in library.log(done.id)[-1]
+        assert len(list(library.books(page=2))) == 6
+        [series] = {book["series_id"] for book in library.books() if book["series_id"]}
+        assert [book["title"] for book in library.books(series_id=series)] == [
+            "The Lamp",
+            "The Fog",
+            "The Storm",
+        ]
+        [book] = library.books(title_prefix="the lamp")
+        first = library.segments(book["id"])[0]["id"]
+        state = library.save(book["id"], first, 5, event_type="start")
+        with Audiobooks.sign_in(url, "admin", PASSWORD, transport=_plain()) as other:
+            newer = other.save(book["id"], first, 9, based_on=state.revision)
+        with pytest.raises(NewerPlace) as raised:
+            library.save(book["id"], first, 6, based_on=state.revision)
+        assert raised.value.state == newer == library.state(book["id"])
+        assert library.set_status(book["id"], "finished").status == "finished"
+        assert library.statistics().plays == 1
+        with pytest.raises(AbsentError):
+            library.book(ONE)
+        made = library.create_book("New", tags=["x"])
+        assert library.change_book(made["id"], title="Newer")["title"] == "Newer"
+
+
+def _plain() -> httpx.HTTPTransport:
+    return httpx.HTTPTransport(verify=False)
+
+
+def test_the_demo_command_writes_files(tmp_path: Path) -> None:
+    ran = CliRunner().invoke(app, ["demo", str(tmp_path / "books"), "--seconds", "2"])
+    assert ran.exit_code == 0, ran.output
+    assert "Wrote 14 files" in ran.output and len(list(tmp_path.rglob("*.wav"))) == 3
+
+
+def test_a_store_of_the_original_program_is_imported() -> None:
+    book = {"id": ONE, "title": "Dune: Messiah", "author_id": TWO, "tags": [], "created_at": AT}
+    rows: list[tuple[str, Any]] = [
+        (f"idx:book:title:dune: messiah:{ONE}", 1),
+        (f"b:{ONE}", {**book, "updated_at": AT, "normalized_title": "", "description": ""}),
+        (f"a:{TWO}", {"id": TWO, "name": "Frank: Herbert", "created_at": AT}),
+        ("idx:author:name:frank: herbert", TWO),
+        (f"stats:book:plays:{ONE}", 7),
+        (f"bf:{THREE}", {"id": THREE, "book_id": "nothing"}),
+        ("nonsense", 1),
+        ("meta:version", 1),
+    ]
+    lines = [msgspec.json.encode({"key": key, "value": value}) for key, value in rows]
+
+    async def run() -> None:
+        engine = MemoryEngine()
+        for _ in range(2):
+            found: OriginalImport = await import_lines(engine, "main", [*lines, b"{broken", b""])
+            assert (found.imported, found.index_rows) == (3, 2)
+            assert [problem.split(":")[0] for problem in found.problems] == [
+                "line 9",
+                "bf",
+                "nonsense",
+            ]
+        store = Store(SCHEMAS[0], engine, "main")
+        [entry] = [entry async for entry in store.scan(BOOK, by=BOOKS_BY_TITLE)]
+        assert entry.record.title == "Dune: Messiah" and entry.record.work_id is not None
+        assert entry.record.created_at == AT
+        assert await store.get(BOOK_PLAYS, book_id=ONE) == 7
+        assert await store.get(WORK_PLAYS, work_id=entry.record.work_id) == 7
+        assert [finding async for finding in verify(store)] == []
+        await engine.close()
+
+    asyncio.run(run())
