@@ -16,6 +16,7 @@ from keyhouse.systems.audiobooks.client import AbsentError, Audiobooks, NewerPla
 from keyhouse.systems.audiobooks.commands import app
 from keyhouse.systems.audiobooks.demo import write_demo
 from keyhouse.systems.audiobooks.original_import import OriginalImport, import_lines
+from keyhouse.systems.audiobooks.remote import connect
 from keyhouse.systems.audiobooks.schema import BOOK, BOOK_PLAYS, BOOKS_BY_TITLE, SCHEMAS, WORK_PLAYS
 from tests.systems.audiobooks.support.service import PASSWORD, LibraryService
 
@@ -57,6 +58,36 @@ def test_the_client_scans_lists_and_plays_the_demonstration_library(
             library.book(ONE)
         made = library.create_book("New", tags=["x"])
         assert library.change_book(made["id"], title="Newer")["title"] == "Newer"
+
+
+def test_an_operator_looks_into_a_running_library(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    book = admin.post("/books", json={"title": "Dune: Messiah"}).json()["data"]
+    token = admin.headers["authorization"].removeprefix("Bearer ")
+
+    async def run() -> None:
+        remote = await connect(service.url.removesuffix("/audiobooks/api/v1"), "main", token)
+        try:
+            found = await remote.get(f"b:{book['id']}")
+            assert found is not None and b"Dune: Messiah" in bytes(found.value or b"")
+            assert await remote.get("b:nothing") is None
+            keys = [row.key async for row in remote.rows("idx:", reverse=True, keys_only=True)]
+            assert f"idx:book:title:dune%3A messiah:{book['id']}" in keys
+            assert keys == sorted(keys, reverse=True)
+            users = [row async for row in remote.rows("u:", reverse=False, keys_only=False)]
+            assert b"admin" in bytes(users[0].value or b"")
+            sessions = [row async for row in remote.rows("", reverse=False, keys_only=False)]
+            assert not any(b'_hash":' in bytes(row.value or b"") for row in sessions)
+            assert await remote.count("b:") == 1
+            with pytest.raises(UsageError):
+                await remote.delete("b:nothing", expect=None)
+        finally:
+            await remote.close()
+
+    asyncio.run(run())
+    with service.user(admin, "ann", "editor") as ann:
+        assert ann.get("/rows").status_code == 403
 
 
 def _plain() -> httpx.HTTPTransport:

@@ -16,6 +16,7 @@ SYSTEM = System(
     doc=__doc__,
     schemas="keyhouse.systems.audiobooks.schema:SCHEMAS",
     service="keyhouse.systems.audiobooks.service:SERVICE",
+    remote="keyhouse.systems.audiobooks.remote",
     commands="keyhouse.systems.audiobooks.commands:app",
     error_format="flat",
 )

@@ -31,6 +31,7 @@ from keyhouse.systems.audiobooks.routes.files import FileHandlers, file_routes
 from keyhouse.systems.audiobooks.routes.listening import listening_routes
 from keyhouse.systems.audiobooks.routes.operations import OperationHandlers, operation_routes
 from keyhouse.systems.audiobooks.routes.playlists import playlist_routes
+from keyhouse.systems.audiobooks.routes.rows import row_routes
 from keyhouse.systems.audiobooks.scanner import Scanner
 from keyhouse.systems.audiobooks.search import LibrarySearch
 from keyhouse.systems.audiobooks.settings import AudiobooksSettings
@@ -97,6 +98,7 @@ async def assemble(
         **file_routes(files),
         **listening_routes(Listener(library, books)),
         **playlist_routes(Playlists(library)),
+        **row_routes(library),
         **operation_routes(OperationHandlers(library, operations, EventHub(), run)),
     }
     tasks = [search.index.run, operations.run, prune_daily]
