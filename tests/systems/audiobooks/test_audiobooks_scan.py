@@ -256,7 +256,9 @@ def test_organize_shows_the_moves_first_and_never_overwrites(
 
 
 def test_operations_are_listed_and_deleted(service: LibraryService, admin: httpx.Client) -> None:
-    scan(admin)
+    assert finished(admin, admin.post("/operations/scan"))["status"] == "completed"
+    wrong = admin.post("/operations/scan", json={"force_update": "x"})
+    assert is_error(wrong, 422, "VALIDATION_ERROR")
     [operation] = admin.get("/operations").json()["data"]["items"]
     assert operation["type"] == "scan" and operation["status"] == "completed"
     assert operation["completed_at"] and operation["progress"] == {"current": 0, "total": 0}

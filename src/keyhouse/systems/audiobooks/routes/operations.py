@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+import msgspec
 from msgspec import Struct, to_builtins
 
-from keyhouse.errors import BusyError, KeyhouseError, NotFoundError
+from keyhouse.errors import BusyError, DocumentError, KeyhouseError, NotFoundError, RecordError
 from keyhouse.http import EventStream, Response, Route
 from keyhouse.schema import Record
 from keyhouse.service.background_operations import BackgroundOperations
@@ -43,6 +44,7 @@ from keyhouse.systems.audiobooks.schema import (
 __all__ = ["operation_reply", "operation_routes"]
 
 Json = dict[str, Any]
+B = TypeVar("B")
 _WATCHED: Mapping[str, Record[Any]] = {
     "book": BOOK,
     "author": AUTHOR,
@@ -91,20 +93,21 @@ class OperationHandlers:
             record.name: _encoder(record) for record in (*_WATCHED.values(), OPERATION)
         }
 
-    async def scan(self, body: messages.ScanBody, caller: Member) -> Response[Data[Json]]:
-        """Start a scan of the roots, or of one folder below them."""
-        if body.folder_path is not None:
-            await self._run(resolve_below, body.folder_path, self._library.roots)
-        given = {"folder_path": body.folder_path, "force_update": body.force_update}
+    async def scan(self, body: bytes, caller: Member) -> Response[Data[Json]]:
+        """Start a scan of the roots, or of one folder below them (`folder_path`)."""
+        asked = _optional(body, messages.ScanBody)
+        if asked.folder_path is not None:
+            await self._run(resolve_below, asked.folder_path, self._library.roots)
+        given = {"folder_path": asked.folder_path, "force_update": asked.force_update}
         return await self._submit("scan", given, caller)
 
-    async def organize(self, body: messages.OrganizeBody, caller: Member) -> Response[Data[Json]]:
+    async def organize(self, body: bytes, caller: Member) -> Response[Data[Json]]:
         """Move files to the paths of a pattern; by default a dry run, which only logs."""
-        if body.pattern is not None:
-            check_pattern(body.pattern)
-        return await self._submit(
-            "organize", {"dry_run": body.dry_run, "pattern": body.pattern}, caller
-        )
+        asked = _optional(body, messages.OrganizeBody)
+        if asked.pattern is not None:
+            check_pattern(asked.pattern)
+        given = {"dry_run": asked.dry_run, "pattern": asked.pattern}
+        return await self._submit("organize", given, caller)
 
     async def transcode(self, body: messages.TranscodeBody, caller: Member) -> Response[Data[Json]]:
         """Join the files of a book to one, with ffmpeg, and merge it."""
@@ -172,6 +175,18 @@ class OperationHandlers:
     def _stream(self, record: Record[Any], since: int | None) -> EventStream:
         encode = self._encoders[record.name]
         return self._hub.stream(self._store, record, since=since, encode=encode)
+
+
+def _optional(body: bytes, kind: type[B]) -> B:
+    """Decode a body that may be absent, which is an empty one."""
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except msgspec.ValidationError as error:
+        raise RecordError(
+            "The body does not have the type of this route.", reason=str(error)
+        ) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DocumentError("The body is not a JSON document.", reason=str(error)) from None
 
 
 def _encoder(record: Record[Any]) -> Any:
