@@ -28,6 +28,7 @@ KeyhouseError
 ├── DataError               a stored row does not match the schema
 │   ├── UnreadableError     a row that does not decode
 │   ├── NewerError          written by newer code than this
+│   ├── UnbuiltIndexError   a new derived row lacks records that the space has
 │   └── CounterError        not a counter, or it would overflow
 └── EngineError             the engine
     ├── UnavailableError    not reachable; nothing was written; retry
@@ -206,6 +207,10 @@ class UnreadableError(DataError):
 
 
 class NewerError(DataError):
+    pass
+
+
+class UnbuiltIndexError(DataError):
     pass
 
 

@@ -23,6 +23,7 @@ def open_store(
     ids: IdSource | None = None,
     writes_legacy_keys: bool | None = None,
     key_ring: KeyRing | None = None,
+    reindex: bool = False,
     **fixed: str,
 ) -> Opening[Store]:
     """Open a store at the version of its schema, migrating it if it is older.
@@ -31,7 +32,9 @@ def open_store(
     with `async with`, or await it and call `Store.close` at the end: both close an engine that was
     opened by its URL, and leave any other one open.
 
-    Finishes deletions that were interrupted. Raises NewerError if the store is newer.
+    Finishes deletions that were interrupted. Raises NewerError if the store is newer, and
+    UnbuiltIndexError if a derived row is new and the space has records that are not in it: `reindex`
+    builds it, in commits that can be resumed.
     """
     if clock is not None and not isinstance(engine, str):
         raise UsageError("An open engine has its clock: give the clock to `open_engine`.")
@@ -47,6 +50,7 @@ def open_store(
                 writes_legacy_keys=writes_legacy_keys,
                 key_ring=key_ring,
                 owns_engine=owned is not None,
+                reindex=reindex,
                 **fixed,
             )
         except BaseException:

@@ -105,7 +105,7 @@ async def migrated(harness: Harness, store: Store, people: int = PEOPLE) -> None
         {
             key: _parsed(value)
             for key, (value, _) in (await harness.rows(space)).items()
-            if key.startswith(keep) and value != b"0"
+            if key.startswith(keep) and value != b"0" and key != "meta:job:indexes"
         }
         for space in (store.space, new.space)
     ]
@@ -164,7 +164,7 @@ async def test_an_empty_store_is_at_the_newest_version_once_it_is_opened(harness
     await open_store(V2, harness.engine, "empty")
     assert await store.get(PERSON, id="1") == Person("1", "a", "b", "c")
     plain = await open_store(V0, harness.engine, "plain")
-    assert await harness.rows("plain") == {} and await version(plain) == 0
+    assert set(await harness.rows("plain")) <= {"meta:job:indexes"} and await version(plain) == 0
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

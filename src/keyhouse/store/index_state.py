@@ -20,16 +20,28 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
+from keyhouse.errors import UnbuiltIndexError
 from keyhouse.schema import Count, Derived, JobState, Meta, Record
 from keyhouse.store.entry import Entry
 from keyhouse.store.jobs import forget_job, run_job
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
+from keyhouse.store.write_plan import stored_rows
 
-__all__ = ["build_indexes", "derived_digest", "index_progress", "missing_indexes", "note_new_space"]
+__all__ = [
+    "build_indexes",
+    "check_indexes",
+    "derived_digest",
+    "index_progress",
+    "missing_indexes",
+    "note_new_space",
+]
 
 INDEXES_JOB = "indexes"
 """The job row with the list."""
+
+_SAMPLE_RECORDS = 32
+"""Records at either end of a space that are looked at where the list does not tell."""
 
 DerivedRow = tuple[Record[Any], Derived]
 Progress = Callable[[Record[Any], Derived, int], None]
@@ -59,6 +71,44 @@ async def missing_indexes(store: Store) -> list[DerivedRow]:
         for record, derived in _declared(store)
         if derived_digest(record, derived) not in (complete or ())
     ]
+
+
+async def check_indexes(store: Store, *, migrated: bool) -> None:
+    """Raise UnbuiltIndexError if the space has records that a declared row does not list.
+
+    A space without the list, or one whose migrations have just run, may have all rows although none
+    is noted: then records at either end of it decide, and the list is written.
+    """
+    await note_new_space(store)
+    missing = await missing_indexes(store)
+    if not missing:
+        return
+    is_noted = await _complete(store) is not None
+    for record, derived in missing:
+        if not (await store.keys(record, limit=1))[0]:
+            continue
+        if (is_noted and not migrated) or not await _is_built(store, record, derived):
+            raise UnbuiltIndexError(
+                "A derived row is new, and the records that the space has are not in it: build it"
+                " with `keyhouse migrate MODULE:SCHEMA --reindex`, or open the store once with"
+                " `reindex=True`.",
+                space=store.space,
+                record=record.name,
+                row=derived.template.text,
+            )
+    complete = await _complete(store) or frozenset()
+    await _write(store, {*complete, *(derived_digest(*each) for each in missing)})
+
+
+async def _is_built(store: Store, record: Record[Any], derived: Derived) -> bool:
+    """Tell whether records at both ends of the space have their derived rows."""
+    bound = store.binding.derived(derived)
+    for reverse in (False, True):
+        page = await store.page(record, limit=_SAMPLE_RECORDS, reverse=reverse, unreadable="skip")
+        keys = [key for entry in page.entries for key in stored_rows(bound, entry)]
+        if any(row is None for row in await store.rows(keys)):
+            return False
+    return True
 
 
 async def note_new_space(store: Store) -> None:

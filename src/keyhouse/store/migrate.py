@@ -18,6 +18,7 @@ from keyhouse.errors import DeclarationError, NewerError, UsageError
 from keyhouse.keyring import KeyRing
 from keyhouse.schema import JobState, Meta, Migration, MigrationDone, Record, Schema, migration_job
 from keyhouse.store.entry import Entry
+from keyhouse.store.index_state import build_indexes, check_indexes
 from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.removal import resume_deletions
 from keyhouse.store.store import Store
@@ -45,12 +46,14 @@ async def open_migrated(
     writes_legacy_keys: bool | None = None,
     key_ring: KeyRing | None = None,
     owns_engine: bool = False,
+    reindex: bool = False,
     **fixed: str,
 ) -> Store:
     """Return a store at the version of its schema, migrating it if it is older.
 
-    Finishes deletions that were interrupted. Raises NewerError if the store is newer. With
-    `owns_engine`, closing the store closes the engine.
+    Finishes deletions that were interrupted. Raises NewerError if the store is newer, and
+    UnbuiltIndexError if a derived row lacks records, unless it is to `reindex`. With `owns_engine`,
+    closing the store closes the engine.
     """
     store = Store(
         schema,
@@ -62,9 +65,12 @@ async def open_migrated(
         owns_engine=owns_engine,
         **fixed,
     )
-    if schema.migrations:
-        await migrate(store)
+    migrated = await migrate(store) if schema.migrations else []
     await resume_deletions(store)
+    if schema.meta is not None and any(record.derived for record in schema.records):
+        if reindex:
+            await build_indexes(store)
+        await check_indexes(store, migrated=bool(migrated))
     return store
 
 

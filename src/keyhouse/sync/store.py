@@ -192,6 +192,7 @@ def open_store(
     ids: IdSource | None = None,
     writes_legacy_keys: bool | None = None,
     key_ring: KeyRing | None = None,
+    reindex: bool = False,
     **fixed: str,
 ) -> Store:
     """Open a store at the version of its schema, migrating it if it is older. See
@@ -213,6 +214,7 @@ def open_store(
             ids=ids,
             writes_legacy_keys=writes_legacy_keys,
             key_ring=key_ring,
+            reindex=reindex,
             **fixed,
         )
 
