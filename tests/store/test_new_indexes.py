@@ -43,8 +43,8 @@ async def listed(store: Store, by: Index) -> int:
 
 
 @everywhere
-async def test_a_new_index_on_old_data_is_named_with_its_cure(harness: Harness) -> None:
-    """`scan(by=…)` returned nothing, and nobody was told."""
+async def test_a_new_index_on_old_data_is_named_with_its_fix(harness: Harness) -> None:
+    """`scan(by=…)` returned nothing, without an error."""
     declared = await filled(harness, OLD)
     async with open_store(declared, harness.engine, "mine"):
         pass
