@@ -1,0 +1,224 @@
+"""A remote store: what differs from a Store because a service is between."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from keyhouse import (
+    Clock,
+    Counter,
+    Index,
+    Log,
+    Record,
+    RemoteStore,
+    Schema,
+    Space,
+    fixed,
+    open_engine,
+)
+from keyhouse.engine import Engine
+from keyhouse.errors import (
+    ContentionError,
+    KeyFieldError,
+    ScopeError,
+    TokenError,
+    UnavailableError,
+    UsageError,
+)
+from tests.service.schema_service.support.served import Served
+
+
+class Member(Struct, kw_only=True):
+    id: str
+    name: str
+    secret: str = ""
+    born: date | None = None
+    seen: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Visit(Struct, kw_only=True):
+    member: str
+
+
+NEWEST = Index("newest:{seen:-time}:{id}")
+BORN = Index("born:{born:date}:{id}")
+MEMBER = Record(Member, "member:{id}", NEWEST, BORN, private=("secret",))
+SETUP = Record(str, "setup", name="setup")
+PLACE = Record(int, "place:{x:03d}:{y:05.2f}", name="place")
+VISITS = Counter("visits:{id}:{day:date}", expiry=fixed(100_000))
+VISIT = Log(Visit, "visit:{member}:{at:ulid}")
+CLUB = Schema("club", MEMBER, SETUP, PLACE, VISITS, VISIT, space=Space("a club"))
+OTHER = Record(str, "other:{id}", name="other")
+
+
+async def opened(clock: Clock, *, changes_kept: int = 0) -> Engine:
+    return await open_engine("memory:", clock=clock)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(opened, tmp_path_factory.mktemp("club"), CLUB) as running:
+        yield running
+
+
+def played(served: Served, story: Callable[[RemoteStore], Awaitable[None]], space: str) -> None:
+    async def main() -> None:
+        async with RemoteStore(CLUB, served.url, served.token(space)) as store:
+            await asyncio.wait_for(story(store), 60)
+
+    asyncio.run(main())
+
+
+def test_days_times_and_numbers_come_back_as_they_were(served: Served) -> None:
+    async def story(store: RemoteStore) -> None:
+        ada = Member(id="ada", name="Ada", born=date(1815, 12, 10))
+        bo = Member(id="bo", name="Bo", seen=datetime(2026, 2, 1, tzinfo=UTC))
+        await store.put_many(MEMBER, [ada, bo])
+        assert await store.get(MEMBER, id="ada") == ada
+        newest = [entry.record.id async for entry in store.scan(MEMBER, by=NEWEST)]
+        assert newest == ["bo", "ada"]
+        since = (datetime(2026, 1, 15, tzinfo=UTC), None)
+        assert await store.count(MEMBER, by=NEWEST, between=since) == 1
+        born = [e.record.id async for e in store.scan(MEMBER, by=BORN, born=date(1815, 12, 10))]
+        assert born == ["ada"]
+        entry = await store.put(PLACE, 7, x=3, y=1.5)
+        assert entry.key == "place:003:00150" and await store.get(PLACE, **entry.fields) == 7
+        assert [e.record async for e in store.scan(PLACE, x=3)] == [7]
+
+    played(served, story, "types")
+
+
+def test_private_members_are_written_and_not_read(served: Served) -> None:
+    async def story(store: RemoteStore) -> None:
+        entry = await store.put(MEMBER, Member(id="a", name="A", secret="s"))
+        assert entry.record.secret == "s"  # what was sent
+        found = await store.get(MEMBER, id="a")
+        assert found is not None and found.secret == ""
+        await store.update(MEMBER, {"name": "B"}, id="a")
+        found = await store.get(MEMBER, id="a")
+        assert found is not None and found.name == "B"
+
+    played(served, story, "private")
+
+
+def test_a_record_without_key_fields(served: Served) -> None:
+    async def story(store: RemoteStore) -> None:
+        assert await store.get(SETUP) is None
+        await store.put(SETUP, "done")
+        assert await store.get(SETUP) == "done"
+        assert await store.delete(SETUP) and not await store.delete(SETUP)
+
+    played(served, story, "setup")
+
+
+def test_counters_by_day_and_logs(served: Served) -> None:
+    async def story(store: RemoteStore) -> None:
+        await store.add(VISITS, 2, id="ada")
+        assert await store.get(VISITS, id="ada") == 2
+        entry = await store.append(VISIT, Visit(member="ada"))
+        assert entry.fields["member"] == "ada"
+        assert [e.record async for e in store.scan(VISIT, member="ada")] == [Visit(member="ada")]
+
+        async def work(tx: Any) -> None:
+            await tx.append(VISIT, Visit(member="bo"))
+            await tx.add(VISITS, 1, id="bo")
+
+        await store.transact(work)
+        assert await store.get(VISITS, id="bo") == 1 and await store.count(VISIT) == 2
+
+    played(served, story, "logs")
+
+
+def test_a_transaction_sees_its_writes_and_checks_its_reads(served: Served) -> None:
+    async def story(store: RemoteStore) -> None:
+        async with store.transaction() as tx:
+            await tx.put(MEMBER, Member(id="a", name="A"))
+            found = await tx.get(MEMBER, id="a")
+            assert found is not None and found.name == "A"
+            assert await tx.delete(MEMBER, id="a") and await tx.get(MEMBER, id="a") is None
+            await tx.put(MEMBER, Member(id="b", name="B"))
+        assert [e.record.id async for e in store.scan(MEMBER)] == ["b"]
+        with pytest.raises(ContentionError):
+            async with store.transaction() as tx:
+                await tx.get(MEMBER, id="b")
+                await tx.put(MEMBER, Member(id="c", name="C"))
+                await store.update(MEMBER, {"name": "other"}, id="b")
+        assert await store.get(MEMBER, id="c") is None
+        with pytest.raises(UsageError, match="has no revision"):
+            await store.transact(lambda tx: tx.get(VISITS, id="a"))
+        with pytest.raises(UsageError, match="async function"):
+            await store.transact(lambda tx: None)  # type: ignore[arg-type,return-value]
+
+    played(served, story, "tx")
+
+
+def test_invalid_calls_name_the_declaration(served: Served) -> None:
+    async def story(store: RemoteStore) -> None:
+        with pytest.raises(UsageError, match="no such declaration"):
+            await store.get(OTHER, id="a")
+        with pytest.raises(UsageError, match="no such index"):
+            await store.page(MEMBER, by=Index("x:{id}"))
+        with pytest.raises(UsageError, match="does not put"):
+            await store.put(VISITS, 3, id="a", day=date(2026, 1, 1))
+        with pytest.raises(UsageError, match="append"):
+            await store.put(VISIT, Visit(member="a"))
+        with pytest.raises(KeyFieldError):
+            await store.get(PLACE, x="three", y=1)
+        with pytest.raises(UsageError, match="500"):
+            await store.page(MEMBER, limit=501)
+
+    played(served, story, "wrong")
+
+
+def test_tokens_and_services_that_are_not_there(served: Served) -> None:
+    async def main() -> None:
+        async with RemoteStore(CLUB, served.url, "nonsense") as store:
+            with pytest.raises(TokenError):
+                await store.get(MEMBER, id="a")
+        async with RemoteStore(CLUB, served.url, served.token("ann", "read")) as store:
+            assert await store.get(MEMBER, id="a") is None
+            with pytest.raises(ScopeError):
+                await store.put(MEMBER, Member(id="a", name="A"))
+        async with RemoteStore(CLUB, "http://127.0.0.1:1", "t") as store:
+            with pytest.raises(UnavailableError):
+                await store.put(MEMBER, Member(id="a", name="A"))
+        token = served.token("admin", "read", "write", "spaces")
+        async with RemoteStore(CLUB, served.url, token, space="elsewhere") as store:
+            await store.put(MEMBER, Member(id="a", name="A"))
+        async with RemoteStore(CLUB, served.url, served.token("elsewhere")) as store:
+            assert await store.count(MEMBER) == 1
+
+    asyncio.run(main())
+    with pytest.raises(UsageError, match="http://localhost:8080"):
+        RemoteStore(CLUB, "sqlite:x.db", "t")
+
+
+def test_a_watch_shows_each_change_and_ends_with_its_block(served: Served, tmp_path: Path) -> None:
+    async def story(store: RemoteStore) -> None:
+        seen: list[tuple[str, bool]] = []
+        ready = asyncio.Event()
+
+        async def follow() -> None:
+            ready.set()
+            async for event in store.watch(MEMBER, since=0, prefix="a"):
+                seen.append((event.fields["id"], event.gone))
+                if len(seen) == 3:
+                    return
+
+        task = asyncio.create_task(follow())
+        await ready.wait()
+        await store.put(MEMBER, Member(id="ann", name="A"))
+        await store.put(MEMBER, Member(id="bo", name="B"))
+        await store.put(MEMBER, Member(id="abe", name="A"))
+        while len(seen) < 2:
+            await asyncio.sleep(0.02)
+        await store.delete(MEMBER, id="ann")
+        await task
+        assert seen == [("ann", False), ("abe", False), ("ann", True)]
+
+    played(served, story, "watched")
