@@ -8,12 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from keyhouse import Clock, RemoteStore, Store, open_engine, sync
 from keyhouse.engine import Engine
-from keyhouse.errors import KeyhouseError
+from keyhouse.errors import KeyhouseError, UsageError
+from keyhouse.nats.connection import connect
+from keyhouse.nats.listener import NatsListener
+from keyhouse.service.schema_service.service import schema_service
+from keyhouse.service.spec import ServiceContext
 from tests.remote_store.support.program import BOX, COOKED, RECIPE, Recipe, play
-from tests.service.schema_service.support.served import Served
+from tests.service.schema_service.support.served import SECRET, Served
+from tests.support.nats_servers import nats_server
 
 WATCHED = 3
 """Events that the program reads of its watch."""
@@ -129,3 +135,39 @@ def test_transactions_over_http_lose_nothing(served: Served) -> None:
             assert await store.get(COOKED, id="pie") == 16
 
     asyncio.run(main())
+
+
+def test_the_program_over_nats(tmp_path: Path, expected: list[object]) -> None:
+    async def main() -> list[object]:
+        async with open_engine("memory:") as engine:
+            context = ServiceContext(
+                engine=engine,
+                data=tmp_path,
+                metrics=CollectorRegistry(),
+                settings={"jwt_secret": SECRET, "rate_per_second": 1e6},
+            )
+            spec: Any = schema_service(BOX).build(context)
+            url = nats_server().url
+            async with (
+                connect(url) as serving,
+                NatsListener(serving, spec.endpoints, name=spec.name, version="1.0.0"),
+                RemoteStore(BOX, url, space="ann") as store,
+            ):
+                transcript = await awaited(store)
+
+                async def cook(tx: Any) -> None:
+                    recipe = await tx.get(RECIPE, id="pie")
+                    await tx.put(RECIPE, Recipe(id="pie", title="Pie", minutes=recipe.minutes + 1))
+
+                await store.put(RECIPE, Recipe(id="pie", title="Pie"))
+                await asyncio.gather(*(store.transact(cook) for _ in range(8)))
+                found = await store.get(RECIPE, id="pie")
+                assert found is not None and found.minutes == 8
+                return transcript
+
+    assert asyncio.run(main()) == expected
+
+
+def test_over_nats_a_space_is_named() -> None:
+    with pytest.raises(UsageError, match="name the space"):
+        RemoteStore(BOX, "nats://localhost:4222")

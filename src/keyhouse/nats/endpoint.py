@@ -21,7 +21,16 @@ from keyhouse.errors import (
 )
 from keyhouse.schema.document import check_text
 
-__all__ = ["Body", "Endpoint", "Handler", "Publisher", "Request", "error_headers", "error_reply"]
+__all__ = [
+    "PROBLEM_HEADER",
+    "Body",
+    "Endpoint",
+    "Handler",
+    "Publisher",
+    "Request",
+    "error_headers",
+    "error_reply",
+]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -85,6 +94,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     with subject and reply subject of each message that was rejected because too many are pending;
     it returns whether to reply. `queue` is the queue group, if it is not the listener's. `tenant`
     returns the tenant of a subject: tenants take turns. Without it, all messages are of one tenant.
+    `problems`: error replies have a header with the error's class and fields.
     """
 
     name: str
@@ -94,6 +104,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     rejected: Callable[[str, str], bool] | None = None
     queue: str | None = None
     tenant: Callable[[str], str] | None = None
+    problems: bool = False
 
 
 class Body(Generic[T]):
@@ -143,19 +154,38 @@ def _raise_not_finite(name: str) -> NoReturn:
     raise DocumentError("A number in the document is not finite.", value=name)
 
 
+PROBLEM_HEADER: Final = "Keyhouse-Problem"
+"""The header of an error reply with the error's class, sentence and fields."""
+
+_TEXT_CHARS_MAX: Final = 200
+
+
 class _ErrorReply(msgspec.Struct):
     success: bool
     error_code: str
     message: str
 
 
-def error_headers(error: BaseException) -> dict[str, str]:
+def error_headers(error: BaseException, *, problem: bool = False) -> dict[str, str]:
     """Return the headers by which clients of the micro protocol recognise an error: its code, and a
-    number by the family of the error."""
+    number by the family of the error; and the whole `problem`, if the endpoint sends it."""
     if not isinstance(error, KeyhouseError):
         return {_ERROR: KeyhouseError.code, _ERROR_NUMBER: "500"}
     number = _NUMBERS.get(error.status, 400 if error.status < 500 else 500)
-    return {_ERROR: error.code, _ERROR_NUMBER: str(number)}
+    headers = {_ERROR: error.code, _ERROR_NUMBER: str(number)}
+    return headers | {PROBLEM_HEADER: _problem(error)} if problem else headers
+
+
+def _problem(error: KeyhouseError) -> str:
+    """Return the error's class, sentence and fields as ASCII JSON: for clients that raise it again."""
+    fields = error.fields if isinstance(error, _CALLERS_OWN) else {}
+    shown = {
+        name: value if value is None or isinstance(value, int) else str(value)[:_TEXT_CHARS_MAX]
+        for name, value in fields.items()
+    }
+    name = type(error).__name__.removesuffix("Error")
+    problem = {"type": name, "detail": error.sentence, "fields": shown}
+    return json.dumps(problem, default=str)
 
 
 def error_reply(error: BaseException) -> bytes:

@@ -204,7 +204,8 @@ class NatsListener:
             response = await endpoint.handler(Request(subject, data, reply, self))
         except (Exception, asyncio.CancelledError) as error:
             # CancelledError comes from something it awaited: nobody cancels this coroutine
-            response, headers = self._failed(stats, subject, error), error_headers(error)
+            response = self._failed(stats, subject, error)
+            headers = error_headers(error, problem=endpoint.problems)
         stats.nanoseconds += now_ns() - started
         if response is None or not reply:
             return

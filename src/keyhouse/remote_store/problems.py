@@ -1,6 +1,5 @@
 """Errors of a service, raised as the store's own."""
 
-import re
 from typing import Any, Final
 
 from keyhouse import errors
@@ -23,7 +22,7 @@ from keyhouse.errors import (
 __all__ = ["error_of"]
 
 _BY_NAME: Final[dict[str, type[KeyhouseError]]] = {
-    re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name.removesuffix("Error")).lower(): each
+    name.removesuffix("Error").lower(): each
     for name, each in vars(errors).items()
     if isinstance(each, type) and issubclass(each, KeyhouseError) and each is not KeyhouseError
 }
@@ -47,7 +46,7 @@ def error_of(status: int, problem: Any) -> KeyhouseError:
     has it, else the nearest one of that status."""
     if not isinstance(problem, dict):
         problem = {}
-    name = str(problem.get("type", "")).rpartition(":")[2]
+    name = str(problem.get("type", "")).rpartition(":")[2].replace("-", "").lower()
     kind = _BY_NAME.get(name) or _BY_STATUS.get(status) or _family(status)
     fields = problem.get("fields")
     sentence = str(problem.get("detail") or "The service gave no reason.")

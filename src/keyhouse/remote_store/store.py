@@ -392,6 +392,10 @@ def _transport(schema: Schema, url: str, token: str | None, space: str | None) -
         from keyhouse.remote_store.http_transport import HttpTransport
 
         return HttpTransport(url, schema.name, token, space)
+    if scheme in ("nats", "tls"):
+        from keyhouse.remote_store.nats_transport import NatsTransport
+
+        return NatsTransport(url, schema.name, space or schema.space.name)
     raise UsageError("A service is at a URL such as http://localhost:8080.", url=url)
 
 

@@ -77,7 +77,7 @@ class SchemaRequest(msgspec.Struct, forbid_unknown_fields=True):
     limit: int = PAGE_ITEMS
     cursor: str | None = None
     revision: int | UnsetType | None = UNSET
-    ttl: int | None = None
+    ttl: float | None = None
     idempotency_key: str | None = None
     operations: list[BatchOperation] | UnsetType = UNSET
     since: int | None = None
@@ -138,6 +138,7 @@ class SchemaSubjects:
                 operations={name: f"{prefix}.*.{name}" for name in NATS_OPERATIONS},
                 rejected=self._rejected,
                 tenant=self._space_of,
+                problems=True,
             )
         ]
 
