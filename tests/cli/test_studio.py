@@ -1,6 +1,7 @@
 """`keyhouse studio`: a store in a browser, without a service."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -39,5 +40,33 @@ def test_a_store_is_opened_read_only_without_write(write: bool, tmp_path: Path) 
                 assert page.json()["value"] == '"dark"'
                 answer = client.post("/studio/lock", data={"unlocked": "on"})
                 assert answer.status_code == (303 if write else 403)
+        finally:
+            process.terminate()
+
+
+def test_the_studio_of_a_served_system_takes_an_operators_token(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "keyhouse.cli"]
+    folder = ["--data", str(tmp_path / "data")]
+    serve = [*command, "serve", "rosey", "--http", "127.0.0.1:0", "--nats", "off", "--json"]
+    with subprocess.Popen(
+        [*serve, *folder], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            base = json.loads(process.stdout.readline())["http"]
+            made = subprocess.run(
+                [*command, "token", "--operator", "--scope", "studio:read", *folder],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            headers = {"Authorization": f"Bearer {made.stdout.strip()}"}
+            with httpx.Client(base_url=base, headers=headers) as client:
+                [system] = client.get("/studio/index.json").raise_for_status().json()["systems"]
+                assert (system["name"], system["is_ready"]) == ("rosey", True)
+                assert system["is_durable"] is True
+                assert client.get("/studio/rosey/schema.json").status_code == 200
+                assert client.get("/studio/openapi.json").status_code == 200
+                assert client.get("/ready").json()["systems"] == {"rosey": {"ready": True}}
         finally:
             process.terminate()
