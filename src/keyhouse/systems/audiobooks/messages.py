@@ -15,12 +15,12 @@ __all__ = [
     "AuthorsMergeBody",
     "BatchBody",
     "BookBody",
+    "BookDeleteQuery",
     "BookIdsBody",
     "BookPatch",
     "BookQuery",
     "BookmarkBody",
     "BookmarkPatch",
-    "DeleteQuery",
     "DetachQuery",
     "DryRunQuery",
     "Id",
@@ -174,7 +174,7 @@ class BookPatch(Struct, forbid_unknown_fields=True):
     genres: Tags | UnsetType = UNSET
 
 
-class DeleteQuery(Struct):
+class BookDeleteQuery(Struct):
     soft_delete: bool = False
     purge: bool = False
 

@@ -59,7 +59,7 @@ class BookHandlers:
         return await self._reply(await self._books.change(id, body, conditions.check))
 
     async def delete(
-        self, id: Id, query: messages.DeleteQuery, conditions: Conditions
+        self, id: Id, query: messages.BookDeleteQuery, conditions: Conditions
     ) -> Response[Data[Json] | None]:
         """Put a book into the bin; with `?purge=true`, delete one that is there for good."""
         if query.purge:

@@ -53,7 +53,7 @@ _WATCHED: Mapping[str, Record[Any]] = {
 }
 
 
-class WatchQuery(Struct):
+class LibraryEventsQuery(Struct):
     """`type`: the records that are watched."""
 
     type: Literal["book", "author", "series", "work"] = "book"
@@ -168,7 +168,7 @@ class OperationHandlers:
         await self._library.require(OPERATION, "operation", id=id)
         return self._hub.stream(self._store, OPERATION_LOG, since=query.since, operation_id=id)
 
-    async def library_events(self, query: WatchQuery) -> EventStream:
+    async def library_events(self, query: LibraryEventsQuery) -> EventStream:
         """Stream the changes of books, authors, series or works."""
         return self._stream(_WATCHED[query.type], query.since)
 

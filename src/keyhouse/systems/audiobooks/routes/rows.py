@@ -28,7 +28,7 @@ class RowsQuery(Struct):
     limit: int = 500
 
 
-class KeyQuery(Struct):
+class RowQuery(Struct):
     key: str
 
 
@@ -55,7 +55,7 @@ class RowHandlers:
         shown = [self._shown(row, keys_only=query.keys_only) for row in page.rows]
         return items(shown, cursor=page.rows[-1].key if page.more else None)
 
-    async def get(self, query: KeyQuery) -> Data[ShownRow]:
+    async def get(self, query: RowQuery) -> Data[ShownRow]:
         """Return one row."""
         row = await self._store.row(query.key)
         if row is None:
