@@ -174,7 +174,10 @@ def test_keys_move_filter_and_edit_without_a_mouse(tmp_path: Path) -> None:
             await page.keyboard.type("by-author")
             await page.keyboard.press("Enter")
             await page.get_by_role("heading", name="by-author:lem:b002").wait_for()
-            await page.go_back()
+            await page.keyboard.press("g")
+            await page.keyboard.type("book:b002")
+            await page.keyboard.press("Enter")
+            await page.get_by_role("heading", name="book:b002").wait_for()
             await page.keyboard.press("e")
             await page.get_by_label("title").wait_for()
 

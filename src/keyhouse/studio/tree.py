@@ -29,11 +29,12 @@ _UNKNOWN_DELIMITERS = re.compile(r"[:/|]+")
 
 class TreeNode(msgspec.Struct):
     """A child: a row with this key, or a prefix of further keys. `template`, `kind` and `record` are
-    those of its first key."""
+    those of its `first` key."""
 
     text: str
     label: str
     is_row: bool
+    first: str = ""
     kind: str = ""
     record: str = ""
     template: str = ""
@@ -123,7 +124,7 @@ def _child(stores: list[Store], at: str, key: str) -> TreeNode:
     match = find(stores, key)
     end = next((each for each in _ends(match, key) if each > len(at)), len(key))
     text = key[:end]
-    node = TreeNode(text, text[len(at) :] or text, end == len(key))
+    node = TreeNode(text, text[len(at) :] or text, end == len(key), key)
     if match is not None:
         node.kind = kind_of(match.declared)
         node.record = match.record.name
@@ -160,7 +161,7 @@ def _parents(stores: list[Store], at: str, nodes: list[TreeNode]) -> list[TreeNo
     """Return the prefixes that lead to this one."""
     if not at:
         return []
-    key = nodes[0].text if nodes else at
+    key = nodes[0].first if nodes else at
     ends = [each for each in _ends(find(stores, key), key) if each < len(at)]
     starts = [0, *ends]
     return [
