@@ -9,6 +9,7 @@ from keyhouse.errors import (
     LimitError,
     RecordError,
     RevisionError,
+    UsageError,
 )
 from keyhouse.limits import VALUE_BYTES_MAX
 from tests.store.support.harness import Harness, book, clean, everywhere, session
@@ -206,3 +207,13 @@ async def test_an_entry_has_its_key_fields_by_name(harness: Harness) -> None:
     async for event in store.watch(BOOK, since=0):
         assert event.fields == {"id": "1"}
         break
+
+
+@everywhere
+async def test_a_lookup_by_an_index_that_lists_records_points_to_scan(harness: Harness) -> None:
+    """It said that the key needs the id, which is what the caller looks for."""
+    store = harness.store()
+    with pytest.raises(UsageError, match=r"scan\(record, by=…\)"):
+        await store.lookup(BOOK, BY_TAG, tag="sf")
+    with pytest.raises(KeyFieldError, match="isbn"):
+        await store.lookup(BOOK, ONE_ISBN)

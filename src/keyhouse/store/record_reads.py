@@ -25,6 +25,7 @@ from keyhouse.schema import (
     Keys,
     Record,
     Summary,
+    Unique,
 )
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import Entry, Event, RecordPage, UsagePage
@@ -102,7 +103,17 @@ class RecordReads(RawRows):
         """Return the record that a Unique or First row leads to, or None."""
         skipped = UnreadableRows(unreadable)
         bound, index = self.binding.index(record, by)
-        key = index.template.build(fields)
+        try:
+            key = index.template.build(fields)
+        except KeyFieldError:
+            if isinstance(index, Unique):
+                raise
+            raise UsageError(
+                "A lookup follows a Unique or First row to its one record: list the records of an"
+                " Index with `scan(record, by=…)`.",
+                record=bound.name,
+                index=index.template.text,
+            ) from None
         seen = 0
         while True:
             [row] = await self.engine.read(self.space, (key,))
