@@ -269,7 +269,7 @@ def layer_of(module: str) -> str:
     """The folder below the package; a system's own commands belong to the command line, and its
     folder `catalog`, the SQL tables that its document prescribes, is a separate layer."""
     parts = module.split(".")
-    if parts[1:2] == ["systems"] and parts[3:4] == ["catalog"]:
+    if parts[1:2] == ["systems"] and parts[3:4] == ["catalog"] and parts[4:]:
         return "catalog"
     if parts[1:2] == ["systems"] and parts[3:] == ["commands"]:
         return "cli"
