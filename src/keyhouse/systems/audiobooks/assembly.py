@@ -15,8 +15,8 @@ from keyhouse.service.event_hub import EventHub
 from keyhouse.service.passwords import Passwords
 from keyhouse.service.spec import ServiceContext
 from keyhouse.systems.audiobooks.accounts import Accounts, login_guard, password_parameters
+from keyhouse.systems.audiobooks.book_catalog import BookCatalog
 from keyhouse.systems.audiobooks.books import Books
-from keyhouse.systems.audiobooks.catalog import BookCatalog
 from keyhouse.systems.audiobooks.covers import Covers
 from keyhouse.systems.audiobooks.library import Library
 from keyhouse.systems.audiobooks.listening import Listener

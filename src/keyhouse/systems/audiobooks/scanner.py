@@ -27,7 +27,7 @@ from keyhouse.keys import normal
 from keyhouse.service.background_task import OperationTask
 from keyhouse.store import Transaction
 from keyhouse.systems.audiobooks.audio_tags import AudioTags
-from keyhouse.systems.audiobooks.catalog import BookCatalog
+from keyhouse.systems.audiobooks.book_catalog import BookCatalog
 from keyhouse.systems.audiobooks.covers import Covers
 from keyhouse.systems.audiobooks.files import (
     AudioFile,

@@ -11,8 +11,8 @@ from keyhouse.keys import normal
 from keyhouse.schema import Index, Record
 from keyhouse.store import Entry
 from keyhouse.systems.audiobooks import messages
+from keyhouse.systems.audiobooks.book_catalog import BookCatalog
 from keyhouse.systems.audiobooks.books import Books, tag_header
-from keyhouse.systems.audiobooks.catalog import BookCatalog
 from keyhouse.systems.audiobooks.library import Data, Items, data, items, offset_cursor, page_limit
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import DELETE, EDIT, VIEW
