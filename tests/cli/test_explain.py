@@ -10,7 +10,7 @@ import pytest
 from msgspec import Struct
 
 from keyhouse import ManualClock, Store, open_engine
-from keyhouse.cli.commands.explain import StoredRow, read_key, read_stored
+from keyhouse.cli.commands.explain import read_key, read_stored
 from keyhouse.cli.output import Part, Report, show_reports, visible
 from keyhouse.cli.target import Target, schemas_with
 from keyhouse.demo.clips import BOARD, CLIP, ON_SCREEN, fill
@@ -18,6 +18,7 @@ from keyhouse.engine import Batch, Put
 from keyhouse.errors import KeyFieldError, UsageError
 from keyhouse.schema import Count, Record, Schema, Space, Summary, Unique
 from keyhouse.schema.explanation import RelatedKey, explain, nearest
+from keyhouse.service.stored_row import StoredRow
 from tests.support.program import run
 
 BOARD_NAME = "keyhouse.demo.clips:BOARD"
