@@ -117,14 +117,19 @@ def command_page() -> str:
 
 
 def commands(group: Any) -> Iterator[tuple[str, Any]]:
-    """Iterate over all commands; those of a system by two words: `rosey acl`."""
+    """Iterate over all commands; those of a system by their words: `playlist admin add`."""
     for name, command in group.commands.items():
         if not isinstance(command, SystemGroup):
             yield name, command
             continue
         context = typer.Context(command)
         for inner in command.list_commands(context):
-            yield f"{name} {inner}", command.get_command(context, inner)
+            found: Any = command.get_command(context, inner)
+            nested = getattr(found, "commands", None)
+            if nested is None:
+                yield f"{name} {inner}", found
+            else:
+                yield from ((f"{name} {inner} {each}", nested[each]) for each in nested)
 
 
 def limits_list() -> str:

@@ -155,7 +155,7 @@ def test_the_reason_of_a_rejection_is_reported() -> None:
             "needs the store itself, not a service",
         ),
         (
-            ("get", "history", "COMPLETED", "--service", "http://x"),
+            ("get", "playlist", "current", "--service", "http://x"),
             {},
             "This system's service cannot be queried from here",
         ),

@@ -379,9 +379,8 @@ def test_a_startup_error_is_one_sentence_with_advice(tmp_path: Path) -> None:
     )
 
 
-def test_an_unknown_system_or_one_without_a_service_is_rejected(tmp_path: Path) -> None:
+def test_an_unknown_system_is_rejected(tmp_path: Path) -> None:
     assert refused(tmp_path, "rosie")["error"] == "No such system."
-    assert "no service yet" in refused(tmp_path, "history")["error"]
 
 
 # The README

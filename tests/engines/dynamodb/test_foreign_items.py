@@ -188,7 +188,7 @@ def test_verify_reports_a_foreign_entry_and_adopts_it() -> None:
 
         seen = [(finding.kind, finding.key) async for finding in verify(store)]
         assert seen.count(("foreign", "IN_PROGRESS|7")) == 1
-        assert {kind for kind, _ in seen} == {"foreign", "missing", "wrong"}
+        assert {kind for kind, _ in seen} == {"foreign", "miscounted", "missing", "wrong"}
         assert all([finding.repaired async for finding in verify(store, repair=True)])
         assert [finding async for finding in verify(store)] == []
         by_path = [

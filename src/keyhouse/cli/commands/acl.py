@@ -18,7 +18,7 @@ def acl(
     spaces: Annotated[list[str], typer.Argument(metavar="SPACE...", help="Names of spaces.")],
     json: Json = False,
 ) -> None:
-    """Print nats-server permissions that isolate the spaces of a schema.
+    """Print nats-server permissions, one user for each space.
 
     Each user can use only the subjects of its space, its inbox and its changes. Include the output
     in the server's configuration. Passwords are new each time: give each client its own, and that

@@ -12,7 +12,6 @@ from keyhouse.cli.options import ConfigFile, examples, system_names
 from keyhouse.cli.target import load_object
 from keyhouse.engines.system_urls import is_own_nats
 from keyhouse.schema import Schema
-from keyhouse.service.spec import Service
 from keyhouse.settings import read_settings
 from keyhouse.settings.settings import OFF
 from keyhouse.settings.sources import LoadedSettings, load_settings
@@ -98,6 +97,7 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
         import structlog
 
         from keyhouse.serve.process import serve, set_up_logs
+        from keyhouse.service.spec import Service
     except ModuleNotFoundError as error:
         raise ImportError(f"Serving needs {error.name}: pip install 'keyhouse[serve]'") from error
 
@@ -160,6 +160,8 @@ def _check_tables(tables: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any
     A service function of the caller's own checks its settings itself.
     """
     import msgspec
+
+    from keyhouse.service.spec import Service
 
     no_settings = msgspec.defstruct("NoSettings", [("engine", str | None, None)])
     for name, service in own.items():

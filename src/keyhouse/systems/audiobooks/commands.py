@@ -24,7 +24,7 @@ def audiobooks() -> None:
 def demo(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new or empty folder.")],
     seconds: Annotated[
-        float, typer.Option("--seconds", min=1, max=600, help="Duration of each file.")
+        float, typer.Option("--seconds", metavar="SECONDS", min=1, max=600, help="Of each file.")
     ] = 30.0,
     json: Json = False,
 ) -> None:
