@@ -155,7 +155,7 @@ def test_the_reason_of_a_rejection_is_reported() -> None:
             "needs the store itself, not a service",
         ),
         (
-            ("get", "playlist", "current", "--service", "http://x"),
+            ("list", "playlist", "--space", "kryten_playlist_likes", "--service", "http://x"),
             {},
             "This system's service cannot be queried from here",
         ),

@@ -43,7 +43,7 @@ def demo(
 
 
 @app.command("import-original")
-@examples("keyhouse audiobooks import-original pebble.jsonl --store sqlite:audiobooks.db")
+@examples("keyhouse audiobooks import-original rows.jsonl --store sqlite:books.db")
 def import_original(
     file: Annotated[
         Path,
@@ -54,7 +54,9 @@ def import_original(
             help='Its rows as JSON lines: {"key": "b:…", "value": {…}}.',
         ),
     ],
-    library: Annotated[str, typer.Option("--library", help="The library to import into.")] = "main",
+    library: Annotated[
+        str, typer.Option("--library", metavar="NAME", help="The library to import into.")
+    ] = "main",
     store: StoreUrl = None,
     data: DataFolder = None,
     json: Json = False,

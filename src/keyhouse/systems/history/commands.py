@@ -27,7 +27,7 @@ def history() -> None:
 
 @app.command("import")
 @examples(
-    "keyhouse history import entries.jsonl --store sqlite:history.db?layout=history",
+    "keyhouse history import old.jsonl --store sqlite:h.db?layout=history",
     "keyhouse history import entries.jsonl --profile p1 --data keyhouse-data",
 )
 def import_(
@@ -78,7 +78,7 @@ async def _import(
 @app.command()
 @examples(
     "keyhouse history iam --table history",
-    "keyhouse history iam --table history --region eu-central-1 --account 123456789012 --create",
+    "keyhouse history iam --region eu-central-1 --account 123456789012",
 )
 def iam(
     table: Annotated[str, typer.Option(metavar="NAME", help="The table.")] = "history",
