@@ -1,0 +1,144 @@
+"""History on DynamoDB as a team runs it: moved there and back, and throttled under load."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from keyhouse.clock import ManualClock
+from keyhouse.engine import Engine
+from keyhouse.engines.dynamodb import DynamoDBEngine
+from keyhouse.store import Store, move, verify
+from keyhouse.systems.history.schema import SCHEMAS
+from keyhouse.testing.conformance import Opener
+from tests.support import engine_openers
+from tests.support.dynamodb_tables import THROTTLED, Step, intercept, raising
+from tests.systems.history.conftest import dynamodb_settings_of
+from tests.systems.history.support.service import EXT, app_of, serving, token, viewing
+
+PROFILES = ("ada", "a.b@c-1", "p" * 60)
+PATHS = (
+    "/facets/asset/all",
+    "/facets/asset/resume?limit=3",
+    "/facets/asset/watched",
+    "/facets/show/1446/all",
+    "/facets/show/1446/all?season=1450",
+    "/facets/sport/cricket/all?series=4&team=60091",
+    "/assets/a1",
+    "/assets/a%2F2",
+)
+
+
+def fill(opener: Opener, folder: Path) -> None:
+    draw = random.Random(5)
+    with serving(opener, folder) as service:
+        for profile in PROFILES:
+            viewer = service.viewer(profile)
+            for asset in ("a1", "a/2", "ü|3", *(f"b{n}" for n in range(20))):
+                viewer.put(asset, draw.randrange(3_000), draw.choice((5, 50, 99)), ext=EXT)
+                viewer.put(asset, draw.randrange(3_000), draw.choice((5, 50, 99)))
+            viewer.close()
+
+
+def answers(opener: Opener, folder: Path) -> list[Any]:
+    found: list[Any] = []
+    with serving(opener, folder) as service:
+        for profile in PROFILES:
+            viewer = service.viewer(profile)
+            found += [viewer.ask("GET", path) for path in PATHS]
+            viewer.close()
+
+        async def findings(engine: Engine) -> list[Any]:
+            stores = [Store(SCHEMAS[0], engine, profile) for profile in PROFILES]
+            return [finding for store in stores async for finding in verify(store)]
+
+        assert service.run(findings) == []
+    return found
+
+
+def moved(source: Opener, target: Opener) -> int:
+    async def main() -> int:
+        clock = ManualClock()
+        one, other = await source(clock), await target(clock)
+        try:
+            return (await move(one, other, name="history")).rows
+        finally:
+            await one.close()
+            await other.close()
+
+    return asyncio.run(main())
+
+
+def test_a_move_to_dynamodb_and_back_changes_no_answer(tmp_path: Path) -> None:
+    first, last = (tmp_path / name for name in ("first", "last"))
+    first.mkdir()
+    last.mkdir()
+    sqlite, back = engine_openers.sqlite(first), engine_openers.sqlite(last)
+    _, dynamodb = dynamodb_settings_of()
+    fill(sqlite, first)
+    expected = answers(sqlite, first)
+    rows = moved(sqlite, dynamodb)
+    assert rows > 200
+    assert answers(dynamodb, tmp_path) == expected
+    assert moved(dynamodb, back) == rows
+    assert answers(back, last) == expected
+
+
+@contextmanager
+def often_throttled(engine: DynamoDBEngine, draw: random.Random) -> Iterator[list[int]]:
+    """Refuse a third of all requests, as DynamoDB does above the capacity of a table."""
+    refused = [0]
+
+    async def passed(call: Any) -> Any:
+        return await call()
+
+    async def refuse(call: Any) -> Any:
+        refused[0] += 1
+        return await raising(THROTTLED)(call)
+
+    client = intercept(engine)
+    for name in ("transact_write_items", "transact_get_items", "get_item", "query"):
+        steps: list[Step] = [refuse if draw.random() < 0.33 else passed for _ in range(5_000)]
+        client.plan(name, *steps)
+    yield refused
+
+
+def test_no_event_is_lost_while_the_table_is_throttled(tmp_path: Path) -> None:
+    async def main() -> None:
+        engine = await DynamoDBEngine.open(dynamodb_settings_of()[0], clock=ManualClock())
+        app = app_of(engine, tmp_path)
+        bearer = token(ManualClock(), sub="jobs", scope="history.service")
+        todo = [(f"p{n % 4}", f"a{n}") for n in range(64)]
+
+        async def send(http: httpx.AsyncClient) -> None:
+            while todo:
+                profile, asset = todo.pop()
+                path = f"/profiles/{profile}/assets/{asset}"
+                response = await http.put(path, json=viewing(int(asset[1:]), ext=EXT))
+                assert response.status_code == 200, response.text
+
+        try:
+            with often_throttled(engine, random.Random(3)) as refused:
+                async with httpx.AsyncClient(
+                    transport=httpx.ASGITransport(app),
+                    base_url="http://test/history",
+                    headers={"Authorization": f"Bearer {bearer}"},
+                    timeout=60,
+                ) as http:
+                    await asyncio.gather(*(send(http) for _ in range(16)))
+                    for n in range(4):
+                        listed = (await http.get(f"/profiles/p{n}/facets/asset/all")).json()
+                        ids = [entry["attr"]["assetId"] for entry in listed["entries"]]
+                        assert ids == [f"a{each}" for each in range(60 + n, -1, -4)]
+            assert refused[0] > 20
+            for n in range(4):
+                store = Store(SCHEMAS[0], engine, f"p{n}")
+                assert [finding async for finding in verify(store)] == []
+        finally:
+            await engine.close()
+
+    asyncio.run(main())
