@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyhouse.auth import Caller
-from keyhouse.errors import DeclarationError, KeyhouseError, UsageError
+from keyhouse.errors import DeclarationError, KeyhouseError, TokenError, UsageError
 from keyhouse.http import HtmlPage, Redirect, Route, Templates, UploadedFile, make_app
 from keyhouse.http.forms import FormReader
 from keyhouse.service.spec import ServiceSpec
@@ -50,6 +50,15 @@ class Book:
         """Write as a caller."""
         return {"tenant": caller.tenant}
 
+    async def own(self, form: Entry, caller: Caller) -> HtmlPage:
+        """Show a page to a caller."""
+        raise ValueError if form.title == "boom" else UsageError("Not <this>.")
+
+    def error(self, error: KeyhouseError, root: str) -> HtmlPage | Redirect:
+        if isinstance(error, TokenError):
+            return Redirect(f"{root}/book/login")
+        return self.templates.page("page.html", status=error.status, title=error.sentence)
+
     def spec(self) -> ServiceSpec:
         return ServiceSpec(
             name="book",
@@ -59,6 +68,9 @@ class Book:
                 Route(method="GET", path="/broken", handler=self.broken),
                 Route(method="POST", path="/write", handler=self.write),
                 Route(method="POST", path="/change", handler=self.change, scope="write"),
+                Route(
+                    method="POST", path="/own", handler=self.own, scope="", error_page=self.error
+                ),
             ],
         )
 
@@ -102,6 +114,27 @@ def test_a_page_escapes_values_and_allows_no_inline_script(tmp_path: Path) -> No
         assert page.headers["referrer-policy"] == "same-origin"
         assert (await client.head("/page")).headers["content-length"] == str(len(page.content))
         assert (await client.get("/broken")).status_code == 500, "a missing value is an error"
+
+    asking(tmp_path, scenario)
+
+
+def test_every_error_of_a_page_is_a_page(tmp_path: Path) -> None:
+    async def scenario(client: Served, book: Book) -> None:
+        cookie = {"Cookie": "who=ann:write"}
+        signed_out = await client.post("/own", data={"title": "x"})
+        assert (signed_out.status_code, signed_out.headers["location"]) == (303, "/book/login")
+        assert "www-authenticate" not in signed_out.headers
+        for form, status, sentence in (
+            ({"title": "x"}, 400, "Not &lt;this&gt;."),
+            ({"title": "boom"}, 500, "Internal error."),
+            ({"nothing": "x"}, 400, "Unknown form field."),
+        ):
+            shown = await client.post("/own", data=form, headers=cookie)
+            assert shown.status_code == status and sentence in shown.text, form
+            assert shown.headers["content-type"] == "text/html; charset=utf-8"
+            assert "x-request-id" in shown.headers
+        foreign = await client.post("/own", headers=cookie | {"Sec-Fetch-Site": "cross-site"})
+        assert foreign.status_code == 403 and foreign.text.startswith("<p")
 
     asking(tmp_path, scenario)
 

@@ -32,6 +32,8 @@ from keyhouse.http.errors import (
     DrainingError,
     ErrorFormat,
     MethodError,
+    error_headers,
+    internal_error,
 )
 from keyhouse.http.event_stream import EventBody, OpenStreams
 from keyhouse.http.landing import landing_route
@@ -180,7 +182,7 @@ class App:
             except DisconnectedError:
                 return
             except Exception as error:
-                response = self._error_response(error, request, endpoint)
+                response = await self._error_response(error, request, endpoint)
             headers, body, status = response.headers, response.body, response.status
             headers += (*SECURITY_HEADERS, (b"x-request-id", request.id.encode()))
             seconds = None
@@ -232,7 +234,7 @@ class App:
     def _scope_format(self, scope: Any) -> ErrorFormat:
         return self._format(HttpRequest(scope, None, "").raw_path)
 
-    def _error_response(
+    async def _error_response(
         self,
         error: Exception,
         request: HttpRequest,
@@ -246,6 +248,13 @@ class App:
             self._log.error("request failed", id=request.id, error=str(error), **_logged(request))
         if endpoint is None:
             return self._format(request.raw_path).response(error, request.id)
+        if isinstance(endpoint, HttpEndpoint) and endpoint.route.error_page is not None:
+            shown = error if isinstance(error, KeyhouseError) else internal_error()
+            page = endpoint.route.error_page(shown, request.root)
+            response = await page.respond(request.method, request.headers)
+            if shown.status != 401:  # the page leads to the login
+                response.headers += error_headers(shown, endpoint.realm)
+            return response
         return endpoint.error_format.response(error, request.id, endpoint.realm)
 
     async def _stream(

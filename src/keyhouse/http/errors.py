@@ -117,9 +117,14 @@ class ErrorFormat(msgspec.Struct, frozen=True):
     ) -> EncodedResponse:
         """Return the response to a request that raised `error`. `realm` is its service's name."""
         if not isinstance(error, KeyhouseError):
-            error = KeyhouseError("Internal error. The log has it under this request's id.")
+            error = internal_error()
         headers = [(b"content-type", self.media_type.encode()), *error_headers(error, realm)]
         return EncodedResponse(error.status, headers, encode(self.render(error, request_id)))
+
+
+def internal_error() -> KeyhouseError:
+    """Return the error that is shown for an unhandled exception."""
+    return KeyhouseError("Internal error. The log has it under this request's id.")
 
 
 def problem_type(kind: type[KeyhouseError]) -> str:

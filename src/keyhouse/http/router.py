@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from keyhouse.errors import DeclarationError, KeyhouseError, UsageError
-from keyhouse.http.response import JSON, ResponseSpec
+from keyhouse.http.response import JSON, Responder, ResponseSpec
 
 T = TypeVar("T")
 
@@ -54,7 +54,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     known. `example` is a body, for the document; `body_type` is its type there, and
     `body_media_types` its media types, where the handler takes any JSON and checks it itself.
     `extract_json` takes the JSON out of a body that may have text around it, before anything of it
-    is checked.
+    is checked. `error_page` makes the response to an error of a page, from the error and the root:
+    an HtmlPage, or a Redirect to the login, in place of the service's error format.
     """
 
     method: str
@@ -68,6 +69,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     body_media_types: Sequence[str] = (JSON,)
     body_bytes_max: int | None = None
     extract_json: Callable[[bytes], bytes] | None = None
+    error_page: Callable[[KeyhouseError, str], Responder] | None = None
     tag: str = ""
     listed: bool = True
 
