@@ -6,19 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from keyhouse.clock import IdSource
 from keyhouse.engine import Engine
-from keyhouse.schema import SECONDS, Counter, Record, Schema, Space
+from keyhouse.schema import Counter, Schema, Space
 from keyhouse.service.background_operations import BackgroundOperations, OperationKind
 from keyhouse.service.background_records import (
     DefaultOperationRecords,
-    Level,
-    OperationRun,
-    RunStatus,
 )
 from keyhouse.service.background_task import OperationTask
-from keyhouse.store import Store, Transaction, append_in
-from keyhouse.systems.audiobooks.records import Operation, OperationLine, OperationProgress
+from keyhouse.store import Store, Transaction
+from keyhouse.systems.audiobooks.operations import LibraryOperationRecords
 from keyhouse.systems.audiobooks.schema import NEXT_SEQ, OPERATION, OPERATION_LOG
 
 COUNT = Counter("count:{id:ulid}", name="count")
@@ -26,42 +22,7 @@ RECORDS = DefaultOperationRecords()
 SCHEMA = Schema("counting", COUNT, *RECORDS.records, space=Space("one"))
 
 
-class LibraryOperations:
-    """The operations of the audiobook document: `op:` and `opl:` rows, plus a run row."""
-
-    run = Record(OperationRun, "opr:{id:ulid}", name="operation_run")
-
-    async def write(
-        self,
-        tx: Transaction,
-        run: OperationRun,
-        status: RunStatus,
-        *,
-        ended_at: int | None = None,
-        error: str | None = None,
-    ) -> None:
-        await tx.put(
-            OPERATION,
-            Operation(
-                id=run.id,
-                type="scan",
-                status=status,
-                started_at=None if run.started_at is None else SECONDS.format(run.started_at),
-                completed_at=None if ended_at is None else SECONDS.format(ended_at),
-                error=error,
-                progress=OperationProgress(current=run.current, total=run.total),
-                created_by=run.created_by,
-            ),
-        )
-
-    async def append(
-        self, tx: Transaction, ids: IdSource, run: OperationRun, level: Level, message: str
-    ) -> None:
-        line = OperationLine(timestamp=SECONDS.format(tx.now), level=level, message=message)
-        await append_in(tx, ids, OPERATION_LOG, line, operation_id=run.id)
-
-
-LIBRARY = LibraryOperations()
+LIBRARY = LibraryOperationRecords()
 LIBRARY_SCHEMA = Schema(
     "library",
     COUNT,
@@ -92,7 +53,7 @@ def store_on(engine: Engine, schema: Schema = SCHEMA) -> Store:
 
 def counting(
     store: Store,
-    records: DefaultOperationRecords | LibraryOperations = RECORDS,
+    records: DefaultOperationRecords | LibraryOperationRecords = RECORDS,
     *,
     lease_seconds: float = 60.0,
     **kinds: OperationKind,
