@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 import pytest
@@ -23,6 +24,10 @@ class Entry(msgspec.Struct):
     is_public: bool = False
     tag: list[str] = []
     cover: UploadedFile | None = None
+
+
+class Search(msgspec.Struct):
+    q: str = ""
 
 
 class Book:
@@ -50,13 +55,17 @@ class Book:
         """Write as a caller."""
         return {"tenant": caller.tenant}
 
+    async def private(self, query: Search, caller: Caller) -> HtmlPage:
+        """Show a page to a caller only."""
+        return await self.page()
+
     async def own(self, form: Entry, caller: Caller) -> HtmlPage:
         """Show a page to a caller."""
         raise ValueError if form.title == "boom" else UsageError("Not <this>.")
 
-    def error(self, error: KeyhouseError, root: str) -> HtmlPage | Redirect:
+    def error(self, error: KeyhouseError, root: str, here: str) -> HtmlPage | Redirect:
         if isinstance(error, TokenError):
-            return Redirect(f"{root}/book/login")
+            return Redirect(f"{root}/book/login?{urlencode({'next': here})}")
         return self.templates.page("page.html", status=error.status, title=error.sentence)
 
     def spec(self) -> ServiceSpec:
@@ -68,6 +77,9 @@ class Book:
                 Route(method="GET", path="/broken", handler=self.broken),
                 Route(method="POST", path="/write", handler=self.write),
                 Route(method="POST", path="/change", handler=self.change, scope="write"),
+                Route(
+                    method="GET", path="/own", handler=self.private, scope="", error_page=self.error
+                ),
                 Route(
                     method="POST", path="/own", handler=self.own, scope="", error_page=self.error
                 ),
@@ -122,7 +134,10 @@ def test_every_error_of_a_page_is_a_page(tmp_path: Path) -> None:
     async def scenario(client: Served, book: Book) -> None:
         cookie = {"Cookie": "who=ann:write"}
         signed_out = await client.post("/own", data={"title": "x"})
-        assert (signed_out.status_code, signed_out.headers["location"]) == (303, "/book/login")
+        assert signed_out.status_code == 303
+        assert signed_out.headers["location"] == "/book/login?next="
+        asked = await client.get("/own?q=a%20b")
+        assert asked.headers["location"] == "/book/login?next=%2Fbook%2Fown%3Fq%3Da%2520b"
         assert "www-authenticate" not in signed_out.headers
         for form, status, sentence in (
             ({"title": "x"}, 400, "Not &lt;this&gt;."),

@@ -250,7 +250,7 @@ class App:
             return self._format(request.raw_path).response(error, request.id)
         if isinstance(endpoint, HttpEndpoint) and endpoint.route.error_page is not None:
             shown = error if isinstance(error, KeyhouseError) else internal_error()
-            page = endpoint.route.error_page(shown, request.root)
+            page = endpoint.route.error_page(shown, request.root, _location(request))
             response = await page.respond(request.method, request.headers)
             if shown.status != 401:  # the page leads to the login
                 response.headers += error_headers(shown, endpoint.realm)
@@ -328,6 +328,14 @@ async def yield_to_loop(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     finally:
         if isinstance(pieces, AsyncGenerator):
             await pieces.aclose()  # now, and not when it is garbage collected
+
+
+def _location(request: HttpRequest) -> str:
+    """Return the path and query of a page; "" for a form, which cannot be sent again."""
+    if request.method != "GET":
+        return ""
+    query = b"?" + request.query if request.query else b""
+    return (request.raw_path + query).decode("latin-1")
 
 
 def _trace(error: Exception) -> str:

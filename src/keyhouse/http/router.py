@@ -54,8 +54,9 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     known. `example` is a body, for the document; `body_type` is its type there, and
     `body_media_types` its media types, where the handler takes any JSON and checks it itself.
     `extract_json` takes the JSON out of a body that may have text around it, before anything of it
-    is checked. `error_page` makes the response to an error of a page, from the error and the root:
-    an HtmlPage, or a Redirect to the login, in place of the service's error format.
+    is checked. `error_page` makes the response to an error of a page, in place of the service's
+    error format: an HtmlPage, or a Redirect to the login. Its arguments are the error, the root, and
+    the path with query of the page that was requested; "" for a form.
     """
 
     method: str
@@ -69,7 +70,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     body_media_types: Sequence[str] = (JSON,)
     body_bytes_max: int | None = None
     extract_json: Callable[[bytes], bytes] | None = None
-    error_page: Callable[[KeyhouseError, str], Responder] | None = None
+    error_page: Callable[[KeyhouseError, str, str], Responder] | None = None
     tag: str = ""
     listed: bool = True
 

@@ -14,6 +14,7 @@ from keyhouse.systems.playlist.catalog_access import CatalogAccess
 from keyhouse.systems.playlist.channel import Channel
 from keyhouse.systems.playlist.channel_events import ChannelEvents
 from keyhouse.systems.playlist.delivery import Delivery
+from keyhouse.systems.playlist.marathons import Marathons
 from keyhouse.systems.playlist.mediacms import MediaCms
 from keyhouse.systems.playlist.otp import OneTimeCodes
 from keyhouse.systems.playlist.playlists import SavedPlaylists
@@ -65,6 +66,7 @@ class Assembly:
             deliver=Delivery(settings.delivery, robot),
         )
         self.playlists = SavedPlaylists(stores, access)
+        self.marathons = Marathons(self.playlists, access)
         self.channel = Channel(robot_rows, access, stores)
         self.statistics = ChannelStatistics(stores, access)
         self.events = ChannelEvents(
@@ -103,6 +105,6 @@ class Assembly:
         return {
             **sign_in_routes(self.codes, self.blocks, self.sessions),
             **catalog_routes(self.catalog, self.sessions),
-            **playlist_routes(self.playlists, self.sessions),
+            **playlist_routes(self.playlists, self.marathons, self.sessions),
             **queue_routes(self.channel, self.apply, self.events, self.statistics, self.sessions),
         }

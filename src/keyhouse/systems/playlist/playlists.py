@@ -153,11 +153,6 @@ class SavedPlaylists:
         read_only = {"read_only": True} if stored.is_read_only else {}
         return {**stored.document, "playlist_id": stored.id, "items": shown, **read_only}
 
-    async def titles(self, video_ids: Sequence[str]) -> dict[str, str]:
-        """Return the titles of the items that the catalog knows."""
-        known = await self._catalog.get_many(video_ids)
-        return {id: item.title for id, item in known.items()}
-
     # Writing
 
     async def create(

@@ -1,7 +1,6 @@
 """Routes of playlists and marathons."""
 
-import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -17,8 +16,7 @@ from keyhouse.systems.playlist.errors import (
     PlaylistsFullError,
     RoleError,
 )
-from keyhouse.systems.playlist.limits import MARATHON_SOURCES_MAX
-from keyhouse.systems.playlist.marathon import Source, build_marathon
+from keyhouse.systems.playlist.marathons import Marathons
 from keyhouse.systems.playlist.playlists import SavedPlaylists
 from keyhouse.systems.playlist.routes.prefix import API
 from keyhouse.systems.playlist.sessions import ChannelMember, MemberSessions
@@ -28,14 +26,12 @@ __all__ = ["playlist_routes"]
 Id = Annotated[str, Meta(min_length=1, examples=["6f1c1c1e-7a51-4f0e-9c5d-2f0c9d9c4a11"])]
 
 
-class _Item(msgspec.Struct):
-    video_id: str
-    title: str | None
-
-
 class PlaylistRouteHandlers:
-    def __init__(self, playlists: SavedPlaylists, sessions: MemberSessions) -> None:
+    def __init__(
+        self, playlists: SavedPlaylists, marathons: Marathons, sessions: MemberSessions
+    ) -> None:
         self._playlists = playlists
+        self._marathons = marathons
         self._sessions = sessions
 
     async def list_all(
@@ -93,9 +89,10 @@ class PlaylistRouteHandlers:
     ) -> messages.MarathonReply:
         """Return the items of a marathon in order, without saving it."""
         self._sessions.check_reader(caller)
-        items, warnings, seed = await self._marathon(body)
-        shown = [messages.MarathonItem(item.video_id, item.title) for item in items]
-        return messages.MarathonReply(shown, warnings, seed if body.method == "shuffle" else UNSET)
+        made = await self._marathons.build(body)
+        shown = [messages.MarathonItem(item.video_id, item.title) for item in made.items]
+        seed = made.seed if body.method == "shuffle" else UNSET
+        return messages.MarathonReply(shown, made.warnings, seed)
 
     async def save_marathon(
         self, body: messages.SaveMarathonBody, caller: ChannelMember
@@ -104,34 +101,10 @@ class PlaylistRouteHandlers:
         caller.require_writer()
         if body.name is UNSET:
             raise RecordError("The playlist needs a name.", field="name")
-        items, _, _ = await self._marathon(body)
-        given = [messages.ItemBody(item.video_id, item.title or UNSET) for item in items]
+        marathon = await self._marathons.build(body)
+        given = [messages.ItemBody(item.video_id, item.title or UNSET) for item in marathon.items]
         made = await self._playlists.create(str(body.name), given, caller)
         return _created(made.playlist_id, made.name)
-
-    async def _marathon(
-        self, body: messages.MarathonBody
-    ) -> tuple[Sequence[_Item], list[str], str]:
-        sources: list[Source[_Item]] = []
-        for source in body.sources:
-            items: list[_Item] = []
-            if len(body.sources) <= MARATHON_SOURCES_MAX:  # else it is rejected below
-                stored = await self._playlists.read(source.playlist_id)
-                items = await self._titled([(item.video_id, item.title) for item in stored.items])
-            sources.append(Source(items, source.label))
-        seed = secrets.token_hex(4) if body.shuffle_seed is None else str(body.shuffle_seed)
-        marathon = build_marathon(
-            sources,
-            body.method,
-            seed=seed,
-            pattern=body.interleave_pattern,
-            preserve_episode_order=body.preserve_episode_order,
-        )
-        return marathon.items, marathon.warnings, seed
-
-    async def _titled(self, items: Sequence[tuple[str, str | None]]) -> list[_Item]:
-        titles = await self._playlists.titles([video_id for video_id, _ in items])
-        return [_Item(video_id, titles.get(video_id, title)) for video_id, title in items]
 
 
 def _created(id: str, name: str) -> Response[messages.Created]:
@@ -152,8 +125,10 @@ def _fork_name(body: bytes) -> str | None:
         raise DocumentError("The body is not a JSON document.", reason=str(error)) from None
 
 
-def playlist_routes(playlists: SavedPlaylists, sessions: MemberSessions) -> Mapping[str, Route]:
-    on = PlaylistRouteHandlers(playlists, sessions)
+def playlist_routes(
+    playlists: SavedPlaylists, marathons: Marathons, sessions: MemberSessions
+) -> Mapping[str, Route]:
+    on = PlaylistRouteHandlers(playlists, marathons, sessions)
     created = {201: ResponseSpec(type=messages.Created, about="Created.")}
     new = [NameTakenError, NewerDocumentError, PlaylistsFullError, RoleError]
     changed = [NotFoundError, NewerDocumentError, RevisionError, RoleError]
