@@ -5,13 +5,14 @@ of the audiobook library.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
 
 from keyhouse.engine import Engine
 from keyhouse.schema import Counter, Schema, Space
 from keyhouse.service.background_operations import BackgroundOperations, OperationKind
-from keyhouse.service.background_records import (
-    DefaultOperationRecords,
-)
+from keyhouse.service.background_records import DefaultOperationRecords, OperationRun, RunStatus
 from keyhouse.service.background_task import OperationTask
 from keyhouse.store import Store, Transaction
 from keyhouse.systems.audiobooks.operations import LibraryOperationRecords
@@ -22,7 +23,16 @@ RECORDS = DefaultOperationRecords()
 SCHEMA = Schema("counting", COUNT, *RECORDS.records, space=Space("one"))
 
 
-LIBRARY = LibraryOperationRecords()
+class LibraryOperations(LibraryOperationRecords):
+    """The rows of the audiobook document, which has types of its own: counting is a scan there."""
+
+    async def write(
+        self, tx: Transaction, run: OperationRun, status: RunStatus, **options: Any
+    ) -> None:
+        await super().write(tx, msgspec.structs.replace(run, type="scan"), status, **options)
+
+
+LIBRARY = LibraryOperations()
 LIBRARY_SCHEMA = Schema(
     "library",
     COUNT,
@@ -53,7 +63,7 @@ def store_on(engine: Engine, schema: Schema = SCHEMA) -> Store:
 
 def counting(
     store: Store,
-    records: DefaultOperationRecords | LibraryOperationRecords = RECORDS,
+    records: DefaultOperationRecords | LibraryOperations = RECORDS,
     *,
     lease_seconds: float = 60.0,
     **kinds: OperationKind,
