@@ -4,6 +4,8 @@ A program needs only these names: declare with `Record`, `Index`, … and `Schem
 with `open_engine`, read and write with a `Store`.
 """
 
+from typing import TYPE_CHECKING
+
 from keyhouse.clock import Clock, IdSource, ManualClock, SystemClock, UlidSource
 from keyhouse.engines.registry import open_engine
 from keyhouse.errors import KeyhouseError
@@ -20,7 +22,7 @@ from keyhouse.keys import (
     Regex,
     Span,
     Template,
-    Text,
+    TextSegment,
     Timestamp,
     Ulid,
     normal,
@@ -30,7 +32,6 @@ from keyhouse.remote_store import RemoteStore
 from keyhouse.schema import (
     MILLISECONDS,
     SECONDS,
-    Count,
     Counter,
     First,
     FoldResult,
@@ -41,6 +42,7 @@ from keyhouse.schema import (
     Migration,
     Owner,
     Record,
+    RecordCount,
     Reference,
     Schema,
     Space,
@@ -72,13 +74,15 @@ from keyhouse.store import (
 )
 from keyhouse.systems.registry import load_system
 
+if not TYPE_CHECKING:  # a type checker knows the present names alone
+    from keyhouse.renamed import __getattr__ as __getattr__
+
 __all__ = [
     "MILLISECONDS",
     "NATS",
     "SECONDS",
     "Choice",
     "Clock",
-    "Count",
     "Counter",
     "Day",
     "Descending",
@@ -102,6 +106,7 @@ __all__ = [
     "OptionalSegment",
     "Owner",
     "Record",
+    "RecordCount",
     "RecordPage",
     "Reference",
     "Regex",
@@ -113,7 +118,7 @@ __all__ = [
     "Summary",
     "SystemClock",
     "Template",
-    "Text",
+    "TextSegment",
     "Timestamp",
     "Transaction",
     "Ulid",

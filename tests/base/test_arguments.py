@@ -7,7 +7,7 @@ import pytest
 
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, UsageError
-from keyhouse.keys import Segment, Text, Ulid
+from keyhouse.keys import Segment, TextSegment, Ulid
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ def called(
     named: Mapping[str, str | int] | None = None,
     make: Callable[[Any], object] = str,
     a: type[T] | None = None,
-    segment: Segment = Text(),  # noqa: B008  # it is never changed
+    segment: Segment = TextSegment(),  # noqa: B008  # it is never changed
     anything: Any = None,
     **more: bytes,
 ) -> str:

@@ -11,7 +11,6 @@ from msgspec import UNSET, Struct, UnsetType
 
 from keyhouse.cli.commands.describe import document
 from keyhouse.schema import (
-    Count,
     Counter,
     First,
     FoldResult,
@@ -21,6 +20,7 @@ from keyhouse.schema import (
     Meta,
     Migration,
     Record,
+    RecordCount,
     Schema,
     Space,
     Summary,
@@ -169,7 +169,7 @@ ACCOUNT = Record(
         entry=lambda account: {},
         constant={"schema": 1},
     ),
-    Count("count:{state:new|old}"),
+    RecordCount("count:{state:new|old}"),
     computed={"lower_name": lambda account: account.name.lower()},
     version=("schema_version", 3),
     created="made_at",

@@ -16,7 +16,7 @@ from keyhouse.cli.target import Target, schemas_with
 from keyhouse.demo.clips import BOARD, CLIP, ON_SCREEN, fill
 from keyhouse.engine import Batch, Put
 from keyhouse.errors import KeyFieldError, UsageError
-from keyhouse.schema import Count, Record, Schema, Space, Summary, Unique
+from keyhouse.schema import Record, RecordCount, Schema, Space, Summary, Unique
 from keyhouse.schema.explanation import RelatedKey, explain, nearest
 from keyhouse.service.stored_row import StoredRow
 from tests.support.program import run
@@ -36,7 +36,7 @@ PICK = Record(
     "{shop}/pick/{id}",
     Unique("{shop}/kind/{kind}", value="id"),
     Summary("{shop}/list/{kind}", member="id", under="ids"),
-    Count("{shop}/count/{kind}"),
+    RecordCount("{shop}/count/{kind}"),
     private=("secret",),
 )
 SHOP = Schema("shop", PICK, space=Space("a shop", field="shop"))

@@ -36,7 +36,7 @@ from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.tables import tables
 from keyhouse.engines.sql.version import HEAD
 from keyhouse.keys import PLAIN, Template
-from keyhouse.schema import Count, First, Index, Summary, Unique
+from keyhouse.schema import First, Index, RecordCount, Summary, Unique
 from keyhouse.store.jsonl import Trailer, decode, encode_row, encode_trailer
 from keyhouse.store.move import MARK_KEY, MARK_SPACE, Mark
 from tests.docs.pages import DOCS, blocks, code, table
@@ -101,7 +101,7 @@ def test_derived_rows_are_as_documented() -> None:
             entry=entry_of,
             constant={"schema_version": 1},
         ),
-        Count("count:{group}"),
+        RecordCount("count:{group}"),
     )
     item = Item(ULID, "g", "Halloween")
     made = {

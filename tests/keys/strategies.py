@@ -22,7 +22,7 @@ from keyhouse.keys import (
     Regex,
     Segment,
     Template,
-    Text,
+    TextSegment,
     Timestamp,
     Ulid,
     normal,
@@ -92,8 +92,8 @@ def _null_safe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 KINDS = [
-    Kind("text", Text(), plain_texts),
-    Kind("short text", Text(chars_max=8), plain_texts.filter(lambda text: len(text) <= 8)),
+    Kind("text", TextSegment(), plain_texts),
+    Kind("short text", TextSegment(chars_max=8), plain_texts.filter(lambda text: len(text) <= 8)),
     Kind("norm", NormalizedText(), plain_texts.filter(lambda text: bool(normal(text))), normal),
     Kind("ulid", Ulid(), ulids),
     Kind("integer", Integer(4), st.integers(0, 9_999)),
@@ -121,7 +121,7 @@ KINDS = [
     Kind("integer?", OptionalSegment(Integer(4)), _null_safe(st.integers(0, 9_999))),
     Kind(
         "text?",
-        OptionalSegment(Text()),
+        OptionalSegment(TextSegment()),
         _null_safe(plain_texts.filter(lambda text: text != "null")),
     ),
 ]

@@ -18,7 +18,7 @@ from keyhouse.keys import (
     Regex,
     Segment,
     Template,
-    Text,
+    TextSegment,
     proof,
 )
 
@@ -180,7 +180,7 @@ SHORT = ["".join(key) for length in range(1, 6) for key in product(LETTERS, repe
 
 small_segments: st.SearchStrategy[Segment] = st.sampled_from(
     [
-        Text(),
+        TextSegment(),
         Regex("[ab]+"),
         Regex("a+"),
         Regex("a?b"),
@@ -202,7 +202,7 @@ def small_templates(draw: st.DrawFn) -> Template:
     text, named = draw(small_literals), {}
     for index, type_ in enumerate(types):
         last = index == len(types) - 1
-        inner = "/" if isinstance(type_, Text) and not last else draw(small_literals)
+        inner = "/" if isinstance(type_, TextSegment) and not last else draw(small_literals)
         name = "xyz"[index]
         named[name] = type_
         text += (
@@ -211,7 +211,7 @@ def small_templates(draw: st.DrawFn) -> Template:
             + "}"
             + (
                 inner
-                if not isinstance(type_, Text) or not last
+                if not isinstance(type_, TextSegment) or not last
                 else draw(st.sampled_from(["", "/"]))
             )
         )

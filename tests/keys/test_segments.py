@@ -17,7 +17,7 @@ from keyhouse.keys import (
     Regex,
     Segment,
     Template,
-    Text,
+    TextSegment,
     normal,
     segment,
 )
@@ -288,7 +288,7 @@ def test_nfc_and_nfd_are_two_keys_as_text_and_one_as_normal_text() -> None:
 
 
 def test_text_counts_its_characters_before_they_are_escaped() -> None:
-    template = Template("{x}:", x=Text(chars_max=3))
+    template = Template("{x}:", x=TextSegment(chars_max=3))
     assert template.build({"x": ":::"}) == "%3A%3A%3A:"
     with pytest.raises(KeyFieldError, match="4 characters"):
         template.build({"x": "abcd"})

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
-from keyhouse.keys import NATS, Choice, Regex, Span, Template, Text, normal, proof
+from keyhouse.keys import NATS, Choice, Regex, Span, Template, TextSegment, normal, proof
 from keyhouse.limits import KEY_BYTES_MAX
 from tests.keys import strategies as keys
 
@@ -232,7 +232,7 @@ def test_a_malformed_template_is_rejected_when_declared(text: str) -> None:
 
 def test_a_type_for_an_unknown_field_is_rejected_when_declared() -> None:
     with pytest.raises(DeclarationError) as refused:
-        Template("{a}", b=Text())
+        Template("{a}", b=TextSegment())
     assert refused.value.fields["fields"] == ["b"]
 
 

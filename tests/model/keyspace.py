@@ -10,7 +10,6 @@ import msgspec
 
 from keyhouse.schema import (
     MILLISECONDS,
-    Count,
     Counter,
     Derived,
     Expiry,
@@ -20,6 +19,7 @@ from keyhouse.schema import (
     Log,
     LogState,
     Record,
+    RecordCount,
     Schema,
     Space,
     Summary,
@@ -59,8 +59,10 @@ RANK = Summary(
     under="items",
     entry=lambda item: {"name": item.name, "tags": item.tags},
 )
-ON_SHELF = Count("{home}/n:shelf:{shelf}")
-WITH_TAG = Count("{home}/n:tag:{tag:norm}", each={"tag": "tags"}, when=lambda item: item.listed)
+ON_SHELF = RecordCount("{home}/n:shelf:{shelf}")
+WITH_TAG = RecordCount(
+    "{home}/n:tag:{tag:norm}", each={"tag": "tags"}, when=lambda item: item.listed
+)
 
 ITEM = Record(
     Item,
@@ -92,7 +94,7 @@ class Task(msgspec.Struct):
 
 BY_PROJECT = Index("{home}/x:project:{project}:{state:open|done}:{id}")
 PROJECT = Summary("{home}/m:project:{project}", member="id", under="tasks")
-IN_PROJECT = Count("{home}/n:project:{project}")
+IN_PROJECT = RecordCount("{home}/n:project:{project}")
 TASK = Record(Task, "{home}/t:{state:open|done}|{id}", BY_PROJECT, PROJECT, IN_PROJECT)
 
 
@@ -214,4 +216,4 @@ SUMMARIES: dict[str, Summary] = {
     "project": PROJECT,
     "played": PLAYED_BY,
 }
-COUNTS: dict[str, Count] = {"shelf": ON_SHELF, "tag": WITH_TAG, "project": IN_PROJECT}
+COUNTS: dict[str, RecordCount] = {"shelf": ON_SHELF, "tag": WITH_TAG, "project": IN_PROJECT}

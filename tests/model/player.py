@@ -373,7 +373,7 @@ class Player:
 
     async def do_total(self, home: str, of: str, value: Any) -> None:
         count = COUNTS[of]
-        found = await self._stores[home].total(count, **{count.template.fields[-1]: value})
+        found = await self._stores[home].record_count(count, **{count.template.fields[-1]: value})
         key = f"n:{of}:{folded(value) if of == 'tag' else value}"
         same(found, self.homes[home].counts(self._now).get(key, 0), f"total {of} {value!r}")
 

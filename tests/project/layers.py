@@ -11,7 +11,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-BASE = ("limits", "errors", "arguments", "clock", "counter", "keyring", "opening", "read_meter")
+BASE = (
+    "limits",
+    "errors",
+    "arguments",
+    "clock",
+    "counter",
+    "keyring",
+    "opening",
+    "read_meter",
+    "renamed",
+)
 CORE = ("keys", "schema", "engine", "store")
 SERVING = ("auth", "http", "metrics", "nats", "search", "service", "settings")
 
@@ -28,8 +38,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "keyring": ("errors", "arguments"),
     "eager_task": (),
     "read_meter": (),
-    "keys": ("limits", "errors", "arguments"),
-    "schema": ("limits", "errors", "arguments", "keys"),
+    "renamed": (),
+    "keys": ("limits", "errors", "arguments", "renamed"),
+    "schema": ("limits", "errors", "arguments", "keys", "renamed"),
     "engine": (*BASE, "keys"),
     "metrics": (*BASE, *CORE, "engines.wrapper"),
     "nats": (*BASE, "eager_task", "schema"),
@@ -374,18 +385,12 @@ def _is_engine(node: ast.expr) -> bool:
 
 
 def no_type_checking_imports(source: Source) -> Iterator[str]:
-    """`TYPE_CHECKING` hides an import cycle."""
+    """`if TYPE_CHECKING` hides an import cycle. What is imported if not hides none."""
     for node in ast.walk(source.tree):
         match node:
-            case ast.ImportFrom(names=names) if any(
-                alias.name == "TYPE_CHECKING" for alias in names
-            ):
-                line = node.lineno
-            case ast.Attribute(attr="TYPE_CHECKING"):
-                line = node.lineno
-            case _:
-                continue
-        yield f"{source.at(line)} uses TYPE_CHECKING: move shared code into a lower module"
+            case ast.If(test=ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING")):
+                at = source.at(node.lineno)
+                yield f"{at} uses TYPE_CHECKING: move shared code into a lower module"
 
 
 def meaningful_module_names(source: Source) -> Iterator[str]:

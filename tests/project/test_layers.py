@@ -197,7 +197,11 @@ PLANTED = [
     ),
     ("schema/record.py", "x = open('x')", "calls open() in the pure core"),
     ("keys/key.py", "async def build(): ...", "is async in the pure core"),
-    ("store/store.py", "from typing import TYPE_CHECKING", "uses TYPE_CHECKING"),
+    (
+        "store/store.py",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING: ...",
+        "uses TYPE_CHECKING",
+    ),
     ("store/store.py", "import typing\nif typing.TYPE_CHECKING: ...", "uses TYPE_CHECKING"),
     ("store/utils.py", "", "is named utils, which says nothing"),
     ("store/_helpers.py", "", "is named _helpers, which says nothing"),

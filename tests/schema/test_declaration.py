@@ -11,7 +11,6 @@ import pytest
 from keyhouse.errors import DeclarationError, KeyFieldError
 from keyhouse.keys import Regex, Template
 from keyhouse.schema import (
-    Count,
     Counter,
     First,
     FoldResult,
@@ -21,6 +20,7 @@ from keyhouse.schema import (
     Meta,
     Migration,
     Record,
+    RecordCount,
     Schema,
     Space,
     Summary,
@@ -111,7 +111,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "would outlive it",
     ),
     "an expiring record in a count": (
-        lambda: record(Count("n:{title}"), expiry=sliding(60)),
+        lambda: record(RecordCount("n:{title}"), expiry=sliding(60)),
         "would outlive it",
     ),
     "an expiring record as the first of several": (

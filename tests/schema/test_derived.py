@@ -17,7 +17,7 @@ from keyhouse.errors import (
     UniqueError,
     UnreadableError,
 )
-from keyhouse.schema import Count, First, Index, Record, Summary, Unique
+from keyhouse.schema import First, Index, Record, RecordCount, Summary, Unique
 from keyhouse.schema.derived import Derived
 
 
@@ -51,7 +51,7 @@ IN_SERIES = Summary("in:{series}", member="id", under="ids", constant={"v": 1})
 YEARS = Summary(
     "years", member="id", under="books", entry=lambda book: {"y": book.year, "t": (book.title,)}
 )
-IN_YEAR = Count("count:{year:04d}")
+IN_YEAR = RecordCount("count:{year:04d}")
 
 BOOK = Record(
     Book,
@@ -101,7 +101,7 @@ def test_the_same_record_always_has_the_same_rows_and_is_not_changed(book: Book)
 def test_every_row_leads_back_to_its_record(book: Book) -> None:
     for each in BOOK.derived:
         for key, contribution in each.rows(book, (book.id,)).items():
-            if isinstance(each, Count):
+            if isinstance(each, RecordCount):
                 assert each.owners(key, b"1") == []
                 continue
             row = (
@@ -133,12 +133,14 @@ def test_the_difference_takes_a_record_from_what_it_was_to_what_it_is(
         for key, contribution in expected.items():
             each = next(each for each in BOOK.derived if each.template.parse(key) is not None)
             assert (
-                rows[key] == 1 if isinstance(each, Count) else each.holds(rows[key], contribution)
+                rows[key] == 1
+                if isinstance(each, RecordCount)
+                else each.holds(rows[key], contribution)
             )
 
 
 def _carry(each: Derived, rows: dict[str, Any], key: str, lost: Any, earned: Any) -> None:
-    if isinstance(each, Count):
+    if isinstance(each, RecordCount):
         rows[key] = rows.get(key, 0) + (earned or 0) - (lost or 0)
         merged = rows[key] or None
     elif isinstance(each, (Unique, Summary)):
@@ -193,7 +195,7 @@ def test_a_field_that_is_not_set_has_no_row_unless_it_may_be_null() -> None:
     "kind",
     [
         Index("w:{who}:{id}", fields={"who": "author.name"}),
-        Count("w:{who}", fields={"who": "author.name"}),
+        RecordCount("w:{who}", fields={"who": "author.name"}),
     ],
 )
 def test_a_part_that_is_not_set_has_no_row_for_what_lies_within(kind: Derived) -> None:
@@ -318,7 +320,7 @@ def test_a_full_summary_lists_no_more_and_is_marked_as_truncated() -> None:
 
 
 def test_a_derived_row_shows_itself() -> None:
-    assert repr(IN_YEAR) == "Count('count:{year:04d}')"
+    assert repr(IN_YEAR) == "RecordCount('count:{year:04d}')"
 
 
 def test_siblings_are_the_records_that_differ_in_one_of_a_few_words() -> None:

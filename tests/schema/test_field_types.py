@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
-from keyhouse.schema import Count, Index, Record, Summary, Unique
+from keyhouse.schema import Index, Record, RecordCount, Summary, Unique
 
 
 class Plain(enum.Enum):
@@ -124,7 +124,7 @@ REJECTED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Record(Thing, "t:{id}", fields={"id": "uuid"}),
         "declare it as str",
     ),
-    "a list in a count": (lambda: Record(Thing, "t:{id}", Count("c:{tags}")), "each="),
+    "a list in a count": (lambda: Record(Thing, "t:{id}", RecordCount("c:{tags}")), "each="),
     "a misspelled attribute": (
         index("i:{tag}:{id}", each={"tag": "tagz"}),
         "attribute='tagz', nearest='tags'",
@@ -186,7 +186,11 @@ def test_a_misspelled_field_of_a_call_is_named() -> None:
 
 def test_an_option_that_does_not_exist_is_pythons_own_error() -> None:
     misspelled: Any = {"eahc": {"tag": "tags"}}
-    kinds: list[tuple[Any, dict[str, str]]] = [(Index, {}), (Unique, {"value": "id"}), (Count, {})]
+    kinds: list[tuple[Any, dict[str, str]]] = [
+        (Index, {}),
+        (Unique, {"value": "id"}),
+        (RecordCount, {}),
+    ]
     for kind, named in kinds:
         with pytest.raises(TypeError, match="eahc"):
             kind("i:{tag}", **named, **misspelled)

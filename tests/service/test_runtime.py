@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
 
-from keyhouse import Record, Schema, Space, Template, Text
+from keyhouse import Record, Schema, Space, Template, TextSegment
 from keyhouse.auth import Caller
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import NotFoundError
@@ -22,8 +22,8 @@ from keyhouse.service.spec import ServiceContext
 from keyhouse.service.system import System
 from keyhouse.service.tenants import Tenant
 
-ITEM: Record[Any] = Record(Any, Template("{key}", key=Text(chars_max=100)), name="item")
-SCHEMA = Schema("items", ITEM, space=Space("a tenant", segment=Text(chars_max=20)))
+ITEM: Record[Any] = Record(Any, Template("{key}", key=TextSegment(chars_max=100)), name="item")
+SCHEMA = Schema("items", ITEM, space=Space("a tenant", segment=TextSegment(chars_max=20)))
 
 
 def system(**parts: Any) -> System:

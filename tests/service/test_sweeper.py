@@ -6,7 +6,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from keyhouse import ManualClock, Record, Schema, Space, Store, Template, Text, per_write
+from keyhouse import ManualClock, Record, Schema, Space, Store, Template, TextSegment, per_write
 from keyhouse.engine import Engine
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import UnavailableError
@@ -15,9 +15,9 @@ from keyhouse.service.operation_log import OperationLog
 from keyhouse.service.sweeper import Sweeper
 
 ITEM: Record[Any] = Record(
-    Any, Template("{key}", key=Text(chars_max=100)), name="item", expiry=per_write()
+    Any, Template("{key}", key=TextSegment(chars_max=100)), name="item", expiry=per_write()
 )
-SCHEMA = Schema("items", ITEM, space=Space("a tenant", segment=Text(chars_max=20)))
+SCHEMA = Schema("items", ITEM, space=Space("a tenant", segment=TextSegment(chars_max=20)))
 
 
 def sweeper(engine: Engine, **options: Any) -> tuple[Sweeper, OperationMetrics]:

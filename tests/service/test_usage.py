@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from keyhouse import ManualClock, Record, Schema, Space, Template, Text, open_engine, per_write
+from keyhouse import (
+    ManualClock,
+    Record,
+    Schema,
+    Space,
+    Template,
+    TextSegment,
+    open_engine,
+    per_write,
+)
 from keyhouse.engine import Engine
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import KeyhouseError, QuotaError, UnknownOutcomeError
@@ -24,9 +33,9 @@ from keyhouse.testing.faults import Fault, FaultyEngine, fail, meanwhile
 QUOTA = 10
 
 ITEM: Record[Any] = Record(
-    Any, Template("{key}", key=Text(chars_max=100)), name="item", expiry=per_write()
+    Any, Template("{key}", key=TextSegment(chars_max=100)), name="item", expiry=per_write()
 )
-SCHEMA = Schema("items", ITEM, space=Space("a tenant", segment=Text(chars_max=20)))
+SCHEMA = Schema("items", ITEM, space=Space("a tenant", segment=TextSegment(chars_max=20)))
 
 
 class Harness:

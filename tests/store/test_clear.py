@@ -26,7 +26,7 @@ async def test_clearing_deletes_what_does_not_decode(harness: Harness) -> None:
     await harness.plant({"b:2": b"[]", "idx:title:gone:9": b'"9"'})
     assert await store.clear() == 3
     assert await harness.rows() == {}
-    assert await store.total(IN_YEAR, year=1965) == 0
+    assert await store.record_count(IN_YEAR, year=1965) == 0
 
 
 @everywhere

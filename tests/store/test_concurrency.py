@@ -44,7 +44,7 @@ async def outcome(store: Store, claimed: list[str], expected: int) -> list[str]:
     holders = [await store.lookup(PLAYER, BY_NAME, name=name) for name in names]
     if [holder and holder.record.name for holder in holders] != names:
         found.append(f"held: {holders}")
-    if (players := await store.count(PLAYER)) != len(names) or await store.total(
+    if (players := await store.count(PLAYER)) != len(names) or await store.record_count(
         PER_TEAM, team="all"
     ) != players:
         found.append(f"players: {players} for {len(names)} names")

@@ -16,11 +16,11 @@ from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import DeclarationError, KeyFieldError, RevisionError, UniqueError
 from keyhouse.keys import Template
 from keyhouse.schema import (
-    Count,
     Index,
     Log,
     Meta,
     Record,
+    RecordCount,
     Schema,
     Space,
     Summary,
@@ -51,7 +51,7 @@ class Note(msgspec.Struct, kw_only=True):
 BY_TAG = Index("tag:{tag}:{id}", each={"tag": "tags"})
 BY_TITLE = Unique("title:{title}", value="id")
 TITLES = Summary("all", member="id", under="ids")
-TAGGED = Count("count:{tag}", each={"tag": "tags"})
+TAGGED = RecordCount("count:{tag}", each={"tag": "tags"})
 NOTE = Record(
     Note,
     "v2_note_{id}",

@@ -42,7 +42,7 @@ async def test_a_deleted_owner_takes_everything_along_in_one_commit(harness: Har
     await fill(store, "ada", lists=2)
     engine = harness.faulty()
     assert await harness.store(SCHEMA, engine=engine).delete(PERSON, id="ada")
-    assert await store.total(MARKS_WITH_TAG, tag="x") == 3, "the marks of the other person"
+    assert await store.record_count(MARKS_WITH_TAG, tag="x") == 3, "the marks of the other person"
     assert list(await store.members(ALL_LISTS)) == ["bo-0"]
     assert await harness.rows() == before
     deleting = [batch for batch in engine.batches if "person:ada" in batch.deletes]

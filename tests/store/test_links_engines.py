@@ -74,7 +74,7 @@ def test_links_hold_on_every_engine(name: str, tmp_path: Path) -> None:
             assert await store.get(PERSON, id="bo") is None
             clock.advance(seconds=60)
             assert await resume_deletions(store) >= 1
-            assert await store.total(MARKS_WITH_TAG, tag="x") == 0
+            assert await store.record_count(MARKS_WITH_TAG, tag="x") == 0
             left = {key.partition(":")[0] for key in await keys_left(engine)}
             assert left <= {"tags", "author", "book", "books"}
             assert [finding async for finding in verify(store)] == []
@@ -113,7 +113,7 @@ def test_a_deletion_killed_with_9_is_resumed_until_it_ends(tmp_path: Path) -> No
         store = Store(SCHEMA, engine, SPACE)
         await store.delete(PERSON, id="ada")
         await resume_deletions(store)
-        assert await store.count(ENTRY) == 2 == await store.total(MARKS_WITH_TAG, tag="x")
+        assert await store.count(ENTRY) == 2 == await store.record_count(MARKS_WITH_TAG, tag="x")
         assert not [key for key in await keys_left(engine) if "ada" in key]
         assert [finding async for finding in verify(store)] == []
         await engine.close()

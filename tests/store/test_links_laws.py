@@ -124,7 +124,7 @@ def test_links_hold_after_every_transaction(work: list[list[Step]], small: bool)
                 assert not holds(trial), steps
             assert await stored(store) == set(model)
             marks = sum(name == "mark" for name, _ in model)
-            assert await store.total(MARKS_WITH_TAG, tag="x") == marks
+            assert await store.record_count(MARKS_WITH_TAG, tag="x") == marks
         assert [finding async for finding in verify(store)] == []
         keys = {row.key async for row in store.row_scan(Span())}
         assert not [key for key in keys if key.startswith("meta:")], "no guard is left"

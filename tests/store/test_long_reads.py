@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from keyhouse import Index, Record, Schema, Space, Store, Text
+from keyhouse import Index, Record, Schema, Space, Store, TextSegment
 from keyhouse.engine import Row
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.read_meter import read_meter
@@ -25,7 +25,7 @@ class Item(msgspec.Struct):
 
 BY_TEXT = Index("idx:{id}")
 ITEM = Record(Item, "item:{id}", BY_TEXT)
-SCHEMA = Schema("items", ITEM, space=Space("a tenant", segment=Text(chars_max=20)))
+SCHEMA = Schema("items", ITEM, space=Space("a tenant", segment=TextSegment(chars_max=20)))
 
 
 class Meter:

@@ -12,12 +12,12 @@ import pytest
 from keyhouse import open_store
 from keyhouse.errors import LeaseError, NewerError, UsageError
 from keyhouse.schema import (
-    Count,
     Counter,
     Index,
     Meta,
     Migration,
     Record,
+    RecordCount,
     Schema,
     Space,
     Summary,
@@ -53,7 +53,7 @@ V0 = Schema("people", OLD, space=Space("x"), meta=Meta())
 BY_LAST = Index("idx:last:{last}:{id}")
 ONE_NAME = Unique("one:{last}:{first}", value="id")
 TEAMS = Summary("team:{team}", member="id", under="ids")
-SIZES = Count("size:{team}")
+SIZES = RecordCount("size:{team}")
 PERSON = Record(Person, "p:{id}", BY_LAST, ONE_NAME, TEAMS, SIZES)
 STEPS = Counter("steps:{id}", name="steps")
 

@@ -211,7 +211,9 @@ def test_a_limit_and_a_start_of_another_type_are_refused_by_name(arguments: Any)
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("call", ["get", "page", "watch", "append", "members", "total", "lookup"])
+@pytest.mark.parametrize(
+    "call", ["get", "page", "watch", "append", "members", "record_count", "lookup"]
+)
 def test_a_declaration_of_another_kind_is_refused_by_name(call: str) -> None:
     """Reading an index instead of its record raised `'Unique' has no attribute 'decode'`, and only
     if there was a row.
@@ -226,7 +228,7 @@ def test_a_declaration_of_another_kind_is_refused_by_name(call: str) -> None:
             "watch": lambda: anext(store.watch(BY_TITLE)),
             "append": lambda: append(store, PLAIN, Plain(id="a")),  # type: ignore[arg-type]
             "members": lambda: store.members(BY_TITLE, title="t", id="a"),
-            "total": lambda: store.total(BY_SLUG, slug="s"),
+            "record_count": lambda: store.record_count(BY_SLUG, slug="s"),
             "lookup": lambda: store.lookup(NOTE, NOTE, id="a"),
         }
         with pytest.raises(UsageError):

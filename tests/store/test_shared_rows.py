@@ -251,8 +251,11 @@ async def test_a_count_counts_the_records_that_have_it(harness: Harness) -> None
         await store.put(BOOK, book(id, year=year))
     await store.put(BOOK, book("2", year=1966))
     await store.delete(BOOK, id="3")
-    assert await store.total(IN_YEAR, year=1965) == 1 and await store.total(IN_YEAR, year=1966) == 1
-    assert await store.total(IN_YEAR, year=1) == 0
+    assert (
+        await store.record_count(IN_YEAR, year=1965) == 1
+        and await store.record_count(IN_YEAR, year=1966) == 1
+    )
+    assert await store.record_count(IN_YEAR, year=1) == 0
 
 
 @everywhere
@@ -261,4 +264,4 @@ async def test_a_count_row_that_is_not_a_number_is_unreadable(harness: Harness) 
     for row in (b'"x"', b"1.5", b"--5", b"", b"9" * 5_000):
         await harness.plant({"year:1965": row})
         with pytest.raises((UnreadableError, CounterError)):
-            await store.total(IN_YEAR, year=1965)
+            await store.record_count(IN_YEAR, year=1965)

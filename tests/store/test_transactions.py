@@ -60,7 +60,10 @@ async def test_what_a_transaction_writes_it_reads_and_others_do_not(harness: Har
         "year:0005",
         "hits:a",
     }
-    assert await store.total(IN_YEAR, year=0) == 1 and await store.total(IN_YEAR, year=5) == 0
+    assert (
+        await store.record_count(IN_YEAR, year=0) == 1
+        and await store.record_count(IN_YEAR, year=5) == 0
+    )
     await clean(store)
 
 

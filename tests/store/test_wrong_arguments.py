@@ -18,7 +18,6 @@ from keyhouse import (
     MILLISECONDS,
     NATS,
     Choice,
-    Count,
     Counter,
     First,
     FixedPoint,
@@ -33,6 +32,7 @@ from keyhouse import (
     NormalizedText,
     OptionalSegment,
     Record,
+    RecordCount,
     Regex,
     Schema,
     Space,
@@ -40,7 +40,7 @@ from keyhouse import (
     Store,
     Summary,
     Template,
-    Text,
+    TextSegment,
     UlidSource,
     Unique,
     append,
@@ -84,7 +84,7 @@ async def _step(tx: Any, entry: Any) -> None:
 
 IN_ORDER = Index("in:{second:06d}:{id}")
 ALONE = Unique("alone:{second:06d}", value="id")
-PER_SECOND = Count("per:{second:06d}")
+PER_SECOND = RecordCount("per:{second:06d}")
 CLIP = Record(Clip, "clip:{id}", IN_ORDER, ALONE, PER_SECOND, name="clip")
 NOTE = Record(str, "note:{id}", name="note", expiry=per_write())
 HITS = Counter("hits:{id}", name="hits")
@@ -120,8 +120,8 @@ JUNK: tuple[Any, ...] = (
         Clip,
         Clip(id="a"),
         len,
-        Text,
-        Text(),
+        TextSegment,
+        TextSegment(),
         Template("q:{id}"),
         Space("x"),
         _clip(),
@@ -149,7 +149,7 @@ _RECORD = (
 
 DECLARING: dict[str, Call] = {
     "Choice": (Choice, ("a", "b"), {}, ()),
-    "Count": (Count, ("c:{second:04d}",), {}, _ROW),
+    "RecordCount": (RecordCount, ("c:{second:04d}",), {}, _ROW),
     "Counter": (Counter, ("c:{x}",), {"name": "c"}, ("doc",)),
     "First": (First, ("f:{second:04d}",), {"value": "id", "among": IN_ORDER}, _ROW),
     "Index": (Index, ("i:{second:04d}:{id}",), {}, ("value", *_ROW)),
@@ -164,7 +164,7 @@ DECLARING: dict[str, Call] = {
     "Regex": (Regex, ("[a-z]+",), {}, ("without", "requirement", "tail")),
     "Meta": (Meta, (), {}, ("version", "done", "job", "times", "id")),
     "NormalizedText": (NormalizedText, (), {}, ("chars_max",)),
-    "OptionalSegment": (OptionalSegment, (Text(),), {}, ()),
+    "OptionalSegment": (OptionalSegment, (TextSegment(),), {}, ()),
     "Record": (Record, (Clip, "b:{id}", Index("i:{second:04d}:{id}")), {}, ("name", *_RECORD)),
     "Descending": (keyhouse.Descending, (Integer(4),), {}, ()),
     "KeyRing": (
@@ -211,7 +211,7 @@ DECLARING: dict[str, Call] = {
         ("entry", "constant", *_ROW),
     ),
     "Template": (Template, ("t:{id}",), {}, ("escape", "id")),
-    "Text": (Text, (), {}, ("chars_max", "escape")),
+    "TextSegment": (TextSegment, (), {}, ("chars_max", "escape")),
     "UlidSource": (UlidSource, (ManualClock(),), {}, ("seed",)),
     "Unique": (Unique, ("u:{second:04d}",), {"value": "id"}, _ROW),
     "at_field": (lambda name: Record(Clip, "b:{id}", expiry=at_field(name)), ("at",), {}, ()),
@@ -350,8 +350,8 @@ ASKING: dict[str, Callable[[Store, Any], Any]] = {
     "scan": lambda store, junk: store.scan(junk),
     "scan by": lambda store, junk: store.scan(CLIP, by=junk),
     "sweep": lambda store, junk: sweep(junk),
-    "total": lambda store, junk: store.total(junk),
-    "total at": lambda store, junk: store.total(PER_SECOND, second=junk),
+    "record_count": lambda store, junk: store.record_count(junk),
+    "record_count at": lambda store, junk: store.record_count(PER_SECOND, second=junk),
     "transact id": lambda store, junk: store.transact(
         lambda tx: tx.put(CLIP, Clip(id="a")), batch_id=junk
     ),

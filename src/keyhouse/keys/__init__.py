@@ -3,6 +3,8 @@
 Pure: no I/O, no clock, no async.
 """
 
+from typing import TYPE_CHECKING
+
 from keyhouse.keys.blind_segment import Blind, HmacText
 from keyhouse.keys.escape import NATS, NATS_KEY, PLAIN, Escape
 from keyhouse.keys.key import Span, check_key
@@ -13,12 +15,15 @@ from keyhouse.keys.segments import (
     NormalizedText,
     OptionalSegment,
     Regex,
-    Text,
+    TextSegment,
     Ulid,
     normal,
     segment,
 )
 from keyhouse.keys.template import Template
+
+if not TYPE_CHECKING:  # a type checker knows the present names alone
+    from keyhouse.renamed import __getattr__ as __getattr__
 
 __all__ = [
     "NATS",
@@ -38,7 +43,7 @@ __all__ = [
     "Segment",
     "Span",
     "Template",
-    "Text",
+    "TextSegment",
     "Timestamp",
     "Ulid",
     "check_key",

@@ -25,7 +25,7 @@ from keyhouse.keys.segment_protocol import Segment
 from keyhouse.keys.segments import (
     OptionalSegment,
     Regex,
-    Text,
+    TextSegment,
 )
 from keyhouse.keys.template import Template
 
@@ -209,7 +209,7 @@ def _has_clear_end(segment: Segment, tail: str) -> bool:
         return True
     if not tail:
         return False
-    if isinstance(segment, Text):
+    if isinstance(segment, TextSegment):
         return re.fullmatch(segment.pattern, tail[0]) is None
     return not _may_contain(_of_segment(segment), tail[0])
 

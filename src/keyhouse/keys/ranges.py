@@ -16,7 +16,7 @@ from keyhouse.keys.blind_segment import Blind
 from keyhouse.keys.key import Span
 from keyhouse.keys.number_segments import Descending
 from keyhouse.keys.segment_protocol import Segment
-from keyhouse.keys.segments import OptionalSegment, Text, text_of
+from keyhouse.keys.segments import OptionalSegment, TextSegment, text_of
 
 NULL = "null"
 
@@ -31,7 +31,7 @@ class KeyRange(msgspec.Struct, frozen=True):
 
 def with_prefix(name: str, segment: Segment, lead: str, prefix: object) -> KeyRange:
     """Return the keys that start with `lead` and whose next field starts with `prefix`."""
-    if not isinstance(segment, Text):
+    if not isinstance(segment, TextSegment):
         raise ValueError("is not text, so it cannot be searched by prefix")
     if not isinstance(prefix, str):
         raise ValueError("is text: its prefix must be text too")
@@ -55,7 +55,7 @@ def within(
     inner = segment.inner if isinstance(segment, OptionalSegment) else segment
     if inner.fixed and not isinstance(inner, Blind):
         return KeyRange(_fixed_span(lead, inner, low, high, segment is not inner))
-    if isinstance(inner, Text):
+    if isinstance(inner, TextSegment):
         return _text_range(name, inner, lead, tail, low, high)
     raise ValueError("has no order: a range is of numbers, days, times, ULIDs or text")
 
@@ -77,7 +77,7 @@ def _after(text: str | None) -> str | None:
 
 
 def _text_range(
-    name: str, segment: Text, lead: str, tail: str, low: object, high: object
+    name: str, segment: TextSegment, lead: str, tail: str, low: object, high: object
 ) -> KeyRange:
     for bound in (low, high):
         if bound is not None and not isinstance(bound, str):

@@ -43,7 +43,7 @@ def text_of(value: object) -> str:
 _ANY_LENGTH = 2**63
 
 
-class Text:
+class TextSegment:
     """Any text. The delimiter that follows is escaped; at the end of a template nothing is."""
 
     fixed = False
@@ -77,7 +77,7 @@ class Text:
             f"[^\\x00{re.escape(ends)}]+" if escape.alphabet is None else f"[{escape.alphabet}]+"
         )
 
-    def followed_by(self, literal: str, escape: Escape) -> "Text":
+    def followed_by(self, literal: str, escape: Escape) -> "TextSegment":
         return type(self)(
             chars_max=self._chars_max, escape=escape, ends=literal[:1], last=not literal
         )
@@ -147,7 +147,7 @@ def normal(text: str) -> str:
         text = folded
 
 
-class NormalizedText(Text):
+class NormalizedText(TextSegment):
     """Normalized text: names that differ only in case, width or spacing have the same key."""
 
     description = "text in its normal form"
@@ -306,8 +306,8 @@ class OptionalSegment:
 
 
 _NAMED: dict[str, Callable[[], Segment]] = {
-    "": Text,
-    "text": Text,
+    "": TextSegment,
+    "text": TextSegment,
     "norm": NormalizedText,
     "ulid": Ulid,
     "date": Day,

@@ -33,7 +33,7 @@ from keyhouse.keys.segments import (
     NormalizedText,
     OptionalSegment,
     Regex,
-    Text,
+    TextSegment,
     Ulid,
     segment,
 )
@@ -368,7 +368,7 @@ class Template:
 
     def _check_ends(self) -> None:
         for segment_, tail in zip(self.segments[:-1], self.literals[1:], strict=False):
-            if isinstance(_inner(segment_), Text) and not tail:
+            if isinstance(_inner(segment_), TextSegment) and not tail:
                 raise DeclarationError(
                     "A text field must be followed by literal text, or be the last.",
                     template=self.text,

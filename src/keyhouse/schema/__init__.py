@@ -3,9 +3,11 @@
 Pure: no I/O, no clock, no async.
 """
 
+from typing import TYPE_CHECKING
+
 from keyhouse.schema.compiled_rows import Keys
 from keyhouse.schema.counter import Counter
-from keyhouse.schema.derived import Count, Derived, First, Index, Unique
+from keyhouse.schema.derived import Derived, First, Index, RecordCount, Unique
 from keyhouse.schema.document import Compact, compact
 from keyhouse.schema.expiry import Expiry, at_field, fixed, per_write, sliding
 from keyhouse.schema.links import BoundLink, Owner, Reference
@@ -23,12 +25,14 @@ from keyhouse.schema.schema import KeyMatch, Schema, Space
 from keyhouse.schema.summary import Summary
 from keyhouse.schema.times import MILLISECONDS, SECONDS, TimeFormat
 
+if not TYPE_CHECKING:  # a type checker knows the present names alone
+    from keyhouse.renamed import __getattr__ as __getattr__
+
 __all__ = [
     "MILLISECONDS",
     "SECONDS",
     "BoundLink",
     "Compact",
-    "Count",
     "Counter",
     "Declared",
     "Derived",
@@ -46,6 +50,7 @@ __all__ = [
     "MigrationDone",
     "Owner",
     "Record",
+    "RecordCount",
     "Reference",
     "Schema",
     "Space",

@@ -7,7 +7,7 @@ strategies (`strategy`):
 
     put    the record owns the whole row: write it or delete it          Index
     merge  the row is shared: the row's old value decides its new one    Unique, First, Summary
-    add    the row is a counter                                          Count
+    add    the row is a counter                                          RecordCount
 
 A field of a derived row's template comes from, in this order: `fields`; the record's key; the
 record's attribute of that name. A record whose field is None has no such row, unless the segment is
@@ -410,7 +410,7 @@ class First(Unique):
         return row is not None
 
 
-class Count(Derived):
+class RecordCount(Derived):
     """A counter of the records that have the row. An absent row counts 0."""
 
     strategy = "add"

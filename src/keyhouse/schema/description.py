@@ -11,7 +11,7 @@ import msgspec
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import Source
 from keyhouse.schema.counter import Counter
-from keyhouse.schema.derived import Count, Derived, First, Index, Unique
+from keyhouse.schema.derived import Derived, First, Index, RecordCount, Unique
 from keyhouse.schema.expiry import Expiry
 from keyhouse.schema.links import Link, Owner, Reference
 from keyhouse.schema.log import Log
@@ -147,7 +147,7 @@ _KINDS: tuple[tuple[type, str], ...] = (
     (Unique, "unique"),
     (Index, "index"),
     (Summary, "summary"),
-    (Count, "count"),
+    (RecordCount, "count"),
     (Counter, "counter"),
     (Log, "log"),
 )

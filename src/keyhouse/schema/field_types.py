@@ -14,7 +14,7 @@ from keyhouse.errors import DeclarationError
 from keyhouse.keys.blind_segment import Blind
 from keyhouse.keys.number_segments import Day, Descending, FixedPoint, Integer, Timestamp
 from keyhouse.keys.segment_protocol import Segment
-from keyhouse.keys.segments import Choice, OptionalSegment, Regex, Text, Ulid
+from keyhouse.keys.segments import Choice, OptionalSegment, Regex, TextSegment, Ulid
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import Source
 from keyhouse.schema.derived import Derived
@@ -30,7 +30,7 @@ _COLLECTIONS = (
     inspect.VarTupleType,
 )
 _OTHER_MEMBERS = (inspect.DataclassType, inspect.TypedDictType, inspect.NamedTupleType)
-_TEXTS = (Text, Regex, Ulid, Choice, Blind)
+_TEXTS = (TextSegment, Regex, Ulid, Choice, Blind)
 _KNOWN = (*_TEXTS, Integer, FixedPoint, Day, Timestamp)
 
 

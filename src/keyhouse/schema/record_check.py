@@ -10,7 +10,7 @@ from keyhouse.keys.blind_segment import Blind
 from keyhouse.keys.number_segments import Day, Descending, Timestamp
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import Source
-from keyhouse.schema.derived import Count, Derived, First, Index
+from keyhouse.schema.derived import Derived, First, Index, RecordCount
 from keyhouse.schema.expiry import Expiry, check_seconds
 from keyhouse.schema.nearest import nearest
 from keyhouse.schema.summary import Summary
@@ -92,7 +92,7 @@ def check_declaration(record: Declaration) -> None:
                 among=each.among.template.text,
             )
     _check_sealed(record)
-    shared = [each for each in record.derived if isinstance(each, (Summary, Count, First))]
+    shared = [each for each in record.derived if isinstance(each, (Summary, RecordCount, First))]
     if record.expiry is not None and shared:
         raise DeclarationError(
             "A record that expires can't feed a row shared by several: that row would outlive it.",

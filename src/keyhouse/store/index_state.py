@@ -21,7 +21,7 @@ from hashlib import blake2b
 from typing import Any
 
 from keyhouse.errors import UnbuiltIndexError
-from keyhouse.schema import Count, Derived, JobState, Meta, Record
+from keyhouse.schema import Derived, JobState, Meta, Record, RecordCount
 from keyhouse.store.entry import Entry
 from keyhouse.store.jobs import forget_job, run_job
 from keyhouse.store.store import Store
@@ -193,7 +193,7 @@ def _declared(store: Store) -> list[DerivedRow]:
         (record, derived)
         for record in store.schema.records
         for derived in record.derived
-        if not isinstance(derived, Count)
+        if not isinstance(derived, RecordCount)
     ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import (
     Mapping,
 )
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from keyhouse.counter import number_of
 from keyhouse.engine import CaughtUp, Engine, Row, Span
@@ -15,8 +15,8 @@ from keyhouse.errors import (
     KeyFieldError,
     UsageError,
 )
+from keyhouse.renamed import renamed_verb
 from keyhouse.schema import (
-    Count,
     Counter,
     Declared,
     Derived,
@@ -24,6 +24,7 @@ from keyhouse.schema import (
     KeyMatch,
     Keys,
     Record,
+    RecordCount,
     Summary,
     Unique,
 )
@@ -59,6 +60,9 @@ class RecordReads(RawRows):
         super().__init__(engine, space)
         self.binding = binding
         self._now = engine.clock.now
+
+    if not TYPE_CHECKING:  # a type checker knows the present verbs alone
+        __getattr__ = renamed_verb
 
     async def get(self, record: Record[T], /, **fields: Any) -> T | None:
         """Return the record, or None. An absent counter is 0."""
@@ -148,9 +152,9 @@ class RecordReads(RawRows):
         [row] = await self.engine.read(self.space, (bound.template.build(fields),))
         return bound.members(None if row is None else row.value)
 
-    async def total(self, count: Count, /, **fields: Any) -> int:
-        """Return the number of records that a Count row counts."""
-        bound = self.binding.derived(count, Count)
+    async def record_count(self, count: RecordCount, /, **fields: Any) -> int:
+        """Return the number of records that a RecordCount row holds."""
+        bound = self.binding.derived(count, RecordCount)
         [row] = await self.engine.read(self.space, (bound.template.build(fields),))
         return 0 if row is None else number_of(row.key, row.value)
 

@@ -213,7 +213,7 @@ class RowBuffer:
             put = self._writes[key]
             value, expires = (None, None) if put is None else (put.value, put.expires)
             self._writes[key] = Put(key, sum_of(key, value, by), expires)
-        else:  # a Count that comes to 0 is kept: `verify` tells by the row that records came and went
+        else:  # a RecordCount that comes to 0 is kept: `verify` tells by the row that records came and went
             self._adds[key] = self._adds.get(key, 0) + by
 
     # All or nothing

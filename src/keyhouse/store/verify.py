@@ -2,7 +2,7 @@
 
 The space is read once, page by page, while others write. A row that seems wrong is read again in a
 transaction together with its record: only what is wrong at one moment is reported, and it is
-repaired in that same commit. Memory grows only with the number of Count rows.
+repaired in that same commit. Memory grows only with the number of RecordCount rows.
 
     finding       meaning                                                       repaired
     missing       a record's derived row does not exist                         yes
@@ -40,7 +40,7 @@ from keyhouse.errors import (
     UniqueError,
     UsageError,
 )
-from keyhouse.schema import Count, Derived, KeyMatch, Keys, Record, Summary, Unique
+from keyhouse.schema import Derived, KeyMatch, Keys, Record, RecordCount, Summary, Unique
 from keyhouse.store.finding import Finding, Kind, confirmed
 from keyhouse.store.record_reader import read_records
 from keyhouse.store.store import Store
@@ -119,7 +119,7 @@ async def _findings(
             if isinstance(found.declared, Record):
                 async for finding in _check_record(store, found, row, counted, repair=repair):
                     yield finding
-            elif isinstance(found.declared, Count):
+            elif isinstance(found.declared, RecordCount):
                 stored.add(row.key)
             else:
                 async for finding in _check_derived(store, found, row, repair=repair):

@@ -7,7 +7,7 @@ docstring describes. Any thread may call it.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from keyhouse import engine as contract
 from keyhouse.clock import Clock, IdSource
@@ -16,6 +16,7 @@ from keyhouse.errors import UsageError
 from keyhouse.keyring import KeyRing
 from keyhouse.opened_store import open_store as open_async_store
 from keyhouse.remote_store import RemoteStore as AsyncRemoteStore
+from keyhouse.renamed import renamed_verb
 from keyhouse.schema import Schema
 from keyhouse.store import Store as AsyncStore
 from keyhouse.store import Transaction as AsyncTransaction
@@ -94,6 +95,9 @@ class Store:
     ) -> None:
         self.close()
 
+    if not TYPE_CHECKING:  # a type checker knows the present verbs alone
+        __getattr__ = renamed_verb
+
     # Reading
 
     get = blocking(AsyncStore.get)
@@ -101,7 +105,7 @@ class Store:
     entry = blocking(AsyncStore.entry)
     lookup = blocking(AsyncStore.lookup)
     members = blocking(AsyncStore.members)
-    total = blocking(AsyncStore.total)
+    record_count = blocking(AsyncStore.record_count)
     sum_of_days = blocking(AsyncStore.sum_of_days)
     page = blocking(AsyncStore.page)
     scan = blocking_iterator(AsyncStore.scan)

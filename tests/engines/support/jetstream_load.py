@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from keyhouse.engine import Engine
 from keyhouse.errors import UnavailableError, UnknownOutcomeError
-from keyhouse.schema import Count, Counter, Index, Record, Schema, Space, Summary, Unique
+from keyhouse.schema import Counter, Index, Record, RecordCount, Schema, Space, Summary, Unique
 from keyhouse.store import Store, verify
 from keyhouse.store.transaction import Transaction
 
@@ -30,7 +30,7 @@ class Take(Struct, kw_only=True):
 
 BY_NUMBER = Index("idx:take:{number:08d}:{id}")
 BY_TITLE = Unique("idx:title:{title:norm}", value="id")
-OF_REEL = Count("count:{reel}")
+OF_REEL = RecordCount("count:{reel}")
 ON_REEL = Summary("reel:{reel}", member="id", under="takes")
 TAKE = Record(Take, "take:{id}", BY_NUMBER, BY_TITLE, OF_REEL, ON_REEL)
 WRITES = Counter("writes", name="writes")

@@ -8,7 +8,6 @@ import msgspec
 from keyhouse.keys import Regex, Template
 from keyhouse.schema import (
     MILLISECONDS,
-    Count,
     Counter,
     First,
     FoldResult,
@@ -17,6 +16,7 @@ from keyhouse.schema import (
     LogState,
     Meta,
     Record,
+    RecordCount,
     Schema,
     Space,
     Summary,
@@ -59,7 +59,7 @@ ON_SHELF = Summary(
     entry=lambda book: {"title": book.title},
     constant={"v": 1},
 )
-IN_YEAR = Count("year:{year:04d}")
+IN_YEAR = RecordCount("year:{year:04d}")
 
 BOOK = Record(
     Book,

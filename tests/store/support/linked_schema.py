@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from keyhouse.schema import (
-    Count,
     Counter,
     FoldResult,
     Index,
@@ -15,6 +14,7 @@ from keyhouse.schema import (
     LogState,
     Owner,
     Record,
+    RecordCount,
     Reference,
     Schema,
     Space,
@@ -78,7 +78,7 @@ LIST = Record(
 )
 ENTRY = Record(str, "entry:{list}:{position:04d}", name="entry", belongs_to=Owner(LIST))
 MARKS_OF_LIST = Index("marks:{list}:{id}")
-MARKS_WITH_TAG = Count("tags:{tag}")
+MARKS_WITH_TAG = RecordCount("tags:{tag}")
 MARK = Record(
     Mark, "mark:{id}", MARKS_OF_LIST, MARKS_WITH_TAG, belongs_to=Owner(LIST, by=MARKS_OF_LIST)
 )

@@ -14,7 +14,6 @@ from keyhouse.engine import Batch
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import RevisionError, UniqueError
 from keyhouse.schema import (
-    Count,
     Counter,
     FoldResult,
     Index,
@@ -23,6 +22,7 @@ from keyhouse.schema import (
     Meta,
     Migration,
     Record,
+    RecordCount,
     Schema,
     Space,
     Summary,
@@ -64,7 +64,7 @@ async def one_more_copy(tx: Transaction, entry: Entry[Book]) -> None:
 BY_SHELF = Index("idx:shelf:{shelf}:{id}")
 BY_TITLE = Unique("idx:title:{title}", value="id")
 ON_SHELF = Summary("shelf:{shelf}", member="id", under="ids")
-PER_SHELF = Count("count:{shelf}")
+PER_SHELF = RecordCount("count:{shelf}")
 BOOK = Record(Book, "book:{id}", BY_SHELF, BY_TITLE, ON_SHELF, PER_SHELF)
 BY_READER = Index("idx:reader:{reader}:{id}")
 LOAN = Record(Loan, "loan:{id}", BY_READER, expiry=fixed(60))
@@ -171,9 +171,13 @@ async def counts_follow_every_change(library: Library) -> list[str]:
     totals = []
     for title, shelf in (("a", "s1"), ("b", "s1"), ("b", "s2")):
         await library.store.put(BOOK, book("b", title, shelf))
-        totals.append([await library.store.total(PER_SHELF, shelf=name) for name in ("s1", "s2")])
+        totals.append(
+            [await library.store.record_count(PER_SHELF, shelf=name) for name in ("s1", "s2")]
+        )
     await library.store.delete(BOOK, id="b")
-    totals.append([await library.store.total(PER_SHELF, shelf=name) for name in ("s1", "s2")])
+    totals.append(
+        [await library.store.record_count(PER_SHELF, shelf=name) for name in ("s1", "s2")]
+    )
     return [] if totals == [[1, 0], [1, 0], [0, 1], [0, 0]] else [f"{totals}"]
 
 

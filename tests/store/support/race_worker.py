@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.errors import RevisionError, UniqueError
-from keyhouse.schema import Count, Counter, Index, Record, Schema, Space, Unique
+from keyhouse.schema import Counter, Index, Record, RecordCount, Schema, Space, Unique
 from keyhouse.store import Store, Transaction
 
 SECONDS_MAX = 120
@@ -28,7 +28,7 @@ class Player(Struct, kw_only=True):
 BY_POINTS = Index("idx:points:{points:06d}:{id}")
 SCORE = Record(Score, "score:{id}", BY_POINTS)
 BY_NAME = Unique("idx:name:{name:norm}", value="id")
-PER_TEAM = Count("team:{team}")
+PER_TEAM = RecordCount("team:{team}")
 PLAYER = Record(Player, "player:{id}", BY_NAME, PER_TEAM)
 HITS = Counter("hits", name="hits")
 GAME = Schema("game", SCORE, PLAYER, HITS, space=Space("a game"))

@@ -15,13 +15,13 @@ from msgspec import Struct
 from keyhouse.engine import Row, Span
 from keyhouse.errors import UniqueError
 from keyhouse.schema import (
-    Count,
     Counter,
     FoldResult,
     Index,
     Log,
     LogState,
     Record,
+    RecordCount,
     Schema,
     Space,
     Summary,
@@ -66,7 +66,7 @@ BY_SHELF = Index("idx:shelf:{shelf}:{id}")
 BY_TAG = Index("idx:tag:{tag}:{id}", each={"tag": "tags"})
 BY_NAME = Unique("idx:name:{name}", value="id")
 ON_SHELF = Summary("shelf:{shelf}", member="id", under="ids")
-PER_SHELF = Count("count:{shelf}")
+PER_SHELF = RecordCount("count:{shelf}")
 ITEM = Record(Item, "item:{id}", BY_SHELF, BY_TAG, BY_NAME, ON_SHELF, PER_SHELF)
 
 OPERATIONS = Counter("operations:{task}", name="operations")

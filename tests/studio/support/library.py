@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from keyhouse import Count, Index, Record, Schema, Space, Store, Unique, open_engine
+from keyhouse import Index, Record, RecordCount, Schema, Space, Store, Unique, open_engine
 from keyhouse.auth import mint
 from keyhouse.engine import Engine
 from keyhouse.http import App, make_app
@@ -53,7 +53,7 @@ class Shelf(msgspec.Struct):
     height: int
 
 
-SHELF = Record(Shelf, "shelf:{place}", Count("shelves:{height:03d}"), name="shelf")
+SHELF = Record(Shelf, "shelf:{place}", RecordCount("shelves:{height:03d}"), name="shelf")
 SCHEMA = Schema("library", BOOK, SHELF, space=Space("a library"), doc="Books on shelves.")
 
 

@@ -79,7 +79,7 @@ async def is_exact(engine: Engine, profile: str, events: list[dict[str, Any]]) -
     key = lambda entry: (entry.attr.state, entry.attr.asset_id)  # noqa: E731
     assert sorted(stored, key=key) == sorted(expected, key=key)
     assert [finding async for finding in verify(store)] == []
-    assert await store.total(ENTRIES) == len(expected)
+    assert await store.record_count(ENTRIES) == len(expected)
     for state in ("IN_PROGRESS", "COMPLETED"):
         listed = await store.members(ASSETS_IN_STATE, state=state)
         assert set(listed) == {e.attr.asset_id for e in expected if e.attr.state == state}
@@ -135,7 +135,7 @@ def test_the_oldest_entry_leaves_a_full_profile(tmp_path: Path) -> None:
             assert (await put("old", 1))["applied"] is False
             assert (await http.get("/profiles/p/assets/old")).status_code == 404
             store = Store(SCHEMAS[0], engine, "p")
-            assert await store.total(ENTRIES) == 10
+            assert await store.record_count(ENTRIES) == 10
             assert [finding async for finding in verify(store)] == []
 
     run(tmp_path, work, entries_max=10)

@@ -205,7 +205,7 @@ async def _oldest(profile: Profile, tx: Transaction, asset: str, growth: int) ->
     The number of entries is checked by the commit only where the profile is nearly full: elsewhere
     two new entries do not conflict.
     """
-    excess = await profile.store.total(ENTRIES) + growth - profile.entries_max
+    excess = await profile.store.record_count(ENTRIES) + growth - profile.entries_max
     if excess < 0:
         return []
     key = tx.binding.derived(ENTRIES).template.build({})

@@ -7,7 +7,7 @@ serves any depth, and `/1446` never covers `/14460`. An absent or empty attribut
 from collections.abc import Mapping
 from typing import Any
 
-from keyhouse.keys import Escape, Text
+from keyhouse.keys import Escape, TextSegment
 
 __all__ = [
     "PARTS",
@@ -33,7 +33,7 @@ class Path:
     description = "a path such as /1446/1450"
 
     def __init__(self) -> None:
-        self._part = Text().followed_by("", PARTS)
+        self._part = TextSegment().followed_by("", PARTS)
 
     def followed_by(self, literal: str, escape: Escape) -> "Path":
         return self

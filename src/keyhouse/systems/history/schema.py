@@ -31,7 +31,16 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from keyhouse.errors import DocumentError
 from keyhouse.keys import Template
-from keyhouse.schema import MILLISECONDS, Count, Declared, Index, Record, Schema, Space, Summary
+from keyhouse.schema import (
+    MILLISECONDS,
+    Declared,
+    Index,
+    Record,
+    RecordCount,
+    Schema,
+    Space,
+    Summary,
+)
 from keyhouse.systems.history.limits import ASSETS_LISTED_MAX, MOMENT_MAX
 from keyhouse.systems.history.paths import PARTS, Path, hierarchy, sport, teams, whole_prefixes
 
@@ -162,7 +171,7 @@ NEWEST = Index(
     fields={"at": moment_of},
 )
 
-ENTRIES = Count("entries")
+ENTRIES = RecordCount("entries")
 
 ENTRY = Record(
     HistoryEntry,

@@ -5,7 +5,7 @@ import re
 from string import ascii_letters, digits
 from typing import Any
 
-from keyhouse.keys import Text
+from keyhouse.keys import TextSegment
 
 __all__ = [
     "PlaylistId",
@@ -16,7 +16,7 @@ _INDEX = "index"
 _ALPHABET = "-_=." + ascii_letters + digits
 
 
-class PlaylistId(Text):
+class PlaylistId(TextSegment):
     """Text in the alphabet of NATS. Its pattern excludes `index`, so that the proof of unambiguous
     keys sees it."""
 

@@ -8,7 +8,7 @@ the value expires, or that it never does: a `set` without `ttl` clears an earlie
 
 from typing import Any
 
-from keyhouse.keys import Regex, Template, Text
+from keyhouse.keys import Regex, Template, TextSegment
 from keyhouse.schema import Record, Schema, Space, per_write
 
 __all__ = ["PLUGIN", "SCHEMAS", "VALUE"]
@@ -17,7 +17,7 @@ PLUGIN = Regex("[a-z0-9_-]{1,100}", requirement="must be 1 to 100 of a-z, 0-9, _
 
 VALUE: Record[Any] = Record(
     Any,
-    Template("{key}", key=Text(chars_max=255)),
+    Template("{key}", key=TextSegment(chars_max=255)),
     name="value",
     doc="A plugin's value under one of its keys.",
     expiry=per_write(),

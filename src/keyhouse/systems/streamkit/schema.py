@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from keyhouse.keys import Regex, Template, Text
+from keyhouse.keys import Regex, Template, TextSegment
 from keyhouse.schema import MILLISECONDS, Meta, Record, Schema, Space, sliding
 
 __all__ = [
@@ -62,7 +62,7 @@ CONFIG_ID = Regex(
 NO_IDS = frozenset({".", ".."})
 """Config ids that no URL can address, because clients resolve them as relative paths. They are
 never created; a stored one can be read."""
-SCENE_NAME = Text(chars_max=200)
+SCENE_NAME = TextSegment(chars_max=200)
 
 SCENE_ACTIVITY_SECONDS = 30 * 24 * 3_600
 """Time after its last use at which a scene expires: 30 days."""
