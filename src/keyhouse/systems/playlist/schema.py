@@ -93,6 +93,11 @@ def _bucket(name: str, *records: Record[Any], doc: str, **options: Any) -> Schem
     return Schema(name, *records, space=space, fixed={"namespace": "default"}, doc=doc, **options)
 
 
+def _versioned(type: type[T], key: Template, *derived: Any, **options: Any) -> Record[T]:
+    """Return a record with a `schema_version`, whose unknown members are kept."""
+    return Record(type, key, *derived, version=VERSION, unknown="keep", **options)
+
+
 # 4.3.1 kryten_playlist_snapshot
 
 
@@ -107,21 +112,9 @@ class Snapshot(Struct, kw_only=True):
     schema_version: int = 1
 
 
-CURRENT = Record(
-    Snapshot,
-    _at("current"),
-    name="current",
-    version=VERSION,
-    unknown="keep",
-    timestamps=("created_at",),
-)
-SNAPSHOT = Record(
-    Snapshot,
-    _at("snapshots/{snapshot_id}"),
-    name="snapshot",
-    version=VERSION,
-    unknown="keep",
-    timestamps=("created_at",),
+CURRENT = _versioned(Snapshot, _at("current"), name="current", timestamps=("created_at",))
+SNAPSHOT = _versioned(
+    Snapshot, _at("snapshots/{snapshot_id}"), name="snapshot", timestamps=("created_at",)
 )
 
 SNAPSHOTS = _bucket(
@@ -189,13 +182,11 @@ PLAYLIST_INDEX = Summary(
     rebuilt=True,
 )
 PLAYLIST_NAME = Unique(_at("names/{name:norm}"), value="playlist_id")
-PLAYLIST = Record(
+PLAYLIST = _versioned(
     Playlist,
     _at("playlists/{playlist_id}", playlist_id=PlaylistId()),
     PLAYLIST_INDEX,
     PLAYLIST_NAME,
-    version=VERSION,
-    unknown="keep",
     created="created_at",
     updated="updated_at",
 )
@@ -264,57 +255,45 @@ class IpBlockIntent(Struct, kw_only=True):
     schema_version: int = 1
 
 
-OTP_REQUEST = Record(
+OTP_REQUEST = _versioned(
     OtpRequest,
     _at("otp/request/{username:norm}"),
     name="otp_request",
-    version=VERSION,
-    unknown="keep",
     timestamps=("requested_at", "expires_at"),
     private=("otp_hash", "otp_salt"),
     expiry=at_field("expires_at"),
 )
-OTP_LOCK = Record(
+OTP_LOCK = _versioned(
     OtpLock,
     _at("otp/lock/{username:norm}"),
     name="otp_lock",
-    version=VERSION,
-    unknown="keep",
     timestamps=("since", "locked_until"),
     expiry=sliding(LOCK_SECONDS),
 )
-OTP_RATE = Record(
+OTP_RATE = _versioned(
     OtpRate,
     _at("otp/rate/{kind}/{of:norm}"),
     name="otp_rate",
-    version=VERSION,
-    unknown="keep",
     timestamps=("expires_at",),
     expiry=at_field("expires_at"),
 )
-SESSION = Record(
+SESSION = _versioned(
     Session,
     _at("session/{session_id}"),
-    version=VERSION,
-    unknown="keep",
     timestamps=("created_at", "expires_at"),
     expiry=at_field("expires_at"),
 )
-IP_BLOCK = Record(
+IP_BLOCK = _versioned(
     IpBlock,
     _at("ipblock/{ip}", ip=IpAddress()),
     name="ip_block",
-    version=VERSION,
-    unknown="keep",
     timestamps=("blocked_until", "created_at"),
     expiry=at_field("blocked_until"),
 )
-IP_BLOCK_INTENT = Record(
+IP_BLOCK_INTENT = _versioned(
     IpBlockIntent,
     _at("ipblock_intent/{ip}", ip=IpAddress()),
     name="ip_block_intent",
-    version=VERSION,
-    unknown="keep",
     timestamps=("created_at", "expires_at"),
     expiry=at_field("expires_at"),
 )
@@ -368,36 +347,25 @@ class DayPlays(Struct, kw_only=True):
     schema_version: int = 1
 
 
-GLOBAL_COUNTERS = Record(
-    GlobalCounters,
-    _at("counters/global"),
-    name="global_counters",
-    version=VERSION,
-    unknown="keep",
-    updated="updated_at",
+GLOBAL_COUNTERS = _versioned(
+    GlobalCounters, _at("counters/global"), name="global_counters", updated="updated_at"
 )
-ITEM_COUNTERS = Record(
+ITEM_COUNTERS = _versioned(
     ItemCounters,
     _at("items/{video_id}"),
     name="item_counters",
-    version=VERSION,
-    unknown="keep",
     timestamps=("last_played_at", "last_queued_at"),
 )
-PLAYLIST_COUNTERS = Record(
+PLAYLIST_COUNTERS = _versioned(
     PlaylistCounters,
     _at("playlists/{playlist_id}", playlist_id=PlaylistId()),
     name="playlist_counters",
     timestamps=("last_applied_at",),
-    version=VERSION,
-    unknown="keep",
 )
-DAY_PLAYS = Record(
+DAY_PLAYS = _versioned(
     DayPlays,
     _at("days/{day:date}/{video_id}"),
     name="day_plays",
-    version=VERSION,
-    unknown="keep",
     expiry=fixed(DAYS_KEPT * 24 * 3_600),
 )
 
@@ -437,29 +405,20 @@ class DayLikes(Struct, kw_only=True):
     schema_version: int = 1
 
 
-ITEM_LIKES = Record(
-    ItemLikes,
-    _at("items/{video_id}/likes"),
-    name="item_likes",
-    version=VERSION,
-    unknown="keep",
-    updated="updated_at",
+ITEM_LIKES = _versioned(
+    ItemLikes, _at("items/{video_id}/likes"), name="item_likes", updated="updated_at"
 )
-LIKED = Record(
+LIKED = _versioned(
     Liked,
     _at("dedupe/{video_id}/{user_id:norm}"),
     name="liked",
     timestamps=("liked_at", "expires_at"),
-    version=VERSION,
-    unknown="keep",
     expiry=at_field("expires_at"),
 )
-DAY_LIKES = Record(
+DAY_LIKES = _versioned(
     DayLikes,
     _at("days/{day:date}/{video_id}"),
     name="day_likes",
-    version=VERSION,
-    unknown="keep",
     expiry=fixed(DAYS_KEPT * 24 * 3_600),
 )
 
