@@ -19,7 +19,7 @@ from keyhouse.limits import OPERATION_LINE_CHARS_MAX, OPERATION_LINES_MAX
 from keyhouse.service.background_records import Level, OperationRecords, OperationRun
 from keyhouse.store import Store, Transaction
 
-__all__ = ["OperationCancelledError", "OperationTask"]
+__all__ = ["OperationCancelledError", "OperationTask", "retrying"]
 
 R = TypeVar("R")
 

@@ -3,8 +3,6 @@ recorded robot, on the buckets that other programs share."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,78 +10,15 @@ from typing import Any
 import nats
 import pytest
 
-from keyhouse import open_engine
-from keyhouse.nats.bus import Bus
-from keyhouse.nats.connection import connect
 from keyhouse.systems.playlist.demo_robot import DemoRobot
 from keyhouse.systems.playlist.schema import (
-    BLESSED,
     GLOBAL_COUNTERS,
     ITEM_COUNTERS,
     ITEM_LIKES,
     PLAYLIST_COUNTERS,
 )
-from tests.support.nats_servers import own_server
-from tests.systems.playlist.support.service import (
-    API,
-    PlaylistService,
-    Visitor,
-    fill,
-    item,
-    playlist_service,
-)
-
-ITEMS = [item(f"v{number}", f"Title {number}", seconds=100) for number in range(5)]
-MANIFESTS = [each.manifest_url for each in ITEMS]
-
-
-@asynccontextmanager
-async def channel(
-    folder: Path, *, robot: bool = True
-) -> AsyncIterator[tuple[PlaylistService, DemoRobot, str]]:
-    """The service on its own NATS server, with a robot."""
-    fill(folder, ITEMS)
-    with own_server(folder / "nats") as server:
-        url = f"{server.url}/?prefix=&sync=always"
-        engine, watched = await open_engine(url), await open_engine(url)
-        made = DemoRobot(server.url, "lounge")
-        try:
-            async with connect(server.url) as client:
-                if robot:
-                    await made.__aenter__()
-                async with playlist_service(
-                    folder,
-                    engine=engine,
-                    robot_engine=watched,
-                    bus=Bus(client),
-                    clock=engine.clock,
-                    run_tasks=True,
-                ) as service:
-                    await service.stores.acl.put(BLESSED, ["Bob"])
-                    await asyncio.sleep(0.3)  # the subscriptions of its tasks
-                    yield service, made, server.url
-        finally:
-            await made.__aexit__()
-            await engine.close()
-            await watched.close()
-
-
-async def saved(member: Visitor, *ids: str) -> str:
-    items = [{"video_id": id} for id in ids]
-    made = await member.post("/playlists", {"name": " ".join(ids), "items": items}, 201)
-    return str(made["playlist_id"])
-
-
-def run(folder: Path, work: Any, **options: Any) -> None:
-    async def main() -> None:
-        async with channel(folder, **options) as parts:
-            await work(*parts)
-
-    asyncio.run(main())
-
-
-def queued(robot: DemoRobot) -> list[str]:
-    return [each["media"]["id"] for each in robot.queue]
+from tests.systems.playlist.support.channel import MANIFESTS, queued, run, saved
+from tests.systems.playlist.support.service import API, PlaylistService
 
 
 def test_a_playlist_is_pushed_in_every_mode(tmp_path: Path) -> None:

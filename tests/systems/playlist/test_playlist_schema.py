@@ -19,6 +19,8 @@ from keyhouse.systems.playlist.addresses import canonical_address
 from keyhouse.systems.playlist.schema import (
     ADMINS,
     BLESSED,
+    CHANNEL_PLAY,
+    CHANNEL_PUSH,
     CURRENT,
     DAY_LIKES,
     DAY_PLAYS,
@@ -87,6 +89,8 @@ KEYS: list[tuple[Template, str, dict[str, object]]] = [
         "ns/default/days/2025-12-18/8FnmbsrWl",
         {"day": date(2025, 12, 18), "video_id": "8FnmbsrWl"},
     ),
+    (CHANNEL_PUSH.template, "ns/default/apply/lounge", {"channel": "lounge"}),
+    (CHANNEL_PLAY.template, "ns/default/plays/lounge/7", {"channel": "lounge", "uid": "7"}),
     (ITEM_LIKES.template, "ns/default/items/8FnmbsrWl/likes", {"video_id": "8FnmbsrWl"}),
     (
         LIKED.template,

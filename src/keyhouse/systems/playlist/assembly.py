@@ -13,10 +13,12 @@ from keyhouse.systems.playlist.catalog import MediaCatalog
 from keyhouse.systems.playlist.catalog_access import CatalogAccess
 from keyhouse.systems.playlist.channel import Channel
 from keyhouse.systems.playlist.channel_events import ChannelEvents
+from keyhouse.systems.playlist.channel_pushes import ChannelPushes
 from keyhouse.systems.playlist.delivery import Delivery
 from keyhouse.systems.playlist.marathons import Marathons
 from keyhouse.systems.playlist.mediacms import MediaCms
 from keyhouse.systems.playlist.otp import OneTimeCodes
+from keyhouse.systems.playlist.play_counter import PlayCounter
 from keyhouse.systems.playlist.playlists import SavedPlaylists
 from keyhouse.systems.playlist.queue_apply import QueueApply
 from keyhouse.systems.playlist.refresh import Refresh
@@ -69,20 +71,28 @@ class Assembly:
         self.marathons = Marathons(self.playlists, access)
         self.channel = Channel(robot_rows, access, stores)
         self.statistics = ChannelStatistics(stores, access)
-        self.events = ChannelEvents(
-            robot_rows,
+        pushes = ChannelPushes(
+            stores,
+            self.statistics,
+            channel=settings.channel,
+            pace_seconds=settings.queue_interval_seconds + settings.robot_timeout_seconds,
+        )
+        self.plays = PlayCounter(
             self.channel,
             self.statistics,
             bus,
             name=settings.channel,
             namespace=settings.namespace,
         )
+        self.events = ChannelEvents(
+            robot_rows, self.channel, pushes, self.plays, bus, namespace=settings.namespace
+        )
         self.apply = QueueApply(
             self.playlists,
             access,
             self.channel,
             robot,
-            self.statistics,
+            pushes,
             self.events,
             interval_seconds=settings.queue_interval_seconds,
         )

@@ -1,29 +1,30 @@
 """Events of the channel for the pages that are open: now playing, queue, likes, pushed playlists.
 
 Every process watches the robot's bucket for the first two. The others happen in one process and go
-over the bus to all of them.
+over the bus to all of them. A page that is opened gets the state: the current item, the queue, and
+the push that runs.
 """
 
 import asyncio
-import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
-import structlog
 
 from keyhouse.errors import BusyError, EngineError, KeyhouseError, UnavailableError
 from keyhouse.http import EventStream
 from keyhouse.limits import EVENT_STREAMS_MAX
 from keyhouse.nats.bus import Bus
 from keyhouse.store import RawRows
-from keyhouse.systems.playlist.channel import CURRENT, Channel, read_media
-from keyhouse.systems.playlist.statistics import ChannelStatistics
+from keyhouse.systems.playlist.channel import CURRENT, Channel
+from keyhouse.systems.playlist.channel_pushes import ChannelPushes
+from keyhouse.systems.playlist.messages import FailedItem
+from keyhouse.systems.playlist.play_counter import PlayCounter, subject_token
+from keyhouse.systems.playlist.schema import ChannelPush
 
-__all__ = ["ChannelEvents", "EventName"]
+__all__ = ["ChannelEvents", "EventName", "apply_event"]
 
 EventName = Literal["nowplaying", "queue", "like", "apply"]
 
@@ -35,7 +36,6 @@ PENDING_MAX: Final = 100
 """Events that wait for a slow client; then it loses the oldest."""
 
 _HEARTBEAT: Final = b": \n\n"
-_log = structlog.get_logger("keyhouse.playlist")
 
 
 class _Client:
@@ -79,18 +79,18 @@ class ChannelEvents:
         self,
         rows: RawRows | None,
         channel: Channel,
-        statistics: ChannelStatistics,
+        pushes: ChannelPushes,
+        plays: PlayCounter,
         bus: Bus,
         *,
-        name: str,
         namespace: str,
     ) -> None:
         self._rows = rows
         self._channel = channel
-        self._statistics = statistics
+        self._pushes = pushes
+        self._plays = plays
         self._bus = bus
-        self._name = name
-        self._subject = f"kryten.playlist.event.{_token(namespace)}"
+        self._subject = f"kryten.playlist.event.{subject_token(namespace)}"
         self._clients: set[_Client] = set()
 
     def stream(self) -> EventStream:
@@ -101,7 +101,7 @@ class ChannelEvents:
                 raise BusyError("Too many event streams are open.", limit=EVENT_STREAMS_MAX)
             client = _Client(self._clients.discard)
             self._clients.add(client)
-            for name, data in await self._state():
+            for name, data in [*await self._state(), *await self._running_push()]:
                 client.send(_block(name, data))
             return client
 
@@ -127,6 +127,15 @@ class ChannelEvents:
             return [("nowplaying", None)]
         return found
 
+    async def _running_push(self) -> list[tuple[str, object]]:
+        try:
+            push = await self._pushes.running()
+        except EngineError:
+            return []
+        if push is None:
+            return []
+        return [("apply", apply_event(push, "running", push.done, push.enqueued_count))]
+
     # Background tasks
 
     async def relay(self) -> None:
@@ -148,55 +157,32 @@ class ChannelEvents:
         while not await self._channel.exists():
             await asyncio.sleep(ABSENT_SECONDS)
         async with aclosing(self._rows.row_watch()) as changes:
+            await self._plays.reconcile()
             async for change in changes:
+                if change.key == CURRENT:
+                    await self._plays.reconcile()
                 if self._clients:
                     name = "nowplaying" if change.key == CURRENT else "queue"
                     for kind, data in await self._state():
                         if kind == name or name == "nowplaying":
                             self._send(kind, data)
 
-    async def count_plays(self) -> None:
-        """Count each item that the channel starts, without end. One of all processes counts it."""
-        if not self._bus.is_on:
-            return
-        subject = f"kryten.events.cytube.{_token(self._name)}.changemedia"
-        async with self._bus.subscribe(subject, queue=self._subject) as messages:
-            async for message in messages:
-                try:
-                    await self._count(message.data)
-                except KeyhouseError as error:
-                    _log.error("play not counted", error=str(error))
 
-    async def _count(self, data: bytes) -> None:
-        try:
-            event = msgspec.json.decode(data)
-        except msgspec.MsgspecError:
-            return
-        payload = event.get("payload", event) if isinstance(event, dict) else None
-        media = read_media(payload)
-        if media is None:
-            return
-        start = _start_second(event, payload, media.current_time)
-        video_id = await self._channel.video_id(media.id)
-        await self._statistics.count_play(self._name, media.uid, video_id, media.seconds, start)
-
-
-def _start_second(event: dict[str, Any], payload: Any, current_time: float) -> int:
-    """Return the second at which the item started, from the event's time."""
-    at = payload.get("time")
-    if isinstance(at, int | float) and at > 0:
-        return int(at / 1_000 - current_time)
-    try:
-        stamp = msgspec.convert(event.get("timestamp"), datetime)
-    except msgspec.ValidationError:
-        return 0
-    return int(stamp.timestamp() - current_time)
+def apply_event(
+    push: ChannelPush, status: str, done: int, enqueued: int, failed: Sequence[FailedItem] = ()
+) -> dict[str, object]:
+    """Return the data of an `apply` event. `status`: running, done, cancelled or failed."""
+    return {
+        "apply_id": push.apply_id,
+        "playlist_id": push.playlist_id,
+        "mode": push.mode,
+        "status": status,
+        "done": done,
+        "total": push.total,
+        "enqueued_count": enqueued,
+        "failed": failed,
+    }
 
 
 def _block(name: str, data: object) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(data))
-
-
-def _token(text: str) -> str:
-    """Return a text as one token of a NATS subject, as `kryten-py` writes channels."""
-    return re.sub(r"[^\w-]", "", text.lower().replace(" ", "-")) or "default"

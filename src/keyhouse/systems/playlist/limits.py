@@ -50,6 +50,9 @@ BLOCK_HOURS_MAX: Final = 720
 LIKE_SECONDS: Final = 24 * 3_600
 """Time in which a second like of the same user and item is a duplicate."""
 
+PLAY_SECONDS: Final = 24 * 3_600
+"""Time for which a counted play is remembered, so that it is not counted from the bucket again."""
+
 SEARCH_ITEMS_MAX: Final = 200
 """Items in one response to a search."""
 

@@ -19,7 +19,7 @@ from keyhouse.systems.playlist.limits import (
     VIDEO_ID_CHARS_MAX,
 )
 from keyhouse.systems.playlist.marathon import Method
-from keyhouse.systems.playlist.schema import Role
+from keyhouse.systems.playlist.schema import ApplyMode, Role
 
 Username = Annotated[
     str,
@@ -33,7 +33,6 @@ PlaylistName = Annotated[
     str, Meta(max_length=PLAYLIST_NAME_CHARS_MAX, pattern=r"\S", examples=["Halloween Marathon"])
 ]
 VideoId = Annotated[str, Meta(min_length=1, max_length=VIDEO_ID_CHARS_MAX, examples=["8FnmbsrWl"])]
-ApplyMode = Literal["preserve_current", "append", "insert_next", "hard_replace"]
 
 # Sign-in
 

@@ -8,12 +8,12 @@ like), the name is in normal form, so that two spellings are one person; `roles/
 stored as written, because other programs write it too.
 
 Further keys are not in the document: `names/…` reserves the name of each playlist, `days/…` (in two
-buckets) counts by day, for the windows of `top-played` and `top-liked`, and the bucket of codes has
-`otp/lock/…` (failed codes of a name), `otp/rate/…` (requests in the last minutes) and
-`ipblock_intent/…` (an address that may block itself).
+buckets) counts by day, for the windows of `top-played` and `top-liked`, `apply/…` has the push that
+runs, `plays/…` the counted plays of the last day, and the bucket of codes has `otp/lock/…` (failed
+codes of a name), `otp/rate/…` (requests in the last minutes) and `ipblock_intent/…` (an address that
+may block itself).
 """
 
-from datetime import date
 from typing import Any, Literal, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
@@ -22,7 +22,17 @@ from keyhouse.keys import NATS, Segment, Template
 from keyhouse.schema import Record, Schema, Space, Summary, Unique, at_field, fixed, sliding
 from keyhouse.systems.playlist.addresses import IpAddress
 from keyhouse.systems.playlist.ids import PlaylistId
-from keyhouse.systems.playlist.limits import DAYS_KEPT, LOCK_SECONDS
+from keyhouse.systems.playlist.limits import DAYS_KEPT, LOCK_SECONDS, PLAY_SECONDS
+from keyhouse.systems.playlist.own_values import (
+    ApplyMode,
+    ChannelPlay,
+    ChannelPush,
+    DayLikes,
+    DayPlays,
+    IpBlockIntent,
+    OtpLock,
+    OtpRate,
+)
 
 __all__ = [
     "ACL",
@@ -30,6 +40,8 @@ __all__ = [
     "ANALYTICS",
     "AUTH",
     "BLESSED",
+    "CHANNEL_PLAY",
+    "CHANNEL_PUSH",
     "CURRENT",
     "DAYS_KEPT",
     "DAY_LIKES",
@@ -55,6 +67,9 @@ __all__ = [
     "SNAPSHOT",
     "SNAPSHOTS",
     "VERSION",
+    "ApplyMode",
+    "ChannelPlay",
+    "ChannelPush",
     "DayLikes",
     "DayPlays",
     "GlobalCounters",
@@ -214,23 +229,6 @@ class OtpRequest(Struct, kw_only=True):
     schema_version: int = 1
 
 
-class OtpLock(Struct, kw_only=True):
-    """Failed codes of a name, over all codes that were requested for it."""
-
-    failures: int
-    since: str
-    locked_until: str | None = None
-    schema_version: int = 1
-
-
-class OtpRate(Struct, kw_only=True):
-    """Requests for codes in the last minutes, of a name or from an address."""
-
-    times: list[str]
-    expires_at: str
-    schema_version: int = 1
-
-
 class Session(Struct, kw_only=True):
     username: str
     role: Role
@@ -244,14 +242,6 @@ class IpBlock(Struct, kw_only=True):
     blocked_until: str
     reason: Literal["otp_unsolicited", "otp_abuse", "admin_action"]
     created_at: str
-    schema_version: int = 1
-
-
-class IpBlockIntent(Struct, kw_only=True):
-    """An address that sent a code that nobody requested, and may block itself."""
-
-    created_at: str
-    expires_at: str
     schema_version: int = 1
 
 
@@ -338,15 +328,6 @@ class PlaylistCounters(Struct, kw_only=True):
     schema_version: int = 1
 
 
-class DayPlays(Struct, kw_only=True):
-    """Plays of an item on one day (UTC)."""
-
-    day: date
-    video_id: str
-    play_count: int = 0
-    schema_version: int = 1
-
-
 GLOBAL_COUNTERS = _versioned(
     GlobalCounters, _at("counters/global"), name="global_counters", updated="updated_at"
 )
@@ -369,12 +350,29 @@ DAY_PLAYS = _versioned(
     expiry=fixed(DAYS_KEPT * 24 * 3_600),
 )
 
+CHANNEL_PUSH = _versioned(
+    ChannelPush,
+    _at("apply/{channel}"),
+    name="channel_push",
+    timestamps=("started_at", "expires_at"),
+    expiry=at_field("expires_at"),
+)
+CHANNEL_PLAY = _versioned(
+    ChannelPlay,
+    _at("plays/{channel}/{uid}"),
+    name="channel_play",
+    timestamps=("counted_at",),
+    expiry=fixed(PLAY_SECONDS),
+)
+
 ANALYTICS = _bucket(
     "kryten_playlist_analytics",
     GLOBAL_COUNTERS,
     ITEM_COUNTERS,
     PLAYLIST_COUNTERS,
     DAY_PLAYS,
+    CHANNEL_PUSH,
+    CHANNEL_PLAY,
     doc="Counts of queued and played items.",
 )
 
@@ -393,15 +391,6 @@ class Liked(Struct, kw_only=True):
 
     liked_at: str
     expires_at: str
-    schema_version: int = 1
-
-
-class DayLikes(Struct, kw_only=True):
-    """Likes of an item on one day (UTC)."""
-
-    day: date
-    video_id: str
-    like_count: int = 0
     schema_version: int = 1
 
 

@@ -32,7 +32,7 @@ async def build(context: ServiceContext) -> ServiceSpec:
         parts.sweeper.run,
         parts.events.relay,
         parts.events.watch,
-        parts.events.count_plays,
+        parts.plays.run,
     ]
     return ServiceSpec(
         name=SYSTEM.name,

@@ -2,7 +2,8 @@
 
 Each count is a transaction over the rows that it changes, so no update is lost, whatever the number
 of processes. A play has an id of channel, item and second of its start: the same event again changes
-nothing.
+nothing. Plays whose event no process received are counted from the robot's bucket, if they are still
+current: a row for each place of the queue keeps the two apart, in whichever order they come.
 """
 
 from collections import Counter
@@ -11,12 +12,13 @@ from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from keyhouse.schema import Record
+from keyhouse.schema import SECONDS, Record
 from keyhouse.store import Store, Transaction
 from keyhouse.systems.playlist.catalog_access import CatalogAccess
 from keyhouse.systems.playlist.limits import LIKE_SECONDS
 from keyhouse.systems.playlist.messages import CountedItem, LikeReply
 from keyhouse.systems.playlist.schema import (
+    CHANNEL_PLAY,
     DAY_LIKES,
     DAY_PLAYS,
     GLOBAL_COUNTERS,
@@ -24,6 +26,7 @@ from keyhouse.systems.playlist.schema import (
     ITEM_LIKES,
     LIKED,
     PLAYLIST_COUNTERS,
+    ChannelPlay,
     DayLikes,
     DayPlays,
     GlobalCounters,
@@ -34,7 +37,10 @@ from keyhouse.systems.playlist.schema import (
 )
 from keyhouse.systems.playlist.stores import PlaylistStores, readable
 
-__all__ = ["ChannelStatistics"]
+__all__ = ["ChannelStatistics", "QueuedItem"]
+
+QueuedItem = tuple[str, int | None]
+"""The id of an item, and its duration in seconds if that is known."""
 
 
 class ChannelStatistics:
@@ -47,60 +53,80 @@ class ChannelStatistics:
     async def count_play(
         self, channel: str, uid: object, video_id: str, seconds: int | None, start_second: int
     ) -> None:
-        """Count a play, once for each channel, item and second of its start."""
-        now, today = self._stores.now_text(), self._today()
-        played = f"play:{channel}:{uid}:{start_second}"
+        """Count a play by its event, once for each channel, item and second of its start."""
 
         async def work(tx: Transaction) -> None:
-            item = await tx.get(ITEM_COUNTERS, video_id=video_id)
-            item = item or ItemCounters(video_id=video_id)
-            item.play_count += 1
-            item.last_played_at = now
-            item.duration_seconds = seconds if seconds is not None else item.duration_seconds
-            await tx.put(ITEM_COUNTERS, item)
-            day = await tx.get(DAY_PLAYS, day=today, video_id=video_id)
-            day = day or DayPlays(day=today, video_id=video_id)
-            day.play_count += 1
-            await tx.put(DAY_PLAYS, day)
-            total = await tx.get(GLOBAL_COUNTERS) or GlobalCounters()
-            total.items_played += 1
-            total.duration_played_seconds += seconds or 0
-            await tx.put(GLOBAL_COUNTERS, total)
+            counted = await tx.get(CHANNEL_PLAY, channel=channel, uid=str(uid))
+            play = ChannelPlay(video_id=video_id, counted_at=self._stores.now_text())
+            await tx.put(CHANNEL_PLAY, play, channel=channel, uid=str(uid))
+            if counted is None or not counted.is_reconciled or counted.video_id != video_id:
+                await self._count_play(tx, video_id, seconds)
+            elif start_second * 1_000 > SECONDS.parse(counted.counted_at):
+                await self._count_play(tx, video_id, seconds)  # it started again since
 
+        played = f"play:{channel}:{uid}:{start_second}"
         batch_id = sha256(played.encode()).hexdigest()
         await self._stores.analytics.transact(work, batch_id=batch_id)
 
-    async def count_queued(self, items: Sequence[tuple[str, int | None]]) -> None:
+    async def count_missed_play(
+        self, channel: str, uid: object, video_id: str, seconds: int | None
+    ) -> bool:
+        """Count an item that is playing, unless its event was counted; return whether it was
+        missed."""
+        play = ChannelPlay(
+            video_id=video_id, counted_at=self._stores.now_text(), is_reconciled=True
+        )
+
+        async def work(tx: Transaction) -> bool:
+            counted = await tx.get(CHANNEL_PLAY, channel=channel, uid=str(uid))
+            if counted is not None and counted.video_id == video_id:
+                return False
+            await tx.put(CHANNEL_PLAY, play, channel=channel, uid=str(uid))
+            await self._count_play(tx, video_id, seconds)
+            return True
+
+        return await self._stores.analytics.transact(work)
+
+    async def _count_play(self, tx: Transaction, video_id: str, seconds: int | None) -> None:
+        today = self._today()
+        item = await tx.get(ITEM_COUNTERS, video_id=video_id)
+        item = item or ItemCounters(video_id=video_id)
+        item.play_count += 1
+        item.last_played_at = self._stores.now_text()
+        item.duration_seconds = seconds if seconds is not None else item.duration_seconds
+        await tx.put(ITEM_COUNTERS, item)
+        day = await tx.get(DAY_PLAYS, day=today, video_id=video_id)
+        day = day or DayPlays(day=today, video_id=video_id)
+        day.play_count += 1
+        await tx.put(DAY_PLAYS, day)
+        total = await tx.get(GLOBAL_COUNTERS) or GlobalCounters()
+        total.items_played += 1
+        total.duration_played_seconds += seconds or 0
+        await tx.put(GLOBAL_COUNTERS, total)
+
+    async def count_queued(self, tx: Transaction, items: Sequence[QueuedItem]) -> None:
         """Count items, with their durations, that were added to the queue."""
+        if not items:
+            return
         now = self._stores.now_text()
-        for start in range(0, len(items), 50):
-            some = items[start : start + 50]
+        for video_id, times in Counter(video_id for video_id, _ in items).items():
+            item = await tx.get(ITEM_COUNTERS, video_id=video_id)
+            item = item or ItemCounters(video_id=video_id)
+            item.queue_count += times
+            item.last_queued_at = now
+            await tx.put(ITEM_COUNTERS, item)
+        total = await tx.get(GLOBAL_COUNTERS) or GlobalCounters()
+        total.items_queued += len(items)
+        total.duration_queued_seconds += sum(seconds or 0 for _, seconds in items)
+        await tx.put(GLOBAL_COUNTERS, total)
 
-            async def work(tx: Transaction, some: Any = some) -> None:
-                for video_id, times in Counter(video_id for video_id, _ in some).items():
-                    item = await tx.get(ITEM_COUNTERS, video_id=video_id)
-                    item = item or ItemCounters(video_id=video_id)
-                    item.queue_count += times
-                    item.last_queued_at = now
-                    await tx.put(ITEM_COUNTERS, item)
-                total = await tx.get(GLOBAL_COUNTERS) or GlobalCounters()
-                total.items_queued += len(some)
-                total.duration_queued_seconds += sum(seconds or 0 for _, seconds in some)
-                await tx.put(GLOBAL_COUNTERS, total)
-
-            await self._stores.analytics.transact(work)
-
-    async def count_applied(self, playlist_id: str) -> None:
+    async def count_applied(self, tx: Transaction, playlist_id: str) -> None:
         """Count that a playlist was pushed to the queue."""
-
-        async def work(tx: Transaction) -> None:
-            counters = await tx.get(PLAYLIST_COUNTERS, playlist_id=playlist_id)
-            counters = counters or PlaylistCounters(playlist_id=playlist_id)
-            counters.apply_count += 1
-            counters.last_applied_at = self._stores.now_text()
-            await tx.put(PLAYLIST_COUNTERS, counters)
-
-        await self._stores.analytics.transact(work)
+        counters = await tx.get(PLAYLIST_COUNTERS, playlist_id=playlist_id)
+        counters = counters or PlaylistCounters(playlist_id=playlist_id)
+        counters.apply_count += 1
+        counters.last_applied_at = self._stores.now_text()
+        await tx.put(PLAYLIST_COUNTERS, counters)
 
     async def like(self, video_id: str, username: str) -> LikeReply:
         """Count a like, unless the same user liked the item in the last 24 hours."""

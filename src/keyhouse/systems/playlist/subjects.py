@@ -14,11 +14,11 @@ import structlog
 from keyhouse.errors import KeyhouseError, MalformedError, MissingFieldError, RecordError
 from keyhouse.nats.endpoint import Endpoint, Request
 from keyhouse.systems.playlist.errors import RoleError
-from keyhouse.systems.playlist.messages import ApplyMode, Username
+from keyhouse.systems.playlist.messages import Username
 from keyhouse.systems.playlist.queue_apply import QueueApply
 from keyhouse.systems.playlist.refresh import FileSource, Refresh, RunBlocking
 from keyhouse.systems.playlist.roles import ROLE_SCOPES, Roles
-from keyhouse.systems.playlist.schema import BLESSED
+from keyhouse.systems.playlist.schema import BLESSED, ApplyMode
 
 __all__ = ["Commands"]
 

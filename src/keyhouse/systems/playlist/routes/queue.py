@@ -50,7 +50,7 @@ class QueueHandlers:
     async def cancel(self, id: str, caller: ChannelMember) -> messages.Done:
         """Cancel a push. Items that were added stay in the queue."""
         caller.require_writer()
-        self._apply.cancel(id)
+        await self._apply.cancel(id)
         return messages.Done()
 
     async def queue(self, caller: ChannelMember | None) -> messages.QueueReply:
