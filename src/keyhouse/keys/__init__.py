@@ -12,6 +12,7 @@ from keyhouse.keys.number_segments import Day, Descending, FixedPoint, Integer, 
 from keyhouse.keys.segment_protocol import Segment
 from keyhouse.keys.segments import (
     Choice,
+    CutText,
     NormalizedText,
     OptionalSegment,
     Regex,
@@ -31,6 +32,7 @@ __all__ = [
     "PLAIN",
     "Blind",
     "Choice",
+    "CutText",
     "Day",
     "Descending",
     "Escape",

@@ -6,6 +6,7 @@ text of the type, and possibly more; `fixed` means that every text has the same 
 delimiter is needed.
 """
 
+import hashlib
 import re
 import unicodedata
 from collections.abc import Callable
@@ -169,6 +170,64 @@ class NormalizedText(TextSegment):
         return normal(value) + (" " if value.strip() and value[-1:].isspace() else "")
 
 
+class CutText(NormalizedText):
+    """Normalized text of any length, cut to a number of bytes in the key: `{title:norm900}`.
+
+    A longer one is cut there, and ends with `~` and 32 digits of the SHA-256 of the whole normal
+    form, so that texts with the same start have different keys. A parsed key yields the cut text:
+    compare the whole one in the record. So does a prefix that is longer than the cut.
+    """
+
+    def __init__(
+        self,
+        bytes_max: int,
+        *,
+        chars_max: int | None = None,
+        escape: Escape = PLAIN,
+        ends: str = "",
+        last: bool = True,
+    ) -> None:
+        super().__init__(chars_max=chars_max, escape=escape, ends=ends, last=last)
+        if bytes_max <= 2 * _CUT_TAIL_BYTES:
+            raise DeclarationError("Text is not cut to so few bytes.", bytes_max=bytes_max)
+        self._bytes_max = bytes_max
+        self.description = f"{NormalizedText.description}, cut to {bytes_max} bytes"
+
+    def followed_by(self, literal: str, escape: Escape) -> "CutText":
+        return type(self)(
+            self._bytes_max,
+            chars_max=self._chars_max,
+            escape=escape,
+            ends=literal[:1],
+            last=not literal,
+        )
+
+    def format(self, value: object) -> str:
+        text = super().format(value)
+        if len(text) * 4 <= self._bytes_max or len(text.encode()) <= self._bytes_max:
+            return text
+        whole = normal(text_of(value))
+        digest = hashlib.sha256(whole.encode()).hexdigest()[:_CUT_DIGITS]
+        return self._escaped(f"{self._cut(whole)}~{digest}")
+
+    def format_prefix(self, value: str) -> tuple[str, bool]:
+        return super().format_prefix(self._cut(self.bound(value)))
+
+    def _cut(self, text: str) -> str:
+        """Return the longest start of a text that leaves room for the digest."""
+        most = self._bytes_max - _CUT_TAIL_BYTES
+        text = text[:most]
+        while text and (beyond := len(self._escaped(text).encode()) - most) > 0:
+            text = text[: -max(1, beyond // _ESCAPED_BYTES_MAX)]
+        return text
+
+
+_CUT_DIGITS = 32
+_CUT_TAIL_BYTES = 1 + _CUT_DIGITS
+_ESCAPED_BYTES_MAX = 12
+"""Of one character: four bytes of UTF-8, each as a mark and two digits."""
+
+
 class Regex(PlainSegment):
     """Text that matches a pattern, never escaped.
 
@@ -316,6 +375,7 @@ _NAMED: dict[str, Callable[[], Segment]] = {
 }
 _INTEGER = re.compile(r"0(\d+)d")
 _SCALED = re.compile(r"0(\d+)\.(\d+)f")
+_CUT = re.compile(r"norm([1-9]\d+)")
 
 
 @checked(DeclarationError)
@@ -331,10 +391,12 @@ def segment(spec: str) -> Segment:
         return Integer(int(match[1]))
     if match := _SCALED.fullmatch(spec):
         return FixedPoint(int(match[1]), int(match[2]))
+    if match := _CUT.fullmatch(spec):
+        return CutText(int(match[1]))
     if "|" in spec:
         return Choice(*spec.split("|"))
     raise DeclarationError(
         "No such segment type.",
         spec=spec,
-        known=[*sorted(filter(None, _NAMED)), "0Nd", "0N.Mf", "-…", "a|b|c", "…?"],
+        known=[*sorted(filter(None, _NAMED)), "normN", "0Nd", "0N.Mf", "-…", "a|b|c", "…?"],
     )

@@ -80,8 +80,8 @@ class Passwords:
 
     def _verify(self, stored: str | None, password: str) -> PasswordCheck:
         _lower_priority()
-        if stored is None:
-            self._unknown = self._unknown or self._hash("")
+        if self._unknown is None:  # by the first login of any account, so that it tells nothing
+            self._unknown = self._hash("")
         try:
             self._hasher.verify(stored or self._unknown, password)
         except InvalidHashError:

@@ -231,12 +231,17 @@ class Accounts:
             raise NotFoundError("There is no such session.", id=id)
         await self.store.delete(SESSION, id=id)
 
-    async def change_password(self, member: Member, current: str, new: str) -> None:
-        """Change the password and end the other sessions of the user."""
+    async def change_password(
+        self, member: Member, current: str, new: str, client: ClientAddress
+    ) -> None:
+        """Change the password and end the other sessions of the user. Guesses of the current one
+        are limited like those of a login."""
         user = await self.user(member.subject)
+        await self._sleep_before(user.username, client)
         check = await self.passwords.verify(user.password_hash, current)
         if not check.is_valid:
             raise AccessError("The current password is wrong.")
+        self._guard.succeeded(user.username, client)
         await self._set_password(user.id, new)
         await self.end_sessions(user.id, except_for=member.device)
 

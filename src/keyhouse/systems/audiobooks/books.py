@@ -48,6 +48,8 @@ Check = Callable[[int | None], None]
 
 _EDITABLE: Final = frozenset(BookPatch.__struct_fields__)
 _ISBN10_CHARS: Final = 10
+_WHOLE_TITLE_CHARS: Final = 70
+"""Starts of titles that no index key cuts, whatever their characters."""
 
 
 class Books:
@@ -92,7 +94,8 @@ class Books:
         found, best first."""
         limit = page_limit(query.limit)
         filters = _filters(query)
-        if len(filters) <= 1 and searched is None and not query.offset:
+        is_plain = all(not each.is_partial for each in filters)
+        if len(filters) <= 1 and is_plain and searched is None and not query.offset:
             natural = filters[0].sorted_by if filters else "title"
             if query.sort_by in (None, natural) and not (query.cursor or "").startswith("@"):
                 chosen = filters[0] if filters else _ALL
@@ -122,7 +125,7 @@ class Books:
             found = [book for book in rows if book is not None and is_listed(book)]
         else:
             found = await self._matching(filters[0] if filters else _ALL)
-            filters = filters[1:]
+            filters = [each for each in filters if each is not filters[0] or each.is_partial]
         found = [book for book in found if all(each.accepts(book) for each in filters)]
         if query.sort_by is not None or searched is None:
             found = await self._sort(found, query)
@@ -231,7 +234,8 @@ class Books:
 
 
 class _Filter:
-    """One condition of a list: the index that answers it, and the same condition on a book."""
+    """One condition of a list: the index that answers it, and the same condition on a book. A
+    partial index answers more: its keys hold the start of a long text."""
 
     def __init__(
         self,
@@ -241,12 +245,14 @@ class _Filter:
         *,
         prefix: str | None = None,
         sorted_by: str = "",
+        is_partial: bool = False,
     ) -> None:
         self.index = index
         self.accepts = accepts
         self.fields = dict(fields or {})
         self.prefix = prefix
         self.sorted_by = sorted_by
+        self.is_partial = is_partial
 
 
 _ALL: Final = _Filter(BOOKS_BY_TITLE, lambda book: True, sorted_by="title")
@@ -276,6 +282,7 @@ def _filters(query: BookQuery) -> list[_Filter]:
                 lambda book: book.normalized_title.startswith(start),
                 prefix=start or None,
                 sorted_by="title",
+                is_partial=len(start) > _WHOLE_TITLE_CHARS,
             )
         )
     return found

@@ -95,6 +95,8 @@ def resolve_below(path: str, roots: Sequence[Path]) -> Path:
 
     Raises RecordError for a path elsewhere, and NotFoundError if there is nothing.
     """
+    if "\0" in path or not _is_text(path):
+        raise RecordError("The path is not one of a file.", path=path)
     candidates = [Path(path)] if os.path.isabs(path) else [root / path for root in roots]
     for candidate in candidates:
         resolved = Path(os.path.normpath(candidate))
@@ -102,7 +104,7 @@ def resolve_below(path: str, roots: Sequence[Path]) -> Path:
             continue
         if os.path.realpath(resolved) != str(resolved):
             break
-        if resolved.exists():
+        if os.path.lexists(resolved):
             return resolved
     else:
         if not any(below_root(os.path.normpath(each), roots) for each in candidates):

@@ -36,7 +36,6 @@ from keyhouse.systems.audiobooks.schema import (
     BOOKMARK,
     BOOKS_BY_SERIES,
     BOOKS_BY_TITLE,
-    BOOKS_BY_WORK,
     DURATION_MAP,
     PLAYBACK,
     PROGRESS,
@@ -47,6 +46,7 @@ from keyhouse.systems.audiobooks.schema import (
     WORK,
     WORK_LISTEN_SECONDS,
     WORK_PLAYS,
+    backfill_work,
 )
 
 __all__ = ["END_SLACK_SECONDS", "Listener", "PlaybackState", "Statistics", "moved_progress"]
@@ -292,27 +292,17 @@ class Listener:
         """Return the statistics of a work: the sum of its books. A sum that was never stored is
         counted and stored once."""
         await self.library.require(WORK, "work", id=id)
-        if await self.store.record_row(WORK_PLAYS, work_id=id) is None:
-            await self._backfill(id)
+        rows = [
+            await self.store.record_row(each, work_id=id)
+            for each in (WORK_PLAYS, WORK_LISTEN_SECONDS)
+        ]
+        if None in rows:
+            await backfill_work(self.store, id)
         return Statistics(
             work_id=id,
             plays=await self.store.get(WORK_PLAYS, work_id=id) or 0,
             listen_seconds=await self.store.get(WORK_LISTEN_SECONDS, work_id=id) or 0,
         )
-
-    async def _backfill(self, id: str) -> None:
-        ids = [
-            entry.record.id async for entry in self.store.scan(BOOK, by=BOOKS_BY_WORK, work_id=id)
-        ]
-
-        async def work(tx: Transaction) -> None:
-            pairs = ((BOOK_PLAYS, WORK_PLAYS), (BOOK_LISTEN_SECONDS, WORK_LISTEN_SECONDS))
-            for of_book, of_work in pairs:
-                stored = await tx.get(of_work, work_id=id)
-                total = sum([await tx.get(of_book, book_id=book) or 0 for book in ids])
-                await tx.add(of_work, total - (stored or 0), work_id=id)
-
-        await self.store.transact(work)
 
     async def of_user(self, id: str) -> Statistics:
         return Statistics(

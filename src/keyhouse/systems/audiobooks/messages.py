@@ -53,6 +53,8 @@ __all__ = [
 
 Id = Annotated[str, Meta(pattern="^[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
 Name = Annotated[str, Meta(min_length=1, max_length=500)]
+Title = Annotated[str, Meta(min_length=1, max_length=5_000)]
+"""Beyond 900 bytes of its normal form, a title is cut in the keys of indexes."""
 Username = Annotated[
     str, Meta(min_length=1, max_length=64, pattern=r"^[^\s\x00-\x1f][^\x00-\x1f]*$")
 ]
@@ -139,7 +141,7 @@ class BookBody(Struct):
     """A whole book: a member that is absent is unset. Members that the service sets may be sent
     along, and are ignored."""
 
-    title: Name
+    title: Title
     author_id: Id | None = None
     series_id: Id | None = None
     series_position: Annotated[float, Meta(ge=0, lt=1_000_000)] | None = None
@@ -157,7 +159,7 @@ class BookBody(Struct):
 
 
 class BookPatch(Struct, forbid_unknown_fields=True):
-    title: Name | UnsetType = UNSET
+    title: Title | UnsetType = UNSET
     author_id: Id | UnsetType | None = UNSET
     series_id: Id | UnsetType | None = UNSET
     series_position: Annotated[float, Meta(ge=0, lt=1_000_000)] | UnsetType | None = UNSET
@@ -189,31 +191,31 @@ class BatchBody(Struct, forbid_unknown_fields=True):
 
 
 class AuthorBody(Struct):
-    name: Name
+    name: Title
 
 
 class SeriesBody(Struct):
-    name: Name
+    name: Title
     author_id: Id | None = None
 
 
 class SeriesPatch(Struct):
-    name: Name | UnsetType = UNSET
+    name: Title | UnsetType = UNSET
     author_id: Id | UnsetType | None = UNSET
 
 
 class WorkBody(Struct):
-    title: Name
+    title: Title
     author_id: Id | None = None
     series_id: Id | None = None
-    alt_titles: list[Name] = []
+    alt_titles: list[Title] = []
 
 
 class WorkPatch(Struct):
-    title: Name | UnsetType = UNSET
+    title: Title | UnsetType = UNSET
     author_id: Id | UnsetType | None = UNSET
     series_id: Id | UnsetType | None = UNSET
-    alt_titles: list[Name] | UnsetType = UNSET
+    alt_titles: list[Title] | UnsetType = UNSET
 
 
 class NameQuery(Struct):

@@ -42,6 +42,7 @@ from keyhouse.systems.audiobooks.schema import (
     WORK,
     WORK_LISTEN_SECONDS,
     WORK_PLAYS,
+    backfill_work,
     introduce_works,
 )
 
@@ -107,6 +108,8 @@ async def import_lines(engine: Engine, library: str, lines: Iterable[bytes]) -> 
     books = [entry async for entry in store.scan(BOOK) if entry.record.work_id is None]
     for entry in books:
         await store.transact(partial(_introduce, entry.record.id))
+    for id in [entry.record.id async for entry in store.scan(WORK)]:
+        await backfill_work(store, id)
     return result
 
 

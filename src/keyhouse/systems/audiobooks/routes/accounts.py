@@ -96,9 +96,13 @@ class AccountHandlers:
         shown = _user(user)
         return data({**shown, "permissions": sorted(caller.scopes), "user": shown})
 
-    async def change_password(self, body: messages.PasswordBody, caller: Member) -> Data[Json]:
+    async def change_password(
+        self, body: messages.PasswordBody, caller: Member, client: ClientAddress
+    ) -> Data[Json]:
         """Change the password; the other sessions end."""
-        await self._accounts.change_password(caller, body.current_password, body.new_password)
+        await self._accounts.change_password(
+            caller, body.current_password, body.new_password, client
+        )
         return data({"message": "The password is changed; other sessions have ended."})
 
     async def sessions(self, caller: Member) -> Data[Items[Json]]:
@@ -219,7 +223,9 @@ def account_routes(accounts: Accounts) -> Mapping[str, Route]:
         "logout": route("POST /auth/logout", on.logout, ""),
         "me": route("GET /auth/me", on.me, ""),
         "change_me": route("PATCH /auth/me", on.change_me, "", problems=[ConflictError]),
-        "change_password": route("PUT /auth/me/password", on.change_password, ""),
+        "change_password": route(
+            "PUT /auth/me/password", on.change_password, "", problems=[RateError]
+        ),
         "sessions": route("GET /auth/sessions", on.sessions, ""),
         "end_session": route(
             "DELETE /auth/sessions/{id}", on.end_session, "", status=204, problems=absent

@@ -78,6 +78,7 @@ from keyhouse.systems.audiobooks.schema.listening import (
     WORK_PLAYS,
 )
 from keyhouse.systems.audiobooks.schema.migrations import (
+    backfill_work,
     introduce_works,
     join_work,
     make_series_unique,
@@ -169,6 +170,7 @@ __all__ = [
     "WORK_BY_TITLE",
     "WORK_LISTEN_SECONDS",
     "WORK_PLAYS",
+    "backfill_work",
     "introduce_works",
     "is_binned",
     "is_listed",

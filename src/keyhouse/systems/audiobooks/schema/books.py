@@ -53,7 +53,7 @@ __all__ = [
 
 # Author
 
-AUTHOR_BY_NAME = Unique("idx:author:name:{normalized_name:norm}", value="id")
+AUTHOR_BY_NAME = Unique("idx:author:name:{normalized_name:norm900}", value="id")
 AUTHOR = Record(
     Author,
     "a:{id:ulid}",
@@ -67,10 +67,10 @@ AUTHOR = Record(
 # Series
 
 SERIES_BY_NAME_AND_AUTHOR = Unique(
-    "idx:series:name_author:{normalized_name:norm}:{author_id:ulid?}", value="id"
+    "idx:series:name_author:{normalized_name:norm900}:{author_id:ulid?}", value="id"
 )
 SERIES_BY_NAME = First(
-    "idx:series:name:{normalized_name:norm}", value="id", among=SERIES_BY_NAME_AND_AUTHOR
+    "idx:series:name:{normalized_name:norm900}", value="id", among=SERIES_BY_NAME_AND_AUTHOR
 )
 SERIES_OF_AUTHOR = Index("idx:series:author:{author_id:ulid}:{id:ulid}")
 SERIES = Record(
@@ -89,7 +89,7 @@ SERIES = Record(
 # Work (title-level logical grouping)
 
 WORK_BY_TITLE = Unique(
-    "idx:work:title:{normalized_title:norm}:author:{author_id:ulid?}", value="id"
+    "idx:work:title:{normalized_title:norm900}:author:{author_id:ulid?}", value="id"
 )
 WORKS_OF_AUTHOR = Index("idx:work:author:{author_id:ulid}:{id:ulid}")
 WORKS_OF_SERIES = Index("idx:work:series:{series_id:ulid}:{id:ulid}")
@@ -113,10 +113,10 @@ BOOKS_BY_AUTHOR = Index("idx:book:author:{author_id:ulid}:{id:ulid}", when=is_li
 BOOKS_BY_SERIES = Index(
     "idx:book:series:{series_id:ulid}:{series_position:010.3f?}:{id:ulid}", when=is_listed
 )
-BOOKS_BY_TITLE = Index("idx:book:title:{normalized_title:norm}:{id:ulid}", when=is_listed)
-BOOKS_BY_TAG = Index("idx:book:tag:{tag:norm}:{id:ulid}", each={"tag": "tags"}, when=is_listed)
+BOOKS_BY_TITLE = Index("idx:book:title:{normalized_title:norm900}:{id:ulid}", when=is_listed)
+BOOKS_BY_TAG = Index("idx:book:tag:{tag:norm900}:{id:ulid}", each={"tag": "tags"}, when=is_listed)
 BOOKS_BY_GENRE = Index(
-    "idx:book:genre:{genre:norm}:{id:ulid}", each={"genre": "genres"}, when=is_listed
+    "idx:book:genre:{genre:norm900}:{id:ulid}", each={"genre": "genres"}, when=is_listed
 )
 BOOKS_BY_ISBN10 = Index(
     Template("idx:book:isbn10:{isbn10}:{id:ulid}", isbn10=Regex("[0-9]{9}[0-9X]")), when=is_listed

@@ -1,12 +1,16 @@
 """Migrations of the keyspace. `mig:<versionPadded>` and `meta:version` are the default of Meta."""
 
+from typing import Final
+
 from msgspec.structs import replace
 
-from keyhouse.store import Entry, Transaction
+from keyhouse.store import Entry, Store, Transaction
 from keyhouse.systems.audiobooks.records import Book, Series, Work
 from keyhouse.systems.audiobooks.schema.books import (
     AUTHOR,
+    BIN_OF_WORK,
     BOOK,
+    BOOKS_BY_WORK,
     SERIES,
     SERIES_BY_NAME_AND_AUTHOR,
     WORK,
@@ -20,22 +24,46 @@ from keyhouse.systems.audiobooks.schema.listening import (
 )
 
 __all__ = [
+    "backfill_work",
     "introduce_works",
     "join_work",
     "make_series_unique",
 ]
 
 
+_STATISTICS: Final = (
+    (BOOK_PLAYS, WORK_PLAYS),
+    (BOOK_LISTEN_SECONDS, WORK_LISTEN_SECONDS),
+)
+
+
 async def join_work(tx: Transaction, book: Book, work_id: str | None) -> None:
     """Move a book to a work, or out of its work, and its statistics from the old work to the new
     one, in one commit."""
-    for of_book, of_work in ((BOOK_PLAYS, WORK_PLAYS), (BOOK_LISTEN_SECONDS, WORK_LISTEN_SECONDS)):
+    for of_book, of_work in _STATISTICS:
         counted = await tx.get(of_book, book_id=book.id) or 0
         if book.work_id is not None:
             await tx.add(of_work, -counted, work_id=book.work_id)
         if work_id is not None:
             await tx.add(of_work, counted, work_id=work_id)
     await tx.put(BOOK, replace(book, work_id=work_id))
+
+
+async def backfill_work(store: Store, work_id: str) -> None:
+    """Store the statistics of a work: the sum of its books, those in the bin included."""
+    ids = [
+        entry.record.id
+        for index in (BOOKS_BY_WORK, BIN_OF_WORK)
+        async for entry in store.scan(BOOK, by=index, work_id=work_id)
+    ]
+
+    async def work(tx: Transaction) -> None:
+        for of_book, of_work in _STATISTICS:
+            stored = await tx.get(of_work, work_id=work_id) or 0
+            total = sum([await tx.get(of_book, book_id=id) or 0 for id in ids])
+            await tx.add(of_work, total - stored, work_id=work_id)
+
+    await store.transact(work)
 
 
 async def introduce_works(tx: Transaction, entry: Entry[Book]) -> None:

@@ -1,0 +1,179 @@
+"""Guesses, forged requests, paths out of the library and secrets at rest, over HTTP."""
+
+import os
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from msgspec.structs import replace
+
+from keyhouse.store import Store
+from keyhouse.systems.audiobooks.generated_audio import write_audio
+from keyhouse.systems.audiobooks.schema import ARGON2_PARAMS, SEGMENT
+from tests.support import engine_openers
+from tests.systems.audiobooks.support.service import CHEAP, PASSWORD, LibraryService
+from tests.systems.audiobooks.test_audiobooks_auth import is_error
+from tests.systems.audiobooks.test_audiobooks_scan import album, books, finished, scan, segments
+
+TIMED = replace(CHEAP, time_cost=2, memory_cost_kib=32 * 1_024)
+
+
+def test_an_unknown_user_takes_as_long_as_a_wrong_password(tmp_path: Path) -> None:
+    opener = engine_openers.ALL["sqlite"](tmp_path)
+    with LibraryService(opener, tmp_path / "data", cost=TIMED) as service, service.admin() as admin:
+        for number in range(5):
+            body = {"username": f"user{number}", "password": PASSWORD, "roles": []}
+            assert admin.post("/users", json=body).status_code == 201
+        seconds: dict[str, list[float]] = {"user": [], "nobody": []}
+        with service.client() as guest:
+            for number in range(5):  # fewer than an account or an address is slowed down for
+                for name, taken in seconds.items():
+                    body = {"username": f"{name}{number}", "password": "wrong horse"}
+                    start = time.perf_counter()
+                    assert guest.post("/auth/login", json=body).status_code == 401
+                    taken.append(time.perf_counter() - start)
+        wrong, unknown = (statistics.median(taken) for taken in seconds.values())
+        assert 0.4 < unknown / wrong < 2.5, seconds
+
+
+def test_the_parameters_of_the_hash_are_stored_and_are_argon2id(
+    tmp_path: Path,
+) -> None:
+    opener = engine_openers.ALL["sqlite"](tmp_path)
+    with LibraryService(opener, tmp_path / "data", cost=None) as service, service.admin():
+
+        async def stored(store: Store) -> Any:
+            return await store.get(ARGON2_PARAMS)
+
+        found = service.run(stored)
+        assert (found.time_cost, found.memory_cost_kib, found.parallelism) == (3, 65_536, 1)
+        assert (found.hash_bytes, found.salt_bytes) == (32, 16)
+
+
+def test_guesses_of_the_current_password_are_limited(tmp_path: Path) -> None:
+    opener = engine_openers.ALL["sqlite"](tmp_path)
+    with LibraryService(opener, tmp_path / "data") as service, service.admin() as admin:
+        names = [f"user{number}" for number in range(4)]
+        clients = [service.user(admin, name, "viewer") for name in names]
+        body = {"current_password": "wrong horse", "new_password": "another horse"}
+        for number in range(15):  # a few for each account, so that none is slowed down
+            reply = clients[number % 4].put("/auth/me/password", json=body)
+            assert is_error(reply, 403, "FORBIDDEN")
+        blocked = clients[0].put("/auth/me/password", json=body)
+        assert is_error(blocked, 429, "TOO_MANY_REQUESTS")
+        assert int(blocked.headers["retry-after"]) > 0
+        service.clock.advance(seconds=901)
+        body["current_password"] = PASSWORD
+        assert clients[0].put("/auth/me/password", json=body).status_code == 200
+        for client in clients:
+            client.close()
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "rocksdb"])
+def test_no_file_of_the_library_holds_a_secret_in_clear(tmp_path: Path, engine: str) -> None:
+    opener = engine_openers.ALL[engine](tmp_path)
+    with LibraryService(opener, tmp_path / "data") as service, service.admin() as admin:
+        token = admin.headers["authorization"].removeprefix("Bearer ")
+        key = admin.post("/auth/api-keys", json={"name": "player"}).json()["data"]["key"]
+        known = b"player"
+        stored = _bytes_below(tmp_path)
+        assert known in stored  # what is in the store is found by this
+        for secret in (token.split(".")[1], key.split(".")[1], PASSWORD):
+            assert secret.encode() not in stored
+    stored = _bytes_below(tmp_path)
+    assert token.split(".")[1].encode() not in stored and PASSWORD.encode() not in stored
+
+
+def _bytes_below(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_a_forged_request_with_the_cookie_is_403_and_changes_nothing(
+    service: LibraryService, admin: httpx.Client, headers: dict[str, str]
+) -> None:
+    with service.client() as browser:
+        body = {"username": "admin", "password": PASSWORD}
+        assert browser.post("/auth/login", json=body).status_code == 200
+        title = {"title": "Forged"}
+        assert is_error(browser.post("/books", json=title, headers=headers), 403, "FORBIDDEN")
+        origin = service.url.removesuffix("/audiobooks/api/v1")
+        own = {"Origin": origin, "Sec-Fetch-Site": "same-origin"}
+        assert browser.post("/books", json={"title": "Own"}, headers=own).status_code == 201
+        assert [book["title"] for book in books(admin)] == ["Own"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("..", "../outside", "/etc", "books/../../outside", "linked", "linked/inner"),
+        *("a\0b", "x" * 3_000, "x/" * 1_500),
+    ],
+)
+def test_no_path_of_a_request_leaves_the_roots(
+    service: LibraryService, admin: httpx.Client, path: str
+) -> None:
+    root = service.roots[0]
+    outside = root.parent / "outside"
+    write_audio(outside / "inner" / "part.wav", 5, tags={"album": "Outside"})
+    os.symlink(outside, root / "linked")
+    album(root)
+    scan(admin)
+    [book] = books(admin)
+    reply = admin.post("/operations/scan", json={"folder_path": path})
+    assert reply.status_code in (404, 422), reply.text
+    for target in (path, f"{path}/part.wav", str(root / path / "part.wav")):
+        merged = admin.post(f"/books/{book['id']}/merge", json={"file_path": target})
+        assert merged.status_code in (404, 422), merged.text
+    assert [each["title"] for each in books(admin)] == [book["title"]]
+
+
+def test_audio_of_a_file_that_became_a_link_is_not_sent(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    root = service.roots[0]
+    secret = root.parent / "secret.wav"
+    secret.write_bytes(b"RIFF and a secret")
+    folder = album(root, 1)
+    scan(admin)
+    [book] = books(admin)
+    [segment] = segments(admin, book)
+    path = f"/segments/{segment['id']}/audio"
+    assert admin.get(path).status_code == 200
+    (folder / "part 1.wav").unlink()
+    os.symlink(secret, folder / "part 1.wav")
+    assert is_error(admin.get(path), 404, "NOT_FOUND")
+
+    async def point_elsewhere(store: Store) -> None:
+        found = await store.get(SEGMENT, id=segment["id"])
+        assert found is not None
+        await store.put(SEGMENT, replace(found, file_path=f"{root}/../secret.wav"))
+
+    service.run(point_elsewhere)
+    assert is_error(admin.get(path), 404, "NOT_FOUND")
+
+
+def test_organize_stays_below_its_root(service: LibraryService, admin: httpx.Client) -> None:
+    root = service.roots[0]
+    album(root, 1, album="../../escape", author="..")
+    scan(admin)
+    for pattern in ("../{track}.{ext}", "/{track}.{ext}", "{title}.{ext}", "{x}/{track}.{ext}"):
+        reply = admin.post("/operations/organize", json={"pattern": pattern, "dry_run": False})
+        assert is_error(reply, 400, "BAD_REQUEST"), pattern
+    reply = admin.post("/operations/organize", json={"dry_run": False})
+    assert finished(admin, reply)["status"] == "completed"
+    [book] = books(admin)
+    [segment] = segments(admin, book)
+    path = Path(segment["file_path"])
+    assert path.is_file() and root in path.parents and ".." not in path.parts
