@@ -18,8 +18,9 @@ from keyhouse.nats.listener import NatsListener
 from keyhouse.service.schema_service.service import schema_service
 from keyhouse.service.spec import ServiceContext
 from tests.remote_store.support.program import BOX, COOKED, RECIPE, Recipe, play
-from tests.service.schema_service.support.served import SECRET, Served
+from tests.service.schema_service.support.served import Served
 from tests.support.nats_servers import nats_server
+from tests.support.threaded_service import SECRET
 
 WATCHED = 3
 """Events that the program reads of its watch."""

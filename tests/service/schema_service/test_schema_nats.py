@@ -16,10 +16,10 @@ from keyhouse.nats.listener import NatsListener
 from keyhouse.service.schema_service.service import schema_service
 from keyhouse.service.spec import ServiceContext
 from tests.service.schema_service.support.recipes import BOX
-from tests.service.schema_service.support.served import SECRET
 from tests.support.engine_openers import ALL, NARROWED
 from tests.support.nats_servers import nats_server
 from tests.support.program import run
+from tests.support.threaded_service import SECRET
 
 ENGINES = [
     name

@@ -15,7 +15,8 @@ from keyhouse.systems.history.client import AbsentError, History, InvalidError, 
 from keyhouse.systems.history.transfer import import_lines
 from tests.serve.support.serve_process import environment
 from tests.support import engine_openers
-from tests.systems.history.support.service import EXT, SECRET, Service, at, serving, token, viewing
+from tests.support.threaded_service import SECRET
+from tests.systems.history.support.service import EXT, Service, at, serving, token, viewing
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,7 @@ def test_an_import_reads_old_forms_and_reports_refused_lines(served: Service) ->
     async def work(engine: Any) -> Any:
         return await import_lines(engine, io.BytesIO(file_of_lines()), profile="p")
 
-    report = served.run(work)
+    report = served.on_engine(work)
     assert (report.applied, report.unchanged) == (2, 1)
     assert [each.line for each in report.refused] == [3, 4, 5, 6]
     viewer = served.viewer("p")
@@ -109,7 +110,7 @@ def test_an_import_reads_old_forms_and_reports_refused_lines(served: Service) ->
         assert entry["attr"]["totalTime"] == 6604 and entry["attr"]["progress"] == 6540
         assert entry["m"] == {"timestamps": [at(1), at(9)]}
         assert viewer.listed("sport/cricket/all") == ["2"]
-        assert served.run(work).applied == 0
+        assert served.on_engine(work).applied == 0
     finally:
         viewer.close()
 

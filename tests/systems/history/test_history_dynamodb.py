@@ -56,7 +56,7 @@ def answers(opener: Opener, folder: Path) -> list[Any]:
             stores = [Store(SCHEMAS[0], engine, profile) for profile in PROFILES]
             return [finding for store in stores async for finding in verify(store)]
 
-        assert service.run(findings) == []
+        assert service.on_engine(findings) == []
     return found
 
 

@@ -19,6 +19,7 @@ from keyhouse.systems.history.fold import ViewingEvent
 from keyhouse.systems.history.profiles import Profile
 from tests.serve.support.serve_process import serving
 from tests.support.dynamodb_tables import plain_client
+from tests.support.threaded_service import SECRET
 from tests.systems.history.conftest import dynamodb_settings_of
 from tests.systems.history.support import service as support
 from tests.systems.history.support.service import EXT
@@ -54,9 +55,9 @@ def test_the_walk_through_prints_what_it_shows(tmp_path: Path) -> None:
     bin.mkdir()
     (bin / "keyhouse").write_text(f'#!/bin/sh\nexec {sys.executable} -m keyhouse.cli "$@"\n')
     (bin / "keyhouse").chmod(0o755)
-    with serving(tmp_path, "history", KEYHOUSE_HISTORY_JWT_SECRET=support.SECRET) as served:
+    with serving(tmp_path, "history", KEYHOUSE_HISTORY_JWT_SECRET=SECRET) as served:
         script = f"\necho; echo '{MARK}'\n".join(text for text, _ in tour())
-        more = {"KEYHOUSE_HISTORY_JWT_SECRET": support.SECRET}
+        more = {"KEYHOUSE_HISTORY_JWT_SECRET": SECRET}
         ran = subprocess.run(
             ["bash", "-eu", "-c", script.replace("http://127.0.0.1:8080", served.http)],
             cwd=tmp_path,

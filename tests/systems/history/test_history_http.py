@@ -338,7 +338,7 @@ def test_a_profile_is_deleted_and_can_be_used_again(viewer: Viewer, service: Ser
     async def rows(engine: Any) -> list[Any]:
         return [row async for row in Store(SCHEMAS[0], engine, profile_of(viewer)).row_scan()]
 
-    assert service.run(rows) == []
+    assert service.on_engine(rows) == []
     assert viewer.put("a1", 1)["applied"]
 
 
@@ -404,14 +404,14 @@ def test_reindex_repairs_rows_that_are_missing(viewer: Viewer, service: Service)
 
         await store.transact(work)
 
-    stored = service.run(keys)
-    service.run(lose)
+    stored = service.on_engine(keys)
+    service.on_engine(lose)
     assert viewer.listed("asset/all") == []
     with service.client(sub="jobs", scope="history.service") as jobs:
         done = jobs.post(f"{viewer.path}/reindex").json()
         assert done["checked"] >= 2 and done["repaired"] >= len(stored) - 2
         assert jobs.post(f"{viewer.path}/reindex").json()["repaired"] == 0
-    assert service.run(keys) == stored
+    assert service.on_engine(keys) == stored
     assert viewer.listed("asset/all") == ["b", "a"] == viewer.listed("show/1446/all")
 
 
@@ -452,4 +452,4 @@ def verified(service: Service, viewer: Viewer) -> list[Any]:
         store = Store(SCHEMAS[0], engine, profile_of(viewer))
         return [finding async for finding in verify(store)]
 
-    return service.run(work)  # type: ignore[no-any-return]
+    return service.on_engine(work)

@@ -30,7 +30,8 @@ from keyhouse.systems.history.schema import (
 )
 from tests.serve.support.serve_process import serving
 from tests.soak import size
-from tests.systems.history.support.service import EXT, SECRET, app_of, at, token, viewing
+from tests.support.threaded_service import SECRET
+from tests.systems.history.support.service import EXT, app_of, at, token, viewing
 
 CLIENTS = 64
 PROFILES = size(100, 1_000)

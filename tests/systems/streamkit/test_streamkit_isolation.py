@@ -20,7 +20,8 @@ from keyhouse.systems.streamkit.schema import CONFIGS
 from keyhouse.systems.streamkit.settings import TENANT_PATTERN
 from tests.auth.support.forged_tokens import forgeries, hs
 from tests.support import engine_openers
-from tests.systems.streamkit.support.service import SECRET, Answer, Asked, app_of, asked, serving
+from tests.support.threaded_service import SECRET
+from tests.systems.streamkit.support.service import Answer, Asked, app_of, asked, serving
 
 CUSTOMERS = 10_000
 MEETINGS = 4_000

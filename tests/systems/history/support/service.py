@@ -1,11 +1,7 @@
 """Viewing history as it is served, on a socket, and requests of it."""
 
-import asyncio
-import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,18 +10,13 @@ import httpx
 import jwt
 from prometheus_client import CollectorRegistry
 
-from keyhouse.clock import Clock, ManualClock
+from keyhouse.clock import Clock
 from keyhouse.engine import Engine
 from keyhouse.http import App, make_app
-from keyhouse.serve.listener import listening
 from keyhouse.service.spec import ServiceContext
 from keyhouse.systems.history.service import build
 from keyhouse.testing.conformance import Opener
-
-SECRET = "only-for-tests-0123456789abcdef-0123456789"
-TIMEOUT_SECONDS = 60
-FAST = {"rate_per_second": 1e6, "rate_burst": 1_000_000}
-"""A rate that no test reaches by accident."""
+from tests.support.threaded_service import FAST, SECRET, ThreadedService
 
 EXT = {
     "showCategoryId": "1446",
@@ -104,72 +95,17 @@ def ids(entries: list[Any]) -> list[str]:
     return [entry["attr"]["assetId"] for entry in entries]
 
 
-class Service:
-    """A service on a socket, with the clock that it goes by. Its engine lives on its own thread's
-    loop."""
+class Service(ThreadedService):
+    """The service of history."""
 
     def __init__(self, opener: Opener, folder: Path, **settings: Any) -> None:
-        self.clock = ManualClock()
-        self.opener = opener
-        self._folder = folder
-        self._settings = settings
-        self._socket = socket.socket()
-        self._socket.bind(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/history"
-        self._started = threading.Event()
-        self._stop: Callable[[], object] = lambda: None
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.engine: Engine | None = None
+        super().__init__(opener, folder, build, "/history", jwt_secret=SECRET, **settings)
 
     def client(self, **claims: Any) -> httpx.Client:
-        headers = {"Authorization": f"Bearer {token(self.clock, **claims)}"}
-        plain = httpx.HTTPTransport(verify=False)
-        return httpx.Client(
-            base_url=self.url, headers=headers, timeout=TIMEOUT_SECONDS, transport=plain
-        )
+        return self.http(token(self.clock, **claims))
 
     def viewer(self, profile: str) -> Viewer:
         return Viewer(self.client(profileId=profile), profile)
-
-    def run(self, work: Callable[[Engine], Any]) -> Any:
-        """Run a coroutine function on the service's engine, and return its result."""
-        assert self.loop is not None and self.engine is not None
-        return asyncio.run_coroutine_threadsafe(work(self.engine), self.loop).result(
-            TIMEOUT_SECONDS
-        )
-
-    def __enter__(self) -> "Service":
-        self._thread.start()
-        assert self._started.wait(TIMEOUT_SECONDS), "the service did not start"
-        if self._failure is not None:
-            raise self._failure
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop()
-        self._thread.join(TIMEOUT_SECONDS)
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except BaseException as error:
-            self._failure = error
-        finally:
-            self._started.set()
-
-    async def _serve(self) -> None:
-        self.engine = await self.opener(self.clock)
-        try:
-            app = app_of(self.engine, self._folder, **self._settings)
-            self.loop, ending = asyncio.get_running_loop(), asyncio.Event()
-            self._stop = partial(self.loop.call_soon_threadsafe, ending.set)
-            async with listening(app, self._socket, drain_seconds=TIMEOUT_SECONDS):
-                self._started.set()
-                await ending.wait()
-        finally:
-            await self.engine.close()
 
 
 @contextmanager

@@ -2,11 +2,8 @@
 without a listener."""
 
 import asyncio
-import socket
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,16 +16,11 @@ from keyhouse.clock import Clock, ManualClock
 from keyhouse.engine import Engine
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.http import App, make_app
-from keyhouse.serve.listener import listening
 from keyhouse.service.spec import ServiceContext
 from keyhouse.systems.streamkit.service import build
 from keyhouse.systems.streamkit.settings import TENANT_PATTERN, StreamkitSettings
 from keyhouse.testing.conformance import Opener
-
-SECRET = "only-for-tests-0123456789abcdef-0123456789"
-TIMEOUT_SECONDS = 60
-FAST = {"rate_per_second": 1e6, "rate_burst": 1_000_000}
-"""A rate that no test reaches by accident."""
+from tests.support.threaded_service import FAST, SECRET, ThreadedService
 
 
 def app_of(engine: Engine, folder: Path, **settings: Any) -> App:
@@ -49,62 +41,14 @@ def token(customer: str, clock: Clock, **options: Any) -> str:
     return mint(settings, Path(), customer, clock=clock, tenant_pattern=TENANT_PATTERN, **options)
 
 
-class Service:
-    """A service on a socket, with the clock that it goes by. Its engine lives on its own thread's
-    loop."""
+class Service(ThreadedService):
+    """The service of streamkit."""
 
     def __init__(self, opener: Opener, folder: Path, **settings: Any) -> None:
-        self.clock = ManualClock()
-        self.opener = opener
-        self._folder = folder
-        self._settings = settings
-        self._socket = socket.socket()
-        self._socket.bind(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/streamkit"
-        self._started = threading.Event()
-        self._stop: Callable[[], object] = lambda: None
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        super().__init__(opener, folder, build, "/streamkit", jwt_secret=SECRET, **settings)
 
     def client(self, customer: str, **options: Any) -> httpx.Client:
-        headers = {"Authorization": f"Bearer {token(customer, self.clock)}"}
-        plain = httpx.HTTPTransport(
-            verify=False
-        )  # no TLS here: certificates take longer to load than a request
-        return httpx.Client(
-            base_url=self.url, headers=headers, timeout=TIMEOUT_SECONDS, transport=plain, **options
-        )
-
-    def __enter__(self) -> "Service":
-        self._thread.start()
-        assert self._started.wait(TIMEOUT_SECONDS), "the service did not begin"
-        if self._failure is not None:
-            raise self._failure
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop()
-        self._thread.join(TIMEOUT_SECONDS)
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except BaseException as error:
-            self._failure = error
-        finally:
-            self._started.set()
-
-    async def _serve(self) -> None:
-        engine = await self.opener(self.clock)
-        try:
-            app = app_of(engine, self._folder, **self._settings)
-            loop, ending = asyncio.get_running_loop(), asyncio.Event()
-            self._stop = partial(loop.call_soon_threadsafe, ending.set)
-            async with listening(app, self._socket, drain_seconds=TIMEOUT_SECONDS):
-                self._started.set()
-                await ending.wait()
-        finally:
-            await engine.close()
+        return self.http(token(customer, self.clock), **options)
 
 
 class Answer(NamedTuple):
