@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.systems.playlist.support.service import PlaylistService, fill, item, playlist_service
+from keyhouse.systems.playlist import playlist_summaries
+from tests.systems.playlist.support.service import (
+    PlaylistService,
+    Visitor,
+    fill,
+    item,
+    playlist_service,
+)
 
 ITEMS = [
     item("a1", "Alien S01E01", "Horror", "SciFi", seconds=100),
@@ -174,3 +181,40 @@ def test_a_playlist_needs_a_name(tmp_path: Path, name: str) -> None:
         assert error(await bob("POST", "/playlists", {"name": name})) == (422, "validation_error")
 
     run(tmp_path, work)
+
+
+def test_a_list_decodes_only_documents_that_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[str] = []
+    original = playlist_summaries.PlaylistSummaries._summary
+
+    def recorded(self: Any, row: Any, durations: Any) -> Any:
+        decoded.append(row.key.rpartition("/")[2])
+        return original(self, row, durations)
+
+    monkeypatch.setattr(playlist_summaries.PlaylistSummaries, "_summary", recorded)
+
+    async def work(service: PlaylistService) -> None:
+        bob = await service.member("Bob")
+        ids = [await saved(bob, f"List {number}") for number in range(5)]
+        assert (await bob.get("/playlists"))["total"] == 5
+        assert sorted(decoded) == sorted(ids)
+        decoded.clear()
+        assert (await bob.get("/playlists", search="list"))["total"] == 5
+        assert decoded == []
+        await bob("PUT", f"/playlists/{ids[2]}", {"items": [{"video_id": "a"}] * 2})
+        await bob("DELETE", f"/playlists/{ids[0]}")
+        listed = await bob.get("/playlists")
+        assert decoded == [ids[2]]
+        counts = {each["playlist_id"]: each["item_count"] for each in listed["playlists"]}
+        assert counts == {ids[1]: 0, ids[2]: 2, ids[3]: 0, ids[4]: 0}
+        fill(tmp_path, [item("a", "A", seconds=70)], "s2")
+        shown = {each["playlist_id"]: each for each in (await bob.get("/playlists"))["playlists"]}
+        assert shown[ids[2]]["total_duration_seconds"] == 140
+
+    run(tmp_path, work)
+
+
+async def saved(member: Visitor, name: str) -> str:
+    return str((await member.post("/playlists", {"name": name}, 201))["playlist_id"])

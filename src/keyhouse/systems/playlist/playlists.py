@@ -12,7 +12,6 @@ from uuid import uuid4
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from keyhouse.engine import Row
 from keyhouse.errors import (
     CallerError,
     ConflictError,
@@ -26,7 +25,7 @@ from keyhouse.errors import (
 from keyhouse.http import Conditions
 from keyhouse.schema import Summary
 from keyhouse.search import fold
-from keyhouse.store import Entry, Transaction, UnreadableRow
+from keyhouse.store import Entry, Transaction
 from keyhouse.systems.playlist.catalog_access import CatalogAccess
 from keyhouse.systems.playlist.errors import (
     NameTakenError,
@@ -36,6 +35,7 @@ from keyhouse.systems.playlist.errors import (
 )
 from keyhouse.systems.playlist.limits import PLAYLISTS_MAX
 from keyhouse.systems.playlist.messages import ItemBody, PlaylistSummary
+from keyhouse.systems.playlist.playlist_summaries import PlaylistSummaries
 from keyhouse.systems.playlist.schema import (
     PLAYLIST,
     PLAYLIST_INDEX,
@@ -44,47 +44,12 @@ from keyhouse.systems.playlist.schema import (
     PlaylistItem,
 )
 from keyhouse.systems.playlist.sessions import ChannelMember
+from keyhouse.systems.playlist.stored_playlist import StoredPlaylist, stored_playlist
 from keyhouse.systems.playlist.stores import PlaylistStores
 
-__all__ = ["SavedPlaylists", "StoredPlaylist"]
+__all__ = ["SavedPlaylists"]
 
 _FORK_NAMES_MAX: Final = 100
-
-
-class _AnyItem(msgspec.Struct):
-    video_id: str
-    title: str | None = None
-    duration_seconds: int | None = None
-
-
-class StoredPlaylist(msgspec.Struct, frozen=True):
-    """A document as it is stored, whatever program wrote it."""
-
-    id: str
-    document: dict[str, Any]
-    revision: int
-    is_read_only: bool
-
-    @property
-    def name(self) -> str:
-        return str(self.document.get("name", ""))
-
-    @property
-    def items(self) -> list[_AnyItem]:
-        """The items that have an id, whatever else they have."""
-        found = self.document.get("items")
-        items = []
-        for each in found if isinstance(found, list) else ():
-            if isinstance(each, dict) and isinstance(each.get("video_id"), str):
-                title, seconds = each.get("title"), each.get("duration_seconds")
-                items.append(
-                    _AnyItem(
-                        each["video_id"],
-                        title if isinstance(title, str) else None,
-                        seconds if type(seconds) is int else None,
-                    )
-                )
-        return items
 
 
 class SavedPlaylists:
@@ -93,6 +58,7 @@ class SavedPlaylists:
         self._store = stores.playlists
         self._catalog = catalog
         self._index = self._store.binding.derived(PLAYLIST_INDEX, Summary)
+        self._summaries = PlaylistSummaries(stores, catalog)
 
     # Reading
 
@@ -100,16 +66,7 @@ class SavedPlaylists:
         self, *, created_by: ChannelMember | None, search: str
     ) -> list[PlaylistSummary]:
         """Return the playlists, the one that was changed last first."""
-        durations = await self._catalog.durations()
-        found: list[PlaylistSummary] = []
-
-        def newer(unreadable: UnreadableRow) -> None:
-            stored = _stored(unreadable.row)
-            if isinstance(unreadable.error, NewerError) and stored is not None:
-                found.append(_summary(stored, durations))
-
-        async for entry in self._store.scan(PLAYLIST, unreadable=newer):
-            found.append(_summary_of(entry.record, durations))
+        found = await self._summaries.all()
         wanted = fold(search.strip())
         chosen = [
             each
@@ -124,7 +81,7 @@ class SavedPlaylists:
     async def read(self, id: str) -> StoredPlaylist:
         """Return a document, of any version. Raises NotFoundError without one."""
         row = await self._store.row(self._key(id))
-        stored = None if row is None else _stored(row)
+        stored = None if row is None else stored_playlist(row)
         if stored is None:
             raise _not_found(id)
         try:
@@ -344,56 +301,6 @@ def _conflicts() -> Any:
         raise NewerDocumentError(
             "A newer program wrote the index of playlists: use that program to write."
         ) from error
-
-
-def _stored(row: Row) -> StoredPlaylist | None:
-    """Return the document of a row, or None if there is no document in it."""
-    try:
-        value = msgspec.json.decode(row.value)
-    except msgspec.MsgspecError:
-        return None
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        return None
-    id = value.get("playlist_id")
-    if not isinstance(id, str):
-        id = row.key.rpartition("/")[2]
-    return StoredPlaylist(id, value, row.revision, False)
-
-
-def _summary_of(playlist: Playlist, durations: dict[str, int | None]) -> PlaylistSummary:
-    return PlaylistSummary(
-        playlist_id=playlist.playlist_id,
-        name=playlist.name,
-        created_by=playlist.created_by,
-        item_count=len(playlist.items),
-        total_duration_seconds=sum(
-            durations.get(item.video_id) or item.duration_seconds or 0 for item in playlist.items
-        ),
-        created_at=playlist.created_at,
-        updated_at=playlist.updated_at,
-        forked_from=playlist.forked_from,
-    )
-
-
-def _summary(stored: StoredPlaylist, durations: dict[str, int | None]) -> PlaylistSummary:
-    """Return the summary of a document of a newer version."""
-
-    def text(name: str) -> str:
-        value = stored.document.get(name)
-        return value if isinstance(value, str) else ""
-
-    return PlaylistSummary(
-        playlist_id=stored.id,
-        name=stored.name,
-        created_by=text("created_by") or text("owner"),
-        item_count=len(stored.items),
-        total_duration_seconds=sum(
-            durations.get(item.video_id) or item.duration_seconds or 0 for item in stored.items
-        ),
-        created_at=text("created_at"),
-        updated_at=text("updated_at"),
-        read_only=True,
-    )
 
 
 def _not_found(id: str) -> NotFoundError:
