@@ -33,6 +33,9 @@ class DemoRobot:
         self.current: dict[str, Any] | None = None
         self.commands: list[dict[str, Any]] = []
         self.rejects: dict[str, str] = {}
+        self.delay_seconds = 0.0
+        """Time that the channel takes to confirm an addition."""
+
         self.titles: dict[str, tuple[str, int]] = {}
         """Titles and durations by manifest: a real robot learns them from the manifest."""
 
@@ -58,6 +61,19 @@ class DemoRobot:
         self.current = {**self.queue[position], "currentTime": 0, "paused": False}
         await self._show()
         await self.announce()
+
+    async def play_media(
+        self, manifest: str, title: str, seconds: int, *, announced: bool = True
+    ) -> None:
+        """Start an item that was not in the queue."""
+        self._uid += 1
+        media = {"id": manifest, "title": title, "seconds": seconds, "type": "cm"}
+        self.queue = [{"uid": self._uid, "media": media, "queueby": "keyhouse", "temp": True}]
+        if announced:
+            await self.play()
+        else:
+            self.current = {**self.queue[0], "currentTime": 0, "paused": False}
+            await self._show()
 
     async def announce(self, at: datetime | None = None) -> None:
         """Publish that the current item started, as the robot does; `at` is the time of that."""
@@ -98,6 +114,8 @@ class DemoRobot:
         reply: dict[str, Any] = {"success": True}
         match command.get("command"):
             case "addvideo":
+                if self.delay_seconds:
+                    await asyncio.sleep(self.delay_seconds)
                 reply = self._add(arguments)
             case "rmvideo":
                 self.queue = [item for item in self.queue if item["uid"] != arguments.get("uid")]

@@ -139,8 +139,7 @@ class OneTimeCodes:
             hashed = self._hash(username, code, salt if isinstance(salt, str) else "")
             if hmac.compare_digest(hashed.encode(), guess.request.otp_hash.encode()):
                 signed_in = await self._start_session(username, guess.request, client)
-                if signed_in is not None:
-                    return signed_in
+                return signed_in or SignIn(status="unrequested")  # it was used meanwhile
             return await self._failed(username, guess)
 
     # Guesses

@@ -1,0 +1,165 @@
+"""Processes of the service on one NATS, with the members that use them over HTTP."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from keyhouse import open_engine
+from keyhouse.auth import new_token
+from keyhouse.systems.playlist.catalog import CatalogItem
+from keyhouse.systems.playlist.demo_robot import DemoRobot
+from keyhouse.systems.playlist.schema import BLESSED, SESSION, Session
+from keyhouse.systems.playlist.stores import PlaylistStores
+from tests.serve.support.serve_process import Serving, serving
+from tests.systems.playlist.support.service import API, fill
+
+COOKIE = "kryten_playlist_session"
+SETTINGS = {
+    "KEYHOUSE_PLAYLIST_OTP_KEY": "k" * 32,
+    "KEYHOUSE_PLAYLIST_ADMINS": "Ada, Root",
+    "KEYHOUSE_PLAYLIST_RATE_PER_SECOND": "100000",
+    "KEYHOUSE_PLAYLIST_RATE_BURST": "100000",
+    "KEYHOUSE_PLAYLIST_QUEUE_INTERVAL_SECONDS": "0",
+    "KEYHOUSE_PLAYLIST_SWEEP_SECONDS": "3600",
+}
+
+
+@contextmanager
+def processes(
+    folder: Path,
+    nats: str,
+    items: Sequence[CatalogItem],
+    *,
+    count: int = 2,
+    engine: str | None = None,
+    **settings: str,
+) -> Iterator[list[Serving]]:
+    """Run processes with a folder and a catalog each, on the same buckets."""
+    more = () if engine is None else ("--engine", engine)
+    with ExitStack() as stack:
+        found = []
+        for number in range(count):
+            own = folder / f"process-{number}"
+            (own / "data").mkdir(parents=True, exist_ok=True)
+            fill(own / "data", items)
+            given = SETTINGS | settings
+            found.append(
+                stack.enter_context(serving(own, "playlist", "--nats", nats, *more, **given))
+            )
+        yield found
+
+
+class Shared:
+    """The buckets, as another program has them, and clients of the processes."""
+
+    def __init__(self, stores: PlaylistStores, served: Sequence[Serving], robot: DemoRobot) -> None:
+        self.stores = stores
+        self.robot = robot
+        self._served = served
+        self._stack = AsyncExitStack()
+
+    def client(self, process: int, *, cookie: str = "") -> httpx.AsyncClient:
+        limits = httpx.Limits(max_connections=64)
+        client = httpx.AsyncClient(
+            base_url=self._served[process].http + API,
+            cookies={COOKIE: cookie} if cookie else None,
+            timeout=60,
+            limits=limits,
+            trust_env=False,
+        )
+        self._stack.push_async_callback(client.aclose)
+        return client
+
+    async def member(self, process: int, username: str, **options: Any) -> httpx.AsyncClient:
+        """Return a client that is signed in. Its session is written as another program does."""
+        token = new_token()
+        session = Session(
+            username=username,
+            role="viewer",
+            created_at=self.stores.now_text(),
+            expires_at=self.stores.now_text(3_600),
+            ip="192.0.2.1",
+        )
+        await self.stores.auth.put(SESSION, session, session_id=token.id)
+        return self.client(process, cookie=token.token)
+
+    def code_of(self, username: str) -> str:
+        """Return the code that the robot was asked to send last."""
+        sent = [
+            each["args"]["msg"]
+            for each in self.robot.commands
+            if each["command"] == "pm" and each["args"]["to"] == username
+        ]
+        return str(sent[-1].split(" is ")[1][:8])
+
+    async def code(self, process: int, username: str) -> str:
+        """Request a code, and wait until the robot was asked to send it."""
+        known = len(self.robot.commands)
+        answer = await self.client(process).post("/auth/otp/request", json={"username": username})
+        assert answer.status_code == 200, answer.text
+        async with asyncio.timeout(10):
+            while len(self.robot.commands) == known:
+                await asyncio.sleep(0.01)
+        return self.code_of(username)
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+
+@asynccontextmanager
+async def shared(
+    served: Sequence[Serving], nats: str, *, options: str = ""
+) -> AsyncIterator[Shared]:
+    engine = await open_engine(f"{nats}/?prefix=&sync=always{options}")
+    try:
+        stores = PlaylistStores(engine, "default")
+        await stores.acl.put(BLESSED, ["Bob"])
+        async with DemoRobot(nats.partition(",")[0], "lounge") as robot:
+            view = Shared(stores, served, robot)
+            try:
+                yield view
+            finally:
+                await view.close()
+    finally:
+        await engine.close()
+
+
+class EventReader:
+    """The events of one client: `names` of what has come, and `data` of each."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+        self.events: list[tuple[str, Any]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "EventReader":
+        self._task = asyncio.create_task(self._read())
+        await self.until(lambda events: bool(events))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def data(self, name: str) -> list[Any]:
+        return [data for each, data in self.events if each == name]
+
+    async def until(self, condition: Any, seconds: float = 20) -> None:
+        async with asyncio.timeout(seconds):
+            while not condition(self.events):
+                await asyncio.sleep(0.02)
+
+    async def _read(self) -> None:
+        async with self._client.stream("GET", "/events", timeout=None) as response:
+            name = ""
+            async for line in response.aiter_lines():
+                if line.startswith("event: "):
+                    name = line.removeprefix("event: ")
+                elif line.startswith("data: "):
+                    self.events.append((name, json.loads(line.removeprefix("data: "))))
