@@ -3,13 +3,14 @@ of the audiobook library.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
 
 from keyhouse.engine import Engine
+from keyhouse.engines.memory import MemoryEngine
 from keyhouse.schema import Counter, Schema, Space
 from keyhouse.service.background_operations import BackgroundOperations, OperationKind
 from keyhouse.service.background_records import DefaultOperationRecords, OperationRun, RunStatus
@@ -43,6 +44,35 @@ LIBRARY_SCHEMA = Schema(
     space=Space("a library"),
     overlaps=((OPERATION, NEXT_SEQ), (NEXT_SEQ, OPERATION)),
 )
+
+
+Scenario = Callable[[Engine], Coroutine[Any, Any, None]]
+
+
+def run(scenario: Scenario, engine: Engine | None = None) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(60):
+            await scenario(engine or MemoryEngine())
+
+    asyncio.run(limited())
+
+
+class Gate:
+    """An operation that waits in each chunk until it is let on."""
+
+    def __init__(self) -> None:
+        self.started = asyncio.Event()
+        self.resume = asyncio.Event()
+        self.runs = 0
+
+    async def __call__(self, task: OperationTask) -> None:
+        self.runs += 1
+        self.started.set()
+        task.log("waiting")
+        await task.commit(total=2)
+        await self.resume.wait()
+        await task.commit(current=1, checkpoint="half")
+        task.log("done")
 
 
 async def count(task: OperationTask) -> None:
