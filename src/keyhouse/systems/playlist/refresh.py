@@ -3,7 +3,7 @@ the snapshot.
 
     step                         killed after it
     --------------------------   ------------------------------------------------------------------
-    read the source, build       the old catalog, and a file that a later start removes
+    read the source, build       the old catalog, and a file that a later refresh removes
     rename over the current      the new catalog; `current` is corrected at the next start
     commit snapshot, `current`   done
 
@@ -91,6 +91,7 @@ class Refresh:
             snapshot_id=f"{now}-{secrets.token_hex(4)}", source=source.name, created_at=now
         )
         async with self._one_at_a_time:
+            await self._run(remove_leftovers, self._catalog.path.parent)
             built = await self._build(source, info, progress)
             return await self._record(built)
 
