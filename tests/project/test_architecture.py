@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from tests.project.layers import FILE_LINES_MAX, MAY_IMPORT, RULES
+from tests.project.layer_tables import MAY_IMPORT
+from tests.project.layers import FILE_LINES_MAX, RULES
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "keyhouse"

@@ -1,4 +1,4 @@
-"""A service of streamkit on SQLite and on PostgreSQL, and a client of a customer of its own."""
+"""A service of streamkit on SQLite and on PostgreSQL, and a client of a new customer."""
 
 from collections.abc import Iterator
 

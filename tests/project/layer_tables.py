@@ -1,0 +1,196 @@
+"""The layers of the package as tables: what each may import, and the exceptions of the rules."""
+
+BASE = (
+    "limits",
+    "errors",
+    "arguments",
+    "clock",
+    "counter",
+    "keyring",
+    "opening",
+    "read_meter",
+    "renamed",
+)
+CORE = ("keys", "schema", "engine", "store")
+SERVING = ("auth", "http", "metrics", "nats", "search", "service", "settings")
+
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "": (*BASE, *CORE, "engines.registry", "opened_store", "remote_store", "systems.registry"),
+    "opened_store": (*BASE, *CORE, "engines.registry"),
+    "opening": (),
+    "limits": (),
+    "layout": ("errors",),
+    "errors": ("limits",),
+    "arguments": ("errors",),
+    "clock": ("limits", "errors", "arguments"),
+    "counter": ("limits", "errors"),
+    "keyring": ("errors", "arguments"),
+    "eager_task": (),
+    "read_meter": (),
+    "renamed": (),
+    "keys": ("limits", "errors", "arguments", "renamed"),
+    "schema": ("limits", "errors", "arguments", "keys", "renamed"),
+    "engine": (*BASE, "keys"),
+    "metrics": (*BASE, *CORE, "engines.wrapper"),
+    "nats": (*BASE, "eager_task", "schema"),
+    "engines": (
+        *BASE,
+        "keys.escape",
+        "engine",
+        "layout",
+        "nats.credentials",
+        "nats.client",
+        "nats.errors",
+        "nats.server",
+    ),
+    "store": (*BASE, "keys", "schema", "engine"),
+    "remote_store": (*BASE, *CORE, "nats"),
+    "sync": (*BASE, *CORE, "engines.registry", "opened_store", "remote_store"),
+    "search": (*BASE, *CORE, "metrics"),
+    "settings": (*BASE, "engines"),
+    "testing": (*BASE, *CORE, "engines", "nats"),
+    "auth": (*BASE, "settings"),
+    "http": (*BASE, "schema", "auth", "metrics", "settings", ""),
+    "service": (*BASE, *CORE, "auth", "http", "layout", "metrics", "nats", "settings", ""),
+    "studio": (*BASE, *CORE, *SERVING, ""),
+    "serve": (*BASE, *CORE, *SERVING, "engines", "studio", ""),
+    "systems": (*BASE, *CORE, *SERVING, "catalog", "layout", ""),
+    "adapters": ("errors", "schema", "store"),
+    "catalog": (*BASE, "search", "systems"),
+    "bench": (*BASE, *CORE, "engines", ""),
+    "cli": (
+        *BASE,
+        *CORE,
+        *SERVING,
+        "bench",
+        "catalog",
+        "demo",
+        "engines",
+        "layout",
+        "serve",
+        "studio",
+        "systems",
+        "",
+    ),
+    "demo": (*BASE, *CORE, "engines", "serve", "systems", ""),
+}
+"""Layers that each layer may import besides itself. The empty name is `keyhouse/__init__.py`."""
+
+INSTEAD: dict[tuple[str, str], str] = {
+    (
+        "",
+        "engines",
+    ): "importing keyhouse must need no driver: open engines by URL, through keyhouse.engines.registry",
+    ("keys", "clock"): "take the time or the id as an argument",
+    ("schema", "clock"): "take the time or the id as an argument",
+    ("schema", "engine"): "return keys and values; the store makes the Batch",
+    ("schema", "store"): "return keys and values; the store makes the Batch",
+    ("engine", "schema"): "an engine knows rows: say it with keys, values and spans",
+    (
+        "engines",
+        "schema",
+    ): "an engine knows rows: say it with keys, values and spans of keyhouse.engine",
+    ("engines", "store"): "an engine knows rows: the store calls it, never the other way",
+    (
+        "engines",
+        "keys",
+    ): "import Span and check_key from keyhouse.engine, an alphabet from keyhouse.keys.escape",
+    (
+        "store",
+        "engines",
+    ): "the store names no engine: take an Engine as an argument, and ask its capabilities",
+    ("systems", "engines"): "a system names no engine: take a Store, or an Engine, as an argument",
+    ("systems", "serve"): "serve runs systems: use keyhouse.service, which is below both",
+}
+"""Advice for a forbidden import, where there is better than the general one."""
+
+THIRD_PARTY: dict[str, tuple[str, ...]] = {
+    "msgspec": tuple(MAY_IMPORT),
+    "interegular": ("keys",),
+    "cryptography": ("keyring",),
+    "alembic": ("engines",),
+    "apsw": ("engines", "bench", "search", "catalog"),
+    "asyncpg": ("engines",),
+    "botocore": ("engines",),
+    "sqlalchemy": ("engines",),
+    "rocksdict": ("engines",),
+    "typer": ("cli",),
+    "rich": ("cli", "demo"),
+    "pytest": ("testing",),
+    "aiobotocore": ("engines",),
+    "httpx": ("auth", "remote_store", "service", "systems"),  # JWKS, clients
+    "aiocache": ("adapters",),
+    "key_value": ("adapters",),
+    "langgraph": ("adapters",),
+    "starsessions": ("adapters",),
+    "argon2": ("service",),
+    "mutagen": ("systems",),
+    "httptools": ("serve",),
+    "jinja2": ("http",),
+    "jwt": ("auth",),
+    "nats": ("nats", "engines", "remote_store", "service", "systems"),
+    "opentelemetry": ("serve",),
+    "prometheus_client": ("metrics", "http", "nats", "search", "service", "serve", "systems"),
+    "python_multipart": ("http",),
+    "starlette": ("http", "serve", "systems"),
+    "structlog": ("auth", "http", "nats", "search", "serve", "service", "studio", "systems", "cli"),
+    "uvicorn": ("serve",),
+    "uvloop": ("serve", "cli"),
+}
+"""Layers that may import each library; a library that is not listed may not be imported."""
+
+PURE = ("keys", "schema")
+PURE_IMPORTS = frozenset(
+    {
+        "abc",
+        "array",
+        "base64",
+        "bisect",
+        "collections",
+        "copy",
+        "dataclasses",
+        "datetime",
+        "decimal",
+        "difflib",
+        "enum",
+        "fractions",
+    }
+    | {
+        "functools",
+        "hashlib",
+        "heapq",
+        "hmac",
+        "inspect",
+        "itertools",
+        "json",
+        "keyword",
+        "math",
+        "operator",
+        "re",
+        "string",
+    }
+    | {"struct", "types", "typing", "unicodedata", "zlib"}
+)
+"""Standard modules without I/O, clocks or random numbers."""
+
+IMPURE_CALLS = frozenset({"now", "utcnow", "today", "open", "print", "input", "breakpoint"})
+STANDARD_DRIVERS = {
+    "sqlite3": "Python's own SQLite is often old and has a WAL bug: use apsw",
+    "dbm": "use an engine",
+}
+MEANINGLESS_NAMES = frozenset(
+    {"util", "utils", "helper", "helpers", "manager", "managers", "common", "misc"}
+)
+PUBLIC_ONLY = ("systems", "cli", "demo", "adapters")
+
+
+ENGINE_CALLS = frozenset({"read", "scan", "commit", "watch"})
+ENGINE_CALLERS = ("store", "engines", "testing", "bench", "metrics")
+"""Layers that call an engine: the store, engines and their wrappers, benchmarks and tests."""
+
+ENGINE_CALLING_MODULES = {
+    "keyhouse.serve.engine_opener": "its readiness probe",
+    "keyhouse.serve.tracing": "a wrapper of an engine",
+    "keyhouse.demo.story": "a writer that bypasses the store, which verify then repairs",
+}
+"""Modules elsewhere that call an engine, with the reason. The list only shrinks."""
