@@ -25,7 +25,7 @@ SCHEMA = Schema("counting", COUNT, *RECORDS.records, space=Space("one"))
 
 
 class LibraryOperations(LibraryOperationRecords):
-    """The rows of the audiobook document, which has types of its own: counting is a scan there."""
+    """The rows of the audiobook document, which has its own types: counting is a scan there."""
 
     async def write(
         self, tx: Transaction, run: OperationRun, status: RunStatus, **options: Any
