@@ -19,7 +19,7 @@ from keyhouse.store import Transaction
 from keyhouse.systems.audiobooks.files import AudioFile, FoundFile, read_file, resolve_below
 from keyhouse.systems.audiobooks.library import Library
 from keyhouse.systems.audiobooks.listening import moved_progress
-from keyhouse.systems.audiobooks.playback import current_place
+from keyhouse.systems.audiobooks.playback import MERGE_TOLERANCE, current_place
 from keyhouse.systems.audiobooks.records import (
     Bookmark,
     DurationMap,
@@ -42,7 +42,6 @@ from keyhouse.systems.audiobooks.segments import duration_map, read_segments, wr
 
 __all__ = ["Merger", "MovedPlace"]
 
-TOLERANCE: Final = 0.02
 PLACES_PER_COMMIT: Final = 2_000
 
 Run = Callable[..., Awaitable[Any]]
@@ -83,7 +82,7 @@ class Merger:
         total = 0 if durations is None else durations.total_duration
         if not total:
             raise ConflictError("The book has no active segments to merge.", id=book_id)
-        if abs(file.tags.duration_seconds - total) > TOLERANCE * total:
+        if abs(file.tags.duration_seconds - total) > MERGE_TOLERANCE * total:
             raise ConflictError(
                 "The duration of the file differs from that of the segments by more than 2 %.",
                 file=file.tags.duration_seconds,

@@ -18,10 +18,17 @@ from msgspec import UNSET, Struct, UnsetType
 
 from keyhouse.errors import DocumentError
 from keyhouse.schema import SECONDS, LogState
-from keyhouse.systems.audiobooks.records import DurationMap, PlaybackEvent, Progress, Status
+from keyhouse.systems.audiobooks.records import (
+    DurationMap,
+    PlaybackEvent,
+    Progress,
+    SegmentSpan,
+    Status,
+)
 
 __all__ = [
     "FINISHED_PERCENT",
+    "MERGE_TOLERANCE",
     "PLAY_APART_SECONDS",
     "SEEK_SLACK_SECONDS",
     "Counted",
@@ -38,6 +45,8 @@ __all__ = [
 PLAY_APART_SECONDS: Final = 30 * 60
 SEEK_SLACK_SECONDS: Final = 5
 FINISHED_PERCENT: Final = 95
+MERGE_TOLERANCE: Final = 0.02
+"""Share by which the duration of a merged file may differ from that of its segments."""
 
 
 class Listening(LogState, kw_only=True):
@@ -75,8 +84,9 @@ def current_place(
 ) -> Place | None:
     """Return a position in the segments that are active now; None if the segment is unknown.
 
-    A position in a superseded segment is the same moment of the active one. Without a duration map,
-    or if no segment is active at that moment, it stays as it is.
+    A position in a superseded segment is the same moment of the active one, or its end, if a merged
+    file is a little shorter. Without a duration map, or if no segment is active at that moment, it
+    stays as it is.
     """
     if durations is None or not durations.segments:
         return Place(segment_id, position_seconds)
@@ -89,7 +99,14 @@ def current_place(
     for span in durations.segments:
         if span.active and span.offset_start <= at <= span.offset_start + span.duration:
             return Place(span.id, at - span.offset_start)
+    last = max((each for each in durations.segments if each.active), key=_end, default=None)
+    if last is not None and _end(last) < at <= _end(last) / (1 - MERGE_TOLERANCE):
+        return Place(last.id, last.duration)
     return Place(segment_id, position_seconds)
+
+
+def _end(span: SegmentSpan) -> float:
+    return span.offset_start + span.duration
 
 
 def count(state: Listening | None, event: PlaybackEvent, durations: DurationMap | None) -> Counted:

@@ -94,8 +94,8 @@ class FileHandlers:
         """Merge the segments of a book into one file, with the places of all listeners. With
         `?dry_run=true`: show the places before and after."""
         if body.file_path is None:
-            require_ffmpeg()
             await self._books.get(id)
+            require_ffmpeg()
             given: Json = {"book_id": id}
             return await operation_reply(
                 self._operations, self._store, "transcode", given, caller, wait_seconds=0

@@ -217,9 +217,19 @@ def operation_routes(on: OperationHandlers) -> Mapping[str, Route]:
     one = "/operations/{id}"
     return {
         "scan": route(
-            "POST /operations/scan", on.scan, SCAN, replies=started, problems=[BusyError]
+            "POST /operations/scan",
+            on.scan,
+            SCAN,
+            replies=started,
+            problems=[BusyError, RecordError, NotFoundError],
         ),
-        "organize": route("POST /operations/organize", on.organize, ORGANIZE, replies=started),
+        "organize": route(
+            "POST /operations/organize",
+            on.organize,
+            ORGANIZE,
+            replies=started,
+            problems=[RecordError],
+        ),
         "transcode": route(
             "POST /operations/transcode",
             on.transcode,
