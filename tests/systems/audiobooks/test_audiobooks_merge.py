@@ -136,7 +136,10 @@ class Merge:
         moments: dict[str, float] = {}
         for number in range(listeners):
             user, position = _user(store, number), float(number % 10)
-            place = {"segment_id": files[number % 3].id, "position_seconds": position}
+            place: dict[str, Any] = {
+                "segment_id": files[number % 3].id,
+                "position_seconds": position,
+            }
             await store.put(USER, user)
             await store.put(PROGRESS, Progress(user_id=user.id, book_id=book.id, **place))
             mark = Bookmark(id=store.ids.new(), user_id=user.id, book_id=book.id, **place)
@@ -238,7 +241,7 @@ async def _check(store: Store, book: str, moments: dict[str, float]) -> None:
     assert [each async for each in verify(store)] == []
 
 
-def test_a_player_that_goes_on_during_a_merge_keeps_its_place(
+def test_a_player_that_continues_during_a_merge_keeps_its_place(
     service: LibraryService, admin: httpx.Client
 ) -> None:
     shelf = Shelf(service, admin)

@@ -1,15 +1,18 @@
-"""Random sessions of two devices against a model: plays, seconds, place and status are exact,
-whatever is repeated, and pruning at any moment changes no figure."""
+"""Random sessions of several devices against a model: plays, seconds, place and status are exact,
+whatever is lost or repeated, and neither pruning nor merging at any moment changes a figure."""
 
 import random
+from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+from keyhouse.systems.audiobooks.generated_audio import write_audio
+from tests.soak import size
+from tests.support import engine_openers
 from tests.systems.audiobooks.support.service import LibraryService
 from tests.systems.audiobooks.test_audiobooks_listening import Shelf
-from tests.systems.audiobooks.test_audiobooks_scan import finished
+from tests.systems.audiobooks.test_audiobooks_scan import TAGS, finished
 
 TOTAL = 300.0
 
@@ -47,39 +50,122 @@ class Model:
         return "in_progress" if self.moment > 0 else "unstarted"
 
 
-@pytest.mark.parametrize("service", ["sqlite", "rocksdb"], indirect=True)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_random_sessions_of_two_devices_are_counted_exactly(
-    service: LibraryService, admin: httpx.Client, seed: int
-) -> None:
-    shelf, model, chance = Shelf(service, admin), Model(), random.Random(seed)
-    now, moment = 0, 0.0
-    for number in range(80):
-        seconds = chance.choice([1, 5, 10, 30, 2_000])
-        speed = chance.choice([1.0, 1.5, 3.0])
+class Device:
+    """A player of the listener, with its own API key. It knows the state that it last saw."""
+
+    def __init__(self, shelf: Shelf, number: int) -> None:
+        key = shelf.phone.post("/auth/api-keys", json={"name": f"device {number}"}).json()["data"]
+        self.client = shelf.service.client(key["key"])
+        self.revision = 0
+        self.sent: list[dict[str, Any]] = []
+
+
+class Sessions:
+    """Random sessions of several devices: seeks, speeds, pauses, lost and repeated requests, and
+    conflicts between devices; events are pruned and files merged in between."""
+
+    def __init__(self, shelf: Shelf, seed: int) -> None:
+        self.shelf = shelf
+        self.chance = random.Random(seed)
+        self.model = Model()
+        self.devices = [Device(shelf, number) for number in range(3)]
+        self.now, self.moment = 0, 0.0
+        self.ids = list(shelf.ids)
+        self.seconds = 100.0  # of each file that the devices know
+
+    def step(self, number: int) -> None:
+        chance = self.chance
+        device = chance.choice(self.devices)
+        passed = chance.choice([1, 5, 10, 30, 2_000, 40_000])
+        speed = chance.choice([0.5, 1.0, 1.5, 3.0])
         kind = chance.choice(["start", "progress", "progress", "progress", "pause", "complete"])
-        service.clock.advance(seconds=seconds)
-        now += seconds
-        moment = min(299.0, moment + seconds * speed)
+        self.shelf.service.clock.advance(seconds=passed)
+        self.now += passed
+        self.moment = min(299.0, self.moment + chance.choice([0.5, 1]) * passed * speed)
         if chance.random() < 0.3:
-            moment = float(chance.randrange(0, 299))  # a seek
-        body: dict[str, Any] = {"event_type": kind, "play_speed": speed}
-        device = chance.choice([shelf.phone, shelf.desk])
-        for _ in range(chance.choice([1, 1, 2])):  # a reply was lost
-            reply = shelf.save(
-                device, int(moment // 100), moment % 100, idempotency_key=f"k{number}", **body
-            )
+            self.moment = float(chance.randrange(0, 299))  # a seek
+        if chance.random() < 0.1:
+            return  # the request was lost on its way
+        body = {
+            "segment_id": self.ids[int(self.moment // self.seconds)],
+            "position_seconds": self.moment % self.seconds,
+            "event_type": kind,
+            "play_speed": speed,
+            "idempotency_key": f"k{number}",
+        }
+        self.send(device, body)
+        self.model.event(kind, self.now, self.moment, speed)
+        if chance.random() < 0.3:  # a reply was lost: this, or an earlier request comes again
+            again = chance.choice(device.sent[-2:])
+            reply = device.client.post(f"{self.shelf.path}/position", json=again)
             assert reply.status_code == 200, reply.text
-        model.event(kind, now, moment, speed)
-        if number % 20 == 0:
-            assert finished(admin, admin.post("/operations/prune"))["status"] == "completed"
-    assert shelf.statistics("/stats/me") == (model.plays, int(model.seconds))
-    assert shelf.statistics(f"/stats/books/{shelf.book['id']}") == (
-        model.plays,
-        int(model.seconds),
-    )
-    state = shelf.phone.get(f"{shelf.path}/state").json()["data"]
-    place = shelf.ids.index(state["last_segment_id"]) * 100 + state["position_seconds"]
-    assert (place, state["status"]) == (model.moment, model.status)
-    shelf.phone.close()
-    shelf.desk.close()
+
+    def send(self, device: Device, body: dict[str, Any]) -> None:
+        """Save a position; after a conflict, resume from the newer place, as its listener chose."""
+        path, given = f"{self.shelf.path}/position", dict(body)
+        if self.chance.random() < 0.5:
+            given["based_on"] = device.revision
+        reply = device.client.post(path, json=given)
+        if reply.status_code == 409:
+            newer = reply.json()["data"]
+            assert newer["revision"] > device.revision
+            given = {**body, "based_on": newer["revision"]}
+            reply = device.client.post(path, json=given)
+        assert reply.status_code == 200, reply.text
+        device.revision = reply.json()["data"]["revision"]
+        device.sent.append(given)
+
+    def check(self) -> None:
+        shelf, model = self.shelf, self.model
+        device = self.devices[0].client
+        expected = {"plays": model.plays, "listen_seconds": int(model.seconds)}
+        for path in ("me", f"books/{shelf.book['id']}", f"works/{shelf.book['work_id']}"):
+            found = device.get(f"/stats/{path}").json()["data"]
+            assert {name: found[name] for name in expected} == expected, path
+        state = device.get(f"{shelf.path}/state").json()["data"]
+        if state["last_segment_id"] is None:
+            return
+        listed = device.get(f"{shelf.path}/segments", params={"inactive": True}).json()["data"]
+        starts = {each["id"]: each["offset_start"] for each in listed["items"]}
+        place = starts[state["last_segment_id"]] + state["position_seconds"]
+        assert place == pytest.approx(model.moment)
+        assert state["status"] == model.status
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "rocksdb"])
+@pytest.mark.parametrize("seed", range(size(2, 50)))
+def test_random_sessions_of_three_devices_are_counted_exactly(
+    tmp_path: Path, engine: str, seed: int
+) -> None:
+    root = tmp_path / "books"
+    root.mkdir()
+    opener = engine_openers.ALL[engine](tmp_path)
+    kept: dict[str, Any] = {"keep_days": 1, "keep_events": 0}
+    with (
+        LibraryService(opener, tmp_path / "data", roots=[root], **kept) as service,
+        service.admin() as first,
+    ):
+        sessions = Sessions(Shelf(service, first), seed)
+        key = first.post("/auth/api-keys", json={"name": "k"}).json()["data"]["key"]
+        admin = service.client(key)
+        pruned = 0
+        for number in range(90):
+            sessions.step(number)
+            if sessions.chance.random() < 0.08:
+                reply = admin.post("/operations/prune")
+                ended = finished(admin, reply)
+                lines = admin.get(f"/operations/{ended['id']}/logs").json()["data"]["items"]
+                pruned += int(lines[-1]["message"].split()[1])
+                sessions.check()
+            if number == 60:
+                whole = write_audio(root / "merged" / "whole.wav", 300, tags=TAGS)
+                reply = admin.post(f"{sessions.shelf.path}/merge", json={"file_path": str(whole)})
+                assert finished(admin, reply)["status"] == "completed"
+                sessions.check()
+        sessions.check()
+        assert pruned > 0
+        service.check()
+        for client in (admin, sessions.shelf.phone, sessions.shelf.desk):
+            client.close()
+        for device in sessions.devices:
+            device.client.close()

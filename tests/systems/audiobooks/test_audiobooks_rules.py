@@ -143,7 +143,7 @@ def test_the_version_is_that_of_the_json_and_unknown_members_are_kept(
     assert service.run(stored)["mood"] == {"dark": True}
 
 
-# What belongs together
+# Owners and references
 
 
 def test_a_deleted_user_takes_along_what_is_its_own(shelf: Shelf) -> None:
