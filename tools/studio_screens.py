@@ -36,7 +36,7 @@ async def main() -> None:
                     await page.goto(f"{url}{path}")
                     if name == "studio-edit":
                         await page.get_by_label("author").fill("asimov")
-                        await page.get_by_role("button", name="Preview", exact=True).click()
+                        await page.get_by_role("button", name="Preview").click()
                         region = page.get_by_role("region", name="Preview")
                         await region.scroll_into_view_if_needed()
                         await region.evaluate("each => each.scrollIntoView()")

@@ -59,8 +59,10 @@ class Book:
         """Show a page to a caller only."""
         return await self.page()
 
-    async def own(self, form: Entry, caller: Caller) -> HtmlPage:
-        """Show a page to a caller."""
+    async def own(self, form: Entry, caller: Caller) -> HtmlPage | Redirect:
+        """Show a page to a caller, or lead to another one."""
+        if form.title == "fine":
+            return await self.page()
         raise ValueError if form.title == "boom" else UsageError("Not <this>.")
 
     def error(self, error: KeyhouseError, root: str, here: str) -> HtmlPage | Redirect:
@@ -132,7 +134,8 @@ def test_a_page_escapes_values_and_allows_no_inline_script(tmp_path: Path) -> No
 
 def test_every_error_of_a_page_is_a_page(tmp_path: Path) -> None:
     async def scenario(client: Served, book: Book) -> None:
-        cookie = {"Cookie": "who=ann:write"}
+        cookie = {"Cookie": "who=ann:write", "Accept": "text/html"}
+        assert (await client.post("/own", data={"title": "fine"}, headers=cookie)).is_success
         signed_out = await client.post("/own", data={"title": "x"})
         assert signed_out.status_code == 303
         assert signed_out.headers["location"] == "/book/login?next="

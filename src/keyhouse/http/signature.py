@@ -5,7 +5,8 @@ They are read once, when the app is made.
 
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -105,8 +106,9 @@ def _replies(route: Route, annotated: Any) -> dict[int, ResponseSpec]:
         return {status: route.returns(status) for status in route.replies}
     if get_origin(annotated) is Response or annotated is Response:
         annotated = (*get_args(annotated), Any)[0]
-    if isinstance(annotated, type) and issubclass(annotated, Responder):
-        return dict(annotated.replies)
+    kinds = get_args(annotated) if get_origin(annotated) in (Union, UnionType) else (annotated,)
+    if all(isinstance(kind, type) and issubclass(kind, Responder) for kind in kinds):
+        return {status: reply for kind in kinds for status, reply in kind.replies.items()}
     if annotated is bytes or get_origin(annotated) is AsyncIterator:
         return {200: ResponseSpec(type=bytes, media_type=ANYTHING)}
     return {204 if annotated is NONE_TYPE else 200: ResponseSpec(type=annotated)}

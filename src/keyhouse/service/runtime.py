@@ -16,7 +16,6 @@ from keyhouse.engine import Engine
 from keyhouse.http import FLAT, NESTED, PROBLEM, Route
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog, error_code
-from keyhouse.service.operator_figures import OperatorFigures
 from keyhouse.service.settings import AnyTenantSettings, quota, rate_limiter
 from keyhouse.service.spec import Keyspace, ServiceContext, ServiceSpec
 from keyhouse.service.sweeper import Sweeper
@@ -75,7 +74,6 @@ class ServiceRuntime(Generic[T]):
             "keyspaces",
             [Keyspace(schema=schema, engine=self.engine) for schema in self.system.schemas],
         )
-        parts.setdefault("figures", OperatorFigures(self.metrics, self.log, self.quota, self.rates))
         return ServiceSpec(
             name=self.system.name,
             error_format=_ERROR_FORMATS[self.system.error_format],

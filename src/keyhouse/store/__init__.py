@@ -31,15 +31,7 @@ from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.key_migration import KeyMigrationResult, migrate_keys
 from keyhouse.store.logs import append, append_in, fold, prune
 from keyhouse.store.migrate import MigrationResult, migrate, open_migrated, reindex, version
-from keyhouse.store.move import (
-    MARK_SPACE,
-    MoveMark,
-    MoveProgress,
-    MoveResult,
-    SpaceDigest,
-    move,
-    unfinished_move,
-)
+from keyhouse.store.move import MARK_SPACE, MoveProgress, MoveResult, SpaceDigest, move
 from keyhouse.store.prefix_conversion import PrefixConversion, convert_prefix
 from keyhouse.store.raw_rows import RawRows
 from keyhouse.store.removal import resume_deletions
@@ -64,7 +56,6 @@ __all__ = [
     "ImportResult",
     "KeyMigrationResult",
     "MigrationResult",
-    "MoveMark",
     "MoveProgress",
     "MoveResult",
     "OnUnreadable",
@@ -109,7 +100,6 @@ __all__ = [
     "run_job",
     "sweep",
     "try_job",
-    "unfinished_move",
     "verify",
     "version",
 ]

@@ -35,7 +35,6 @@ class PageRoutes:
             _TEMPLATES,
             q=rendering.quoted,
             studio=rendering.studio_path,
-            table=rendering.record_path,
             number=rendering.number,
             size=rendering.size,
             moment=rendering.moment,

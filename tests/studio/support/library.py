@@ -13,7 +13,6 @@ from keyhouse.auth import mint
 from keyhouse.engine import Engine
 from keyhouse.http import App, make_app
 from keyhouse.schema import per_write
-from keyhouse.service.operator_figures import OperatorFigures
 from keyhouse.service.spec import Keyspace
 from keyhouse.studio import (
     SCOPES,
@@ -61,11 +60,11 @@ SCHEMA = Schema("library", BOOK, SHELF, space=Space("a library"), doc="Books on 
 class Library:
     """The Studio over one library, and a client that may sign in."""
 
-    def __init__(self, engine: Engine, studio: Studio, app: App, schema: Schema = SCHEMA) -> None:
+    def __init__(self, engine: Engine, studio: Studio, app: App) -> None:
         self.engine = engine
         self.studio = studio
         self.app = app
-        self.store = Store(schema, engine, "main")
+        self.store = Store(SCHEMA, engine, "main")
 
     def client(self, **options: Any) -> httpx.AsyncClient:
         transport = httpx.ASGITransport(self.app)
@@ -90,26 +89,18 @@ def token(*scopes: str) -> str:
 
 
 @asynccontextmanager
-async def library(
-    data: Path,
-    engine: Engine | None = None,
-    *,
-    schema: Schema = SCHEMA,
-    figures: OperatorFigures | None = None,
-) -> AsyncIterator[Library]:
-    """Serve the Studio over a library, or over another schema by the name `library`."""
+async def library(data: Path, engine: Engine | None = None) -> AsyncIterator[Library]:
     opened = engine or await open_engine("memory:")
     own = await open_engine("memory:")
     system = StudioSystem(
         name="library",
         title="A library",
         engine="memory:",
-        keyspaces=[Keyspace(schema=schema, engine=opened)],
-        figures=figures,
+        keyspaces=[Keyspace(schema=SCHEMA, engine=opened)],
     )
     studio = build_studio(SystemCatalog([system]), own, data, StudioSettings(jwt_secret=SECRET))
     try:
-        yield Library(opened, studio, make_app([studio.spec()]), schema)
+        yield Library(opened, studio, make_app([studio.spec()]))
     finally:
         await own.close()
         if engine is None:

@@ -18,6 +18,13 @@ from keyhouse.systems.playlist.delivery import Delivery
 from keyhouse.systems.playlist.marathons import Marathons
 from keyhouse.systems.playlist.mediacms import MediaCms
 from keyhouse.systems.playlist.otp import OneTimeCodes
+from keyhouse.systems.playlist.pages.channel_pages import ChannelPages
+from keyhouse.systems.playlist.pages.frame import Frame
+from keyhouse.systems.playlist.pages.login import LoginPages
+from keyhouse.systems.playlist.pages.marathon_pages import MarathonPages
+from keyhouse.systems.playlist.pages.playlist_pages import PlaylistPages
+from keyhouse.systems.playlist.pages.workbench import Workbench
+from keyhouse.systems.playlist.pages.working_list import WorkingLists
 from keyhouse.systems.playlist.play_counter import PlayCounter
 from keyhouse.systems.playlist.playlists import SavedPlaylists
 from keyhouse.systems.playlist.queue_apply import QueueApply
@@ -26,7 +33,7 @@ from keyhouse.systems.playlist.robot import Robot
 from keyhouse.systems.playlist.roles import Roles
 from keyhouse.systems.playlist.routes.catalog import catalog_routes
 from keyhouse.systems.playlist.routes.playlists import playlist_routes
-from keyhouse.systems.playlist.routes.queue import queue_routes
+from keyhouse.systems.playlist.routes.queue import QueueHandlers, queue_routes
 from keyhouse.systems.playlist.routes.sign_in import sign_in_routes
 from keyhouse.systems.playlist.sessions import MemberSessions
 from keyhouse.systems.playlist.settings import PlaylistSettings
@@ -71,7 +78,7 @@ class Assembly:
         self.marathons = Marathons(self.playlists, access)
         self.channel = Channel(robot_rows, access, stores)
         self.statistics = ChannelStatistics(stores, access)
-        pushes = ChannelPushes(
+        pushes = self.pushes = ChannelPushes(
             stores,
             self.statistics,
             channel=settings.channel,
@@ -118,3 +125,19 @@ class Assembly:
             **playlist_routes(self.playlists, self.marathons, self.sessions),
             **queue_routes(self.channel, self.apply, self.events, self.statistics, self.sessions),
         }
+
+    def pages(self) -> list[Route]:
+        """Return the routes of the pages."""
+        frame = Frame(self.stores, self.channel, self.statistics, self.pushes)
+        lists = WorkingLists(self.playlists, self.catalog)
+        likes = QueueHandlers(self.channel, self.apply, self.events, self.statistics, self.sessions)
+        return [
+            *frame.routes(),
+            *LoginPages(frame, self.codes, self.blocks, self.sessions).routes(),
+            *Workbench(frame, self.catalog, self.playlists, lists, self.sessions).routes(),
+            *PlaylistPages(frame, self.playlists, lists, self.sessions).routes(),
+            *MarathonPages(frame, self.playlists, self.marathons, self.sessions).routes(),
+            *ChannelPages(
+                frame, self.channel, self.apply, likes, self.statistics, self.sessions
+            ).routes(),
+        ]

@@ -39,7 +39,7 @@ async def build(context: ServiceContext) -> ServiceSpec:
         title="Playlists",
         about="Catalog, playlists and queue of a CyTube channel.",
         error_format=ERROR_FORMAT,
-        routes=list(parts.routes().values()),
+        routes=[*parts.routes().values(), *parts.pages()],
         auth=parts.sessions.auth,
         rates=limiter(),
         address_rates=limiter(),

@@ -1,7 +1,7 @@
 """The service with a robot, on its own NATS server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from keyhouse import open_engine
 from keyhouse.nats.bus import Bus
 from keyhouse.nats.connection import connect
+from keyhouse.systems.playlist.catalog import CatalogItem
 from keyhouse.systems.playlist.demo_robot import DemoRobot
 from keyhouse.systems.playlist.schema import BLESSED
 from tests.support.nats_servers import own_server
@@ -29,11 +30,12 @@ async def channel(
     folder: Path,
     *,
     robot: bool = True,
+    items: Sequence[CatalogItem] = ITEMS,
     before: Callable[[DemoRobot], Awaitable[None]] | None = None,
     **settings: Any,
 ) -> AsyncIterator[tuple[PlaylistService, DemoRobot, str]]:
     """The service on its own NATS server, with a robot. `before` is called before it starts."""
-    fill(folder, ITEMS)
+    fill(folder, items)
     with own_server(folder / "nats") as server:
         url = f"{server.url}/?prefix=&sync=always"
         engine, watched = await open_engine(url), await open_engine(url)

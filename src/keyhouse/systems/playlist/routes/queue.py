@@ -21,7 +21,7 @@ from keyhouse.systems.playlist.routes.prefix import API
 from keyhouse.systems.playlist.sessions import ChannelMember, MemberSessions
 from keyhouse.systems.playlist.statistics import ChannelStatistics
 
-__all__ = ["queue_routes"]
+__all__ = ["QueueHandlers", "queue_routes"]
 
 
 class QueueHandlers:

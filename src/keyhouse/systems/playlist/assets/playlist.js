@@ -1,0 +1,276 @@
+"use strict";
+/* Behaviour of the playlist pages, which work without it: panes as tabs, dragging and arrow keys in
+   the list, and the channel's events. Text of others is set as text only. */
+
+const one = (selector, from = document) => from.querySelector(selector);
+const all = (selector, from = document) => [...from.querySelectorAll(selector)];
+const live = one("#live");
+const home = live ? live.dataset.home : "";
+
+/* A sentence about what was just done, also for screen readers. */
+let toastTimer = 0;
+function say(text) {
+  const toast = one("#toast");
+  if (!toast || !text) return;
+  toast.textContent = text;
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => { toast.textContent = ""; }, 5000);
+}
+
+/* On a phone the two panes are tabs. */
+function showPane(name) {
+  const panes = one("[data-panes]");
+  if (!panes) return;
+  panes.dataset.show = name;
+  for (const tab of all("[data-pane]")) {
+    if (tab.dataset.pane === name) tab.setAttribute("aria-current", "true");
+    else tab.removeAttribute("aria-current");
+  }
+}
+document.addEventListener("click", event => {
+  const tab = event.target.closest("[data-pane]");
+  if (!tab) return;
+  event.preventDefault();
+  showPane(tab.dataset.pane);
+  window.scrollTo(0, 0);
+});
+
+/* The list: after each change, what is in it is marked in the catalog, and the focus stays. */
+function listChanged() {
+  for (const grip of all("[data-grip]")) grip.hidden = false;
+  const list = one("#list");
+  if (!list) return;
+  const inList = new Set(all("[data-items] > li", list).map(row => row.dataset.video));
+  for (const row of all(".titles > li")) {
+    const mark = one("[data-in-list]", row);
+    if (mark) mark.hidden = !inList.has(row.dataset.video);
+  }
+  const count = one("#tab-count");
+  if (count) count.textContent = list.dataset.count || "0";
+}
+let focused = null;
+function rememberFocus() {
+  const active = document.activeElement;
+  const row = active && active.closest("[data-items] > li");
+  focused = active && active.closest("#list, #now")
+    ? { id: active.id, place: row ? [...row.parentNode.children].indexOf(row) : -1 } : null;
+}
+function restoreFocus() {
+  if (!focused || (document.activeElement && document.activeElement !== document.body)) return;
+  const same = focused.id && document.getElementById(focused.id);
+  const rows = all("[data-items] > li");
+  const near = rows[Math.min(focused.place, rows.length - 1)];
+  const place = same && !same.disabled ? same
+    : (same && one(".tools button:not(:disabled)", same.closest("li")))
+    || (near && one(".tools button:last-child", near)) || one("#list-title");
+  if (place) place.focus({ preventScroll: true });
+  focused = null;
+}
+document.addEventListener("htmx:before:swap", event => {
+  const response = event.detail.ctx && event.detail.ctx.response;
+  if (response && response.raw && response.raw.redirected
+      && new URL(response.raw.url).pathname.startsWith(home + "login")) {
+    event.preventDefault();
+    location.assign(response.raw.url);
+    return;
+  }
+  if (response && response.status >= 400 && /^\s*<!doctype/i.test(event.detail.ctx.text)) {
+    event.preventDefault();  // a whole page: its sentence is shown, the rest of this page stays
+    const page = new DOMParser().parseFromString(event.detail.ctx.text, "text/html");
+    say((one("[role=alert]", page) || page.body).textContent.trim());
+    return;
+  }
+  rememberFocus();
+});
+document.addEventListener("htmx:after:swap", event => {
+  listChanged();
+  clocks();
+  restoreFocus();
+  const target = event.detail.ctx && event.detail.ctx.target;
+  const id = target && target.id;
+  if (id === "list") say(one("#list").dataset.said);
+  if (id === "now") {
+    const said = one("#now [data-said]");
+    if (said) {
+      say(said.dataset.said);
+      const like = one("#like");
+      if (like) like.classList.add("pulse");
+    }
+  }
+  tick();
+});
+
+/* Moving items: by a pointer on the grip, or its arrow keys. One request when it has ended. */
+let moving = null;
+function step(item, to) {
+  const form = item.closest("form");
+  const from = Number(item.dataset.at);
+  if (from === to) return;
+  htmx.ajax("POST", form.action, {
+    source: form,
+    target: "#list",
+    swap: "outerHTML",
+    values: { step: `move ${from} ${to} ${item.dataset.video}` },
+  });
+}
+function place(item) { return [...item.parentNode.children].indexOf(item); }
+function put(item, to) {
+  const rows = [...item.parentNode.children].filter(row => row !== item);
+  item.parentNode.insertBefore(item, rows[to] || null);
+}
+document.addEventListener("pointerdown", event => {
+  const grip = event.target.closest("[data-grip]");
+  if (!grip || event.button) return;
+  event.preventDefault();
+  const item = grip.closest("li");
+  grip.focus({ preventScroll: true });
+  grip.setPointerCapture(event.pointerId);
+  item.classList.add("dragged");
+  moving = { item };
+});
+document.addEventListener("pointermove", event => {
+  if (!moving) return;
+  const { item } = moving;
+  for (const row of item.parentNode.children) {
+    if (row === item) continue;
+    const box = row.getBoundingClientRect();
+    const middle = box.top + box.height / 2;
+    const before = item.compareDocumentPosition(row) & Node.DOCUMENT_POSITION_PRECEDING;
+    if (before && event.clientY < middle) { row.before(item); break; }
+    if (!before && event.clientY > middle && event.clientY < box.bottom + box.height) row.after(item);
+  }
+});
+function drop(event) {
+  if (!moving) return;
+  const { item } = moving;
+  moving = null;
+  item.classList.remove("dragged");
+  if (event.type === "pointercancel") put(item, Number(item.dataset.at));
+  else step(item, place(item));
+}
+document.addEventListener("pointerup", drop);
+document.addEventListener("pointercancel", drop);
+let keyTimer = 0;
+document.addEventListener("keydown", event => {
+  const grip = event.target.closest && event.target.closest("[data-grip]");
+  if (!grip) return;
+  const item = grip.closest("li");
+  const last = item.parentNode.children.length - 1;
+  const to = {
+    ArrowUp: place(item) - 1, ArrowDown: place(item) + 1, Home: 0, End: last,
+  }[event.key];
+  if (to === undefined) return;
+  event.preventDefault();
+  if (to < 0 || to > last) return;
+  put(item, to);
+  grip.focus();
+  clearTimeout(keyTimer);
+  keyTimer = setTimeout(() => step(item, place(item)), 400);
+});
+
+/* What is playing: the time goes on between two events. */
+function clock(seconds) {
+  const whole = Math.floor(seconds), pad = number => String(number).padStart(2, "0");
+  const hours = Math.floor(whole / 3600), minutes = Math.floor(whole / 60) % 60;
+  return hours ? `${hours}:${pad(minutes)}:${pad(whole % 60)}` : `${minutes}:${pad(whole % 60)}`;
+}
+function tick() {
+  const now = one("#now[data-uid]");
+  if (!now) return;
+  if (!now.dataset.since) now.dataset.since = String(performance.now());
+  const passed = now.dataset.paused === "true" ? 0
+    : (performance.now() - Number(now.dataset.since)) / 1000;
+  const most = Number(now.dataset.seconds) || Infinity;
+  const at = Math.min(most, Number(now.dataset.time) + passed);
+  one("[data-elapsed]", now).textContent = clock(at);
+  const bar = one("progress", now);
+  if (bar) bar.value = at;
+}
+function playing(item) {
+  const now = one("#now");
+  if (!now) return;
+  if (item && String(item.uid) === now.dataset.uid && item.video_id === now.dataset.video) {
+    now.dataset.time = item.current_time;
+    now.dataset.paused = String(item.paused);
+    now.dataset.since = String(performance.now());
+    tick();
+  } else if (item || now.dataset.uid) {
+    htmx.ajax("GET", home + "now", { target: "#now", swap: "outerHTML" });
+  }
+}
+function liked(like) {
+  const now = one("#now");
+  if (now && now.dataset.video === like.video_id) one("[data-likes]", now).textContent = like.like_count;
+}
+let queueTimer = 0;
+function queued(queue) {
+  const shown = one("[data-queue]");
+  if (!shown) return;
+  const uids = all("li[data-uid]", shown).map(row => row.dataset.uid).join();
+  const playingUid = (one("li.playing", shown) || { dataset: {} }).dataset.uid;
+  const current = queue.current ? String(queue.current.uid) : undefined;
+  if (queue.items.map(item => String(item.uid)).join() === uids && playingUid === current) return;
+  clearTimeout(queueTimer);
+  queueTimer = setTimeout(() => htmx.ajax("GET", home + "channel",
+    { target: "#queue", select: "#queue", swap: "outerHTML" }), 300);
+}
+function pushed(push) {
+  const section = one("#push");
+  if (!section) return;
+  const running = push.status === "running";
+  const end = { done: "Pushed", cancelled: "Cancelled", failed: "The push failed" }[push.status];
+  const failed = push.failed || [];
+  section.hidden = false;
+  one("[data-push-text]", section).textContent = running
+    ? `Pushing to the channel: ${push.done} of ${push.total}`
+    : `${end}: ${push.enqueued_count} added${failed.length ? `, ${failed.length} not` : ""}.`;
+  const bar = one("[data-push-bar]", section);
+  bar.hidden = !running;
+  bar.max = push.total || 1;
+  bar.value = push.done;
+  const cancel = one("[data-push-cancel]", section);
+  if (cancel) {
+    cancel.hidden = !running;
+    one("input", cancel).value = push.apply_id;
+  }
+  const list = one("[data-push-failed]", section);
+  list.hidden = !failed.length;
+  list.replaceChildren(...failed.map(each => {
+    const line = document.createElement("li");
+    line.textContent = `${each.video_id}: ${each.reason}`;
+    return line;
+  }));
+}
+function clocks() {
+  for (const time of all("time[data-clock]")) {
+    const at = new Date(time.dateTime);
+    time.textContent = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  }
+}
+
+/* The stream is closed while the page is hidden: a phone in a pocket needs none. */
+let source = null;
+function follow() {
+  if (!live || document.hidden) {
+    if (source) source.close();
+    source = null;
+  } else if (!source) {
+    source = new EventSource(live.dataset.events);
+    const on = (name, act) => source.addEventListener(name, event => act(JSON.parse(event.data)));
+    on("nowplaying", playing);
+    on("queue", queued);
+    on("like", liked);
+    on("apply", pushed);
+  }
+}
+document.addEventListener("visibilitychange", follow);
+window.addEventListener("pagehide", () => { if (source) source.close(); source = null; });
+window.addEventListener("pageshow", follow);
+
+showPane(location.hash === "#list" ? "list" : "catalog");
+if (location.hash === "#list" && matchMedia("(max-width: 56rem)").matches) scrollTo(0, 0);
+listChanged();
+clocks();
+tick();
+setInterval(tick, 1000);
+follow();

@@ -1,0 +1,177 @@
+"""The catalog beside the working list."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from keyhouse.errors import KeyhouseError, NotFoundError
+from keyhouse.http import HtmlPage, Redirect, Route
+from keyhouse.systems.playlist.catalog import CatalogItem, SearchResult
+from keyhouse.systems.playlist.catalog_access import CatalogAccess
+from keyhouse.systems.playlist.messages import CatalogQuery
+from keyhouse.systems.playlist.pages import text
+from keyhouse.systems.playlist.pages.frame import HOME, Frame, PageHeaders, local_path
+from keyhouse.systems.playlist.pages.working_list import ListView, WorkingLists
+from keyhouse.systems.playlist.playlists import SavedPlaylists
+from keyhouse.systems.playlist.sessions import ChannelMember, MemberSessions
+
+__all__ = ["Workbench"]
+
+PAGE_ITEMS: Final = 30
+FACETS_SHOWN: Final = 12
+
+
+class WorkbenchQuery(msgspec.Struct):
+    q: str = ""
+    category: list[str] = []
+    offset: Annotated[int, Meta(ge=0, le=2**31)] = 0
+    open: str = msgspec.field(default="", name="list")
+
+
+class StepForm(msgspec.Struct):
+    step: Annotated[str, Meta(max_length=500)]
+    list: str = ""
+    next: str = ""
+
+
+class Facet(msgspec.Struct):
+    """A category with a link that chooses it, or no longer."""
+
+    name: str
+    count: int
+    is_chosen: bool
+    link: str
+
+
+class CatalogView(msgspec.Struct):
+    """A page of search results, with links to what is around it."""
+
+    query: WorkbenchQuery
+    total: int
+    items: list[CatalogItem]
+    facets: list[Facet]
+    more_facets: list[Facet]
+    has_catalog: bool
+    previous: str = ""
+    following: str = ""
+
+    @property
+    def first(self) -> int:
+        return self.query.offset + 1
+
+    @property
+    def last(self) -> int:
+        return self.query.offset + len(self.items)
+
+
+class Workbench:
+    def __init__(
+        self,
+        frame: Frame,
+        catalog: CatalogAccess,
+        playlists: SavedPlaylists,
+        lists: WorkingLists,
+        sessions: MemberSessions,
+    ) -> None:
+        self._frame = frame
+        self._catalog = catalog
+        self._playlists = playlists
+        self._lists = lists
+        self._sessions = sessions
+
+    async def show(
+        self, query: WorkbenchQuery, caller: ChannelMember | None, root: str
+    ) -> HtmlPage:
+        """The catalog and the working list."""
+        self._sessions.check_reader(caller)
+        found = await self._catalog.search(
+            CatalogQuery(query.q, query.category, PAGE_ITEMS, query.offset, facets=True)
+        )
+        return await self._frame.page(
+            "catalog.html",
+            caller,
+            root,
+            _link(query),
+            catalog=_view(query, found),
+            list=await self._open(query.open, caller),
+        )
+
+    async def step(
+        self, form: StepForm, headers: PageHeaders, caller: ChannelMember, root: str
+    ) -> HtmlPage | Redirect:
+        """Change the working list by one step; without a list, a new one."""
+        caller.require_writer()
+        id = form.list or await self._lists.create("", caller)
+        if not headers.is_partial:
+            await self._lists.change(id, form.step, caller)
+            return Redirect(f"{root}{local_path(form.next) or HOME}")
+        status, said, undo, failed = 200, "", "", ""
+        try:
+            result = await self._lists.change(id, form.step, caller)
+            said, undo = result.said, result.undo
+        except KeyhouseError as error:
+            status, failed = error.status, error.sentence
+        view = await self._lists.view(id, caller)
+        view.said, view.undo, view.error = said, undo, failed
+        view.others = await self._playlists.listed(created_by=caller, search="")
+        return self._frame.part(
+            "list_part.html", caller, root, list=view, next=local_path(form.next), status=status
+        )
+
+    async def _open(self, id: str, caller: ChannelMember | None) -> ListView | None:
+        """Return the list with this id, or the one that the member changed last."""
+        if caller is None or "write" not in caller.scopes:
+            return None
+        own = await self._playlists.listed(created_by=caller, search="")
+        writable = [each.playlist_id for each in own if each.read_only is not True]
+        if not id and not writable:
+            return None
+        try:
+            view = await self._lists.view(id or writable[0], caller)
+        except NotFoundError:
+            if id:
+                raise
+            return None  # deleted meanwhile
+        view.others = own
+        return view
+
+    def routes(self) -> list[Route]:
+        return [self._frame.get("/", self.show), self._frame.post("/items", self.step)]
+
+
+def _link(query: WorkbenchQuery, **changes: Any) -> str:
+    given = {
+        "q": query.q,
+        "category": query.category,
+        "offset": query.offset,
+        "list": query.open,
+    }
+    return text.query(HOME, given | changes)
+
+
+def _view(query: WorkbenchQuery, found: SearchResult) -> CatalogView:
+    counts = dict(found.facets or {})
+    for name in query.category:
+        counts.setdefault(name, found.total)
+    ordered = sorted(counts, key=lambda name: (name not in query.category, -counts[name], name))
+    facets = [_facet(query, name, counts[name]) for name in ordered]
+    shown = max(FACETS_SHOWN, len(query.category))
+    before, after = query.offset - PAGE_ITEMS, query.offset + PAGE_ITEMS
+    return CatalogView(
+        query=query,
+        total=found.total,
+        items=found.items,
+        facets=facets[:shown],
+        more_facets=facets[shown:],
+        has_catalog=found.snapshot_id is not None,
+        previous=_link(query, offset=max(0, before)) if query.offset else "",
+        following=_link(query, offset=after) if after < found.total else "",
+    )
+
+
+def _facet(query: WorkbenchQuery, name: str, count: int) -> Facet:
+    is_chosen = name in query.category
+    others = [each for each in query.category if each != name]
+    chosen = others if is_chosen else [*others, name]
+    return Facet(name, count, is_chosen, _link(query, category=chosen, offset=0))

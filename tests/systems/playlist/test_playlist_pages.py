@@ -1,0 +1,445 @@
+"""The pages at `/playlist/` as plain HTML over HTTP: without scripts, forms and links do everything."""
+
+import asyncio
+import html
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyhouse.errors import ConflictError, UsageError
+from keyhouse.systems.playlist.messages import ItemBody
+from keyhouse.systems.playlist.pages import text
+from keyhouse.systems.playlist.pages.working_list import apply_step
+from keyhouse.systems.playlist.schema import BLESSED
+from tests.systems.playlist.support.service import PlaylistService, fill, item, playlist_service
+
+HOSTILE = "<script>alert(1)</script><b>&amp;"
+ITEMS = [
+    item("a1", "Alien S01E01", "Horror", "SciFi", seconds=100),
+    item("a2", "Alien S01E02", "Horror", seconds=200),
+    item("b1", "Blade Runner", "SciFi", seconds=300),
+    item("h 1", HOSTILE, f"{HOSTILE} films", seconds=None),
+]
+
+Work = Callable[[PlaylistService], Awaitable[None]]
+
+
+class Browser:
+    """A browser without scripts. `text` is the last page."""
+
+    def __init__(self, service: PlaylistService, root: str = "") -> None:
+        transport = httpx.ASGITransport(service.app, root_path=root)
+        self.http = httpx.AsyncClient(
+            transport=transport, base_url="http://localhost", timeout=60, follow_redirects=True
+        )
+        self._service = service
+        self._root = root
+        self.text = ""
+        self.path = ""
+        self.status = 0
+
+    async def get(self, path: str) -> str:
+        return self._seen(await self.http.get(f"{self._root}{path}"))
+
+    async def post(self, path: str, _headers: Any = None, **form: Any) -> str:
+        url = f"{self._root}{path}"
+        return self._seen(await self.http.post(url, data=form, headers=_headers))
+
+    async def part(self, path: str, **form: Any) -> str:
+        """Post as htmx does."""
+        return await self.post(path, {"HX-Request": "true", "Accept": "text/html"}, **form)
+
+    async def sign_in(self, name: str) -> None:
+        await self.post("/playlist/login", username=name)
+        await self.post("/playlist/login/code", username=name, code=self._service.codes[name])
+        assert self.path == f"{self._root}/playlist/", self.text
+
+    def _seen(self, response: httpx.Response) -> str:
+        assert response.headers["content-type"].startswith("text/html"), response.text
+        assert "unsafe" not in response.headers["content-security-policy"]
+        assert "<script>" not in response.text and "<b>&" not in response.text
+        self.path, self.status = response.url.path, response.status_code
+        self.text = html.unescape(re.sub(r"<[^>]*>", " ", response.text))
+        self.source = response.text
+        return self.text
+
+
+def run(folder: Path, work: Work, **settings: Any) -> None:
+    async def main() -> None:
+        fill(folder, ITEMS)
+        async with playlist_service(folder, **settings) as service:
+            await service.stores.acl.put(BLESSED, ["Bob", "Eve"])
+            await work(service)
+
+    asyncio.run(main())
+
+
+async def member(service: PlaylistService, name: str, root: str = "") -> Browser:
+    browser = Browser(service, root)
+    await browser.sign_in(name)
+    return browser
+
+
+def open_id(browser: Browser) -> str:
+    """Return the id of the list that the page shows."""
+    found = re.search(r'name="list" value="([^"]+)"', browser.source)
+    assert found is not None, browser.source
+    return found[1]
+
+
+# Sign-in
+
+
+def test_a_member_signs_in_by_name_and_code_and_out_again(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = Browser(service)
+        await bob.get("/playlist/playlists?mine=true")
+        assert bob.path == "/playlist/login"
+        assert 'value="/playlist/playlists?mine=true"' in bob.source
+        await bob.post("/playlist/login", username=" Bob ", next="/playlist/playlists?mine=true")
+        assert bob.path == "/playlist/login/code" and "A code was sent to Bob" in bob.text.replace(
+            "  ", " "
+        )
+        assert 'autocomplete="one-time-code"' in bob.source
+        code = service.codes["Bob"].lower()
+        await bob.post(
+            "/playlist/login/code",
+            username="Bob",
+            code=f"{code[:4]} {code[4:]}",
+            next="/playlist/playlists?mine=true",
+        )
+        assert bob.path == "/playlist/playlists" and "Sign out" in bob.text
+        await bob.post("/playlist/logout")
+        assert bob.path == "/playlist/login"
+        await bob.get("/playlist/")
+        assert bob.path == "/playlist/login"
+
+    run(tmp_path, work)
+
+
+def test_wrong_codes_show_what_is_left_and_then_how_long_to_wait(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = Browser(service)
+        await bob.post("/playlist/login", username="Bob")
+        wrong = {"username": "Bob", "code": "00000000"}
+        assert "You have 2 attempts left" in await bob.post("/playlist/login/code", **wrong)
+        assert 'aria-invalid="true"' in bob.source
+        assert "You have 1 attempt left" in await bob.post("/playlist/login/code", **wrong)
+        assert "Try again in 60 minutes." in await bob.post("/playlist/login/code", **wrong)
+        assert "Code" not in bob.source.split("<h1>")[1].split("<button")[0]
+        assert "Try again in" in await bob.post("/playlist/login", username="Bob")
+        assert bob.status == 429 and 'role="alert"' in bob.source
+
+    run(tmp_path, work)
+
+
+def test_names_that_are_invalid_and_codes_that_expired_are_explained(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = Browser(service)
+        assert "Enter your name" in await bob.post("/playlist/login", username="  ")
+        assert "Enter your name" in await bob.post("/playlist/login", username="x" * 65)
+        expired = await bob.post("/playlist/login/code", username="Bob", code="AAAAAAAA")
+        assert "No code is waiting" in expired and "Block this address" in expired
+        blocked = await bob.post("/playlist/login/block", hours="2")
+        assert "This address is blocked" in blocked
+        assert "blocked" in await bob.post("/playlist/login", username="Bob")
+        assert bob.status == 403
+
+    run(tmp_path, work)
+
+
+@pytest.mark.parametrize("next", ["https://evil.example/", "//evil.example", "/studio/", "/\\x"])
+def test_the_login_leads_to_pages_of_this_service_only(tmp_path: Path, next: str) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = Browser(service)
+        await bob.post("/playlist/login", username="Bob", next=next)
+        code = service.codes["Bob"]
+        await bob.post("/playlist/login/code", username="Bob", code=code, next=next)
+        assert bob.path == "/playlist/"
+
+    run(tmp_path, work)
+
+
+def test_a_form_of_another_site_changes_nothing(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = await member(service, "Bob")
+        foreign = {"Sec-Fetch-Site": "cross-site"}
+        for path, form in (
+            ("/playlist/items", {"step": "add a1"}),
+            ("/playlist/playlists", {"name": "X"}),
+            ("/playlist/logout", {}),
+            ("/playlist/like", {}),
+        ):
+            await bob.post(path, foreign, **form)
+            assert bob.status == 403, path
+        assert "There are no playlists yet" in await bob.get("/playlist/playlists")
+
+    run(tmp_path, work)
+
+
+# The catalog and the list
+
+
+def test_the_catalog_is_searched_and_narrowed_by_links(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = await member(service, "Bob")
+        assert "4 titles" in bob.text and HOSTILE in bob.text
+        assert "2 titles" in await bob.get("/playlist/?q=alien")
+        link = re.search(r'id="facet-SciFi"', bob.source)
+        assert link is not None
+        href = re.search(r'href="([^"]+)" [^>]*id="facet-SciFi"', bob.source)
+        assert href is not None
+        narrowed = await bob.get(html.unescape(href[1]))
+        assert "1 title" in narrowed and "Chosen: SciFi" in re.sub(r"\s+", " ", narrowed)
+        assert "No title has all these words" in await bob.get("/playlist/?q=zzz")
+        await bob.get("/playlist/?offset=x")
+        assert bob.status == 400 and "This did not work" in bob.text
+
+    run(tmp_path, work)
+
+
+def test_a_list_is_built_by_forms_alone(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = await member(service, "Bob")
+        await bob.post("/playlist/items", step="add a1", next="/playlist/?q=alien")
+        assert bob.path == "/playlist/" and "New playlist" in bob.text
+        list = open_id(bob)
+        for step in ("add a2", "add h 1", "add a1", "add unknown", "up 1 a2", "remove 2 h 1"):
+            await bob.post("/playlist/items", list=list, step=step)
+            assert bob.status == 200, step
+        shown = await bob.get(f"/playlist/playlists/{list}")
+        assert "4 items, 7 min" in shown
+        assert "duplicate of 2" in shown and "not in the catalog" in shown
+        api = service.visitor()
+        api.http.cookies = bob.http.cookies
+        saved = await api.get(f"/playlists/{list}")
+        assert [each["video_id"] for each in saved["items"]] == ["a2", "a1", "a1", "unknown"]
+        await bob.post("/playlist/items", list=list, step="unique")
+        assert "3 items" in await bob.get(f"/playlist/playlists/{list}")
+
+    run(tmp_path, work)
+
+
+def test_htmx_gets_the_list_alone_with_undo_and_errors(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = await member(service, "Bob")
+        part = await bob.part("/playlist/items", step="add h 1")
+        assert f"Added {HOSTILE}." in part and "<html" not in bob.source
+        list = open_id(bob)
+        await bob.part("/playlist/items", list=list, step="remove 0 h 1")
+        assert 'value="insert 0 h 1"' in bob.source and "No items yet" in bob.text
+        await bob.part("/playlist/items", list=list, step="insert 0 h 1")
+        assert "1 item" in bob.text
+        gone = await bob.part("/playlist/items", list=list, step="up 0 a1")
+        assert bob.status == 409 and "no longer in the list" in gone and HOSTILE in gone
+        for step in ("up", "up x a1", "move 1 a1", "paint 0 a1", "add ", f"add {'x' * 201}"):
+            await bob.part("/playlist/items", list=list, step=step)
+            assert bob.status == 400, step
+
+    run(tmp_path, work)
+
+
+def test_two_members_add_at_the_same_time_and_nothing_is_lost(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        ada, again = await member(service, "Ada"), await member(service, "Ada")
+        await ada.post("/playlist/items", step="add a1")
+        list = open_id(ada)
+        await asyncio.gather(
+            *(who.part("/playlist/items", list=list, step="add b1") for who in (ada, again) * 3)
+        )
+        assert "7 items" in await ada.get(f"/playlist/playlists/{list}")
+
+    run(tmp_path, work)
+
+
+# Playlists
+
+
+def test_a_playlist_is_created_renamed_copied_and_deleted(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = await member(service, "Bob")
+        await bob.post("/playlist/playlists", name="<b>&amp; films")
+        assert bob.path == "/playlist/" and "<b>&amp; films" in bob.text
+        list = open_id(bob)
+        await bob.post("/playlist/playlists", name="<B>&amp; FILMS")
+        assert bob.status == 409 and "Another playlist has this name" in bob.text
+        await bob.post(f"/playlist/playlists/{list}/rename", name="Two")
+        assert bob.path == f"/playlist/playlists/{list}" and "Two" in bob.text
+        await bob.post(f"/playlist/playlists/{list}/rename", name=" ")
+        assert bob.status == 400 and "needs a name" in bob.text
+        await bob.post(f"/playlist/playlists/{list}/copy", name="")
+        assert "Two (copy)" in bob.text
+        await bob.post(f"/playlist/playlists/{list}/delete")
+        assert bob.path == "/playlist/playlists" and "1 playlist" in bob.text
+        assert "no such playlist" in await bob.get(f"/playlist/playlists/{list}")
+        assert bob.status == 404
+        assert "No playlist matches" in await bob.get("/playlist/playlists?search=nothing")
+
+    run(tmp_path, work)
+
+
+def test_pages_offer_only_what_a_member_may_do(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob, eve, vic = [await member(service, name) for name in ("Bob", "Eve", "Vic")]
+        await bob.post("/playlist/items", step="add a1")
+        list = open_id(bob)
+        page = f"/playlist/playlists/{list}"
+        assert "Rename" in await bob.get(page) and "at once" not in bob.text
+        assert "Rename" not in await eve.get(page) and "Copy" in eve.text
+        assert "Copy" not in await vic.get(page) and "Push" not in vic.text.split("Alien")[1]
+        assert "signed in as a viewer" in await vic.get("/playlist/") and "Add" not in vic.source
+        ada = await member(service, "Ada")
+        assert "Rename" in await ada.get(page) and "at once" in ada.text
+        for who, status in ((eve, 403), (vic, 403)):
+            await who.post(f"{page}/rename", name="X")
+            assert who.status == status
+            await who.post(f"{page}/delete")
+            assert who.status == status
+        await vic.post("/playlist/items", step="add a1")
+        assert vic.status == 403 and "Viewers cannot" in vic.text
+        await bob.post("/playlist/push", playlist_id=list, mode="hard_replace")
+        assert bob.status == 403
+
+    run(tmp_path, work)
+
+
+def test_signed_out_visitors_read_where_it_is_public(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        visitor = Browser(service)
+        assert "4 titles" in await visitor.get("/playlist/")
+        assert "Sign in to build playlists" in visitor.text
+        for path in ("playlists", "marathon", "channel", "statistics"):
+            await visitor.get(f"/playlist/{path}")
+            assert visitor.status == 200, path
+        await visitor.post("/playlist/items", step="add a1")
+        assert visitor.path == "/playlist/login"
+
+    run(tmp_path, work, public_read=True)
+
+
+def test_the_pages_work_below_a_path_of_another_server(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = await member(service, "Bob", root="/lounge")
+        await bob.post("/playlist/items", step="add a1")
+        assert bob.path == "/lounge/playlist/" and "New playlist" in bob.text
+        links = re.findall(r'(?:href|action|src|hx-get|hx-post)="(/[^"]*)"', bob.source)
+        assert links and all(each.startswith("/lounge/") for each in links), links
+
+    run(tmp_path, work)
+
+
+# Marathons and the channel
+
+
+def test_a_marathon_is_previewed_corrected_and_saved(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = await member(service, "Bob")
+        ids = []
+        for name, items in (("One", ("a1", "a2")), ("Two", ("b1", "h 1"))):
+            await bob.post("/playlist/playlists", name=name)
+            ids.append(open_id(bob))
+            for each in items:
+                await bob.post("/playlist/items", list=ids[-1], step=f"add {each}")
+        both = f"/playlist/marathon?source={ids[0]}&source={ids[1]}&source="
+        assert "4 items" in await bob.get(f"{both}&method=concatenate")
+        wrong = await bob.get(f"{both}&method=interleave&pattern=A2%20Z")
+        assert "labels without a source" in wrong and 'aria-invalid="true"' in bob.source
+        mixed = await bob.get(f"{both}&method=interleave&pattern=B")
+        assert "The pattern omits A" in mixed
+        shuffled = await bob.get(f"{both}&method=shuffle")
+        seed = re.search(r'name="seed" value="([^"]+)"', bob.source)
+        assert seed is not None
+        assert await bob.get(f"{both}&method=shuffle&seed={seed[1]}") == shuffled
+        form = {"source": ids, "method": "shuffle", "seed": seed[1], "pattern": ""}
+        taken = await bob.post("/playlist/marathon", name="one", **form)
+        assert bob.status == 409 and "Another playlist has this name" in taken
+        order = re.findall(r'<span class="title">(.*?)</span>', bob.source)
+        await bob.post("/playlist/marathon", name="Both", **form)
+        assert bob.path.startswith("/playlist/playlists/")
+        assert re.findall(r'<span class="title">(.*?)</span>', bob.source) == order
+
+    run(tmp_path, work)
+
+
+def test_the_pages_work_while_the_channel_is_away(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = await member(service, "Bob")
+        await bob.post("/playlist/items", step="add a1")
+        list = open_id(bob)
+        assert "robot is not there" in await bob.get("/playlist/channel")
+        await bob.post("/playlist/push", playlist_id=list, mode="append")
+        assert bob.status == 503 and "robot does not run" in bob.text
+        part = await bob.part("/playlist/push", playlist_id=list, mode="append")
+        assert bob.status == 200 and "robot does not run" in part
+        assert "has not shown its queue" in await bob.part("/playlist/like")
+        assert "Nothing was played" in await bob.get("/playlist/statistics?window_days=7")
+        await bob.get("/playlist/statistics?window_days=0")
+        assert bob.status == 400
+
+    run(tmp_path, work)
+
+
+# Parts
+
+
+def bodies(ids: list[str]) -> list[ItemBody]:
+    return [ItemBody(each) for each in ids]
+
+
+def ids_of(items: list[ItemBody]) -> list[str]:
+    return [each.video_id for each in items]
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c d"]), min_size=1, max_size=8), st.data())
+def test_undo_takes_every_step_back(ids: list[str], data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(ids) - 1))
+    to = data.draw(st.integers(0, len(ids) + 1))
+    steps = [f"remove {at} {ids[at]}", f"move {at} {to} {ids[at]}", f"up {at} {ids[at]}"]
+    step = data.draw(st.sampled_from([*steps, f"down {at} {ids[at]}", "add new", f"insert {to} x"]))
+    done = apply_step(bodies(ids), step, {})
+    assert sorted(ids_of(done.items)) == sorted(ids_of(done.items))
+    assert ids_of(apply_step(done.items, done.undo, {}).items) == ids
+
+
+def test_a_step_follows_an_item_that_has_moved() -> None:
+    moved = apply_step(bodies(["x", "a", "b", "a"]), "remove 0 a", {"a": "Title"})
+    assert ids_of(moved.items) == ["x", "b", "a"] and moved.said == "Removed Title."
+    with pytest.raises(ConflictError):
+        apply_step(bodies(["x"]), "up 0 a", {})
+    with pytest.raises(ConflictError):
+        apply_step(bodies(["x"] * 2_000), "add a", {})
+    with pytest.raises(UsageError):
+        apply_step(bodies(["x"]), "up 9999999 x", {})
+    assert ids_of(apply_step(bodies(["a", "b", "a"]), "unique", {}).items) == ["a", "b"]
+
+
+def test_values_are_written_for_people() -> None:
+    assert [text.clock_time(each) for each in (None, 0, 65, 5_400)] == [
+        "",
+        "0:00",
+        "1:05",
+        "1:30:00",
+    ]
+    assert [text.length(each) for each in (5, 60, 3_600, 5_400)] == [
+        "5 s",
+        "1 min",
+        "1 h",
+        "1 h 30 min",
+    ]
+    assert [text.wait(each) for each in (0, 1, 61, 3_600, 100_000)] == [
+        "1 second",
+        "1 second",
+        "2 minutes",
+        "60 minutes",
+        "28 hours",
+    ]
+    now = 1_767_225_600_000
+    times = ("2026-01-01T00:00:00Z", "2025-12-31T23:00:00Z", "2025-12-01T00:00:00+00:00", "x")
+    assert [text.ago(each, now) for each in times] == ["just now", "1 hour ago", "31 days ago", ""]
+    assert text.query("/p", {"a": ["x", "&y"], "b": "", "c": 0}) == "/p?a=x&a=%26y"
