@@ -89,9 +89,10 @@ class SessionAuth(Authenticator):
     """Identifies callers by the sessions or API keys of a system.
 
     `get` returns the stored session of an id. A token may come in the cookie `cookie`, in the header
-    `header`, or as a bearer token if `bearer`. `sliding_seconds` extends a session in use, with
-    `renew(id, expires)`, which writes at most 24 times per lifetime. `role_scopes` are the scopes
-    that each role gives; the caller's own are kept.
+    `header`, or as a bearer token if `bearer`. A browser sends a cookie until it is replaced, so a
+    rejected one is like none: a page, whose caller is optional, can lead to the login.
+    `sliding_seconds` extends a session in use, with `renew(id, expires)`, which writes at most 24
+    times per lifetime. `role_scopes` are the scopes that each role gives; the caller's own are kept.
     """
 
     def __init__(
@@ -127,6 +128,13 @@ class SessionAuth(Authenticator):
 
     async def authenticate(self, headers: HeaderPairs) -> Caller:
         token, from_cookie = self._find(headers)
+        try:
+            caller = await self._caller(token)
+        except TokenError as error:
+            raise TokenError(error.sentence, missing=from_cookie) from None
+        return msgspec.structs.replace(caller, from_cookie=from_cookie)
+
+    async def _caller(self, token: bytes) -> Caller:
         match = self._pattern.fullmatch(token)
         if match is None:
             raise TokenError("The session token is malformed.")
@@ -140,7 +148,7 @@ class SessionAuth(Authenticator):
         scopes = session.caller.scopes.union(
             *(self._role_scopes.get(role, ()) for role in session.caller.roles)
         )
-        return msgspec.structs.replace(session.caller, scopes=scopes, from_cookie=from_cookie)
+        return msgspec.structs.replace(session.caller, scopes=scopes)
 
     async def _check_expiry(self, id: str, session: StoredSession) -> None:
         if session.expires is None:

@@ -16,7 +16,8 @@ __all__ = ["PAGE_POLICY", "HtmlPage", "Redirect", "Templates"]
 
 PAGE_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "font-src 'self'; media-src 'self'; connect-src 'self'; form-action 'self'; "
+    "font-src 'self'; media-src 'self'; connect-src 'self'; manifest-src 'self'; "
+    "form-action 'self'; "
     "frame-ancestors 'none'; base-uri 'none'"
 )
 """For pages with forms; scripts and styles are separate files."""

@@ -31,7 +31,9 @@ STRICT_POLICY = (
 _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
+    ".png": "image/png",
     ".svg": "image/svg+xml",
+    ".webmanifest": "application/manifest+json",
 }
 _GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\b)")
 

@@ -4,18 +4,18 @@ A handler returns a Struct. The page renders it by a template, the twin returns 
 session the page leads to the login and the twin is a 401. Errors of a page are pages.
 """
 
-import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, get_type_hints
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 
 from keyhouse.auth import Caller
 from keyhouse.errors import KeyhouseError, ScopeError, TokenError
 from keyhouse.http import HtmlPage, Redirect, Response, ResponseSpec, Route, Templates
+from keyhouse.http.page_handlers import page_handler, page_location
 from keyhouse.http.response import Responder
 from keyhouse.studio import rendering
 from keyhouse.studio.sessions import UNLOCKED
@@ -45,8 +45,8 @@ class PageRoutes:
     ) -> list[Route]:
         """Return the routes of a page and its twin."""
         twin = f"{path}index.json" if path.endswith("/") else f"{path}.json"
-        html = _adapted(handler, partial(self._html, handler, template, scope, path), HtmlPage)
-        json = _adapted(handler, partial(_json, handler, scope), None)
+        html = page_handler(handler, partial(self._html, handler, template, scope, path), HtmlPage)
+        json = page_handler(handler, partial(_json, handler, scope), None)
         hints = get_type_hints(handler, include_extras=True)
         reply = ResponseSpec(type=hints["return"], about=f"The values of `{path}`.")
         return [
@@ -57,7 +57,9 @@ class PageRoutes:
     def form(self, path: str, handler: Handler, *, scope: str, locked: bool = True) -> Route:
         """Return the route of a form. The handler returns a page or a redirect. `locked`: the
         session must be unlocked."""
-        adapted = _adapted(handler, partial(self._submit, handler, scope, locked, path), HtmlPage)
+        adapted = page_handler(
+            handler, partial(self._submit, handler, scope, locked, path), HtmlPage
+        )
         return Route(method="POST", path=path, handler=adapted, scope="", listed=False)
 
     def render(self, template: str, caller: Caller | None, page: Any, **options: Any) -> HtmlPage:
@@ -70,7 +72,7 @@ class PageRoutes:
     async def _html(
         self, handler: Handler, template: str, scope: str, path: str, arguments: dict[str, Any]
     ) -> Responder:
-        here = _location(path, arguments)
+        here = page_location(NAME, path, arguments)
         caller: Caller | None = arguments["caller"]
         if caller is None:
             return Redirect(f"/{NAME}/login?{urlencode({'next': here})}")
@@ -95,7 +97,7 @@ class PageRoutes:
                 require_unlocked(caller, scope)
             return await handler(**arguments)
         except KeyhouseError as error:
-            return self.error(error, caller, _location(path, arguments))
+            return self.error(error, caller, page_location(NAME, path, arguments))
 
     def error(self, error: KeyhouseError, caller: Caller | None, here: str) -> HtmlPage:
         """Return the page of an error, with its status."""
@@ -136,35 +138,3 @@ async def _json(handler: Handler, scope: str, arguments: dict[str, Any]) -> Any:
     caller.require(scope)
     value = await handler(**arguments)
     return value if isinstance(value, Responder) else Response(value, headers=_PRIVATE)
-
-
-def _adapted(handler: Handler, call: Callable[[dict[str, Any]], Any], returns: Any) -> Handler:
-    """Return a handler with the same arguments, called without a caller too."""
-
-    async def adapted(**arguments: Any) -> Any:
-        return await call(arguments)
-
-    hints = get_type_hints(handler, include_extras=True) | {"caller": Caller | None}
-    if returns is not None:
-        hints["return"] = returns
-    adapted.__annotations__ = hints
-    adapted.__signature__ = inspect.signature(handler)  # type: ignore[attr-defined]
-    adapted.__doc__ = handler.__doc__
-    return adapted
-
-
-def _location(path: str, arguments: dict[str, Any]) -> str:
-    """Return the path and query of the page that was asked for."""
-    filled = path
-    for name, value in arguments.items():
-        if isinstance(value, str):
-            filled = filled.replace(f"{{{name}}}", quote(value, safe=""))
-    query = arguments.get("query")
-    given: Sequence[tuple[str, Any]] = ()
-    if isinstance(query, msgspec.Struct):
-        given = [
-            (name, value)
-            for name, value in msgspec.to_builtins(query).items()
-            if value not in (None, "", 0, False)
-        ]
-    return f"/{NAME}{filled}" + (f"?{urlencode(given)}" if given else "")
