@@ -92,6 +92,10 @@ class Users:
         """Return the caller."""
         return {"user": caller.tenant, "cookie": caller.from_cookie}
 
+    async def page(self, caller: Caller | None) -> dict[str, Any]:
+        """Return a page, which anyone may open."""
+        return {"user": None if caller is None else caller.tenant}
+
     async def change(self, caller: Caller) -> dict[str, Any]:
         """Change something."""
         return {"user": caller.tenant}
@@ -105,6 +109,7 @@ class Users:
                 Route(method="POST", path="/out", handler=self.sign_out, scope=""),
                 Route(method="GET", path="/me", handler=self.whoami, scope="read"),
                 Route(method="POST", path="/me", handler=self.change, scope="write"),
+                Route(method="GET", path="/page", handler=self.page, scope=""),
             ],
         )
 
@@ -164,6 +169,24 @@ def test_wrong_expired_and_ambiguous_tokens_are_rejected(tmp_path: Any) -> None:
             assert await status(client, X_API_Key=token) == 200
             users.clock.advance(seconds=3_600)
             assert await status(client, X_API_Key=token) == 401
+
+    run(scenario)
+
+
+def test_a_page_for_anyone_treats_a_rejected_cookie_like_none_but_not_a_rejected_key(
+    tmp_path: Any,
+) -> None:
+    async def scenario() -> None:
+        users = Users(await open_engine("memory:"), tmp_path)
+        async with serving(users.spec()) as client:
+            token = (await client.post("/in/ann")).json()["token"]
+            client.cookies.clear()
+            for sent, user in ((token, "ann"), (f"s1.{'A' * 43}", None), ("malformed", None)):
+                headers = {"Cookie": f"session_id={sent}"}
+                assert (await client.get("/page", headers=headers)).json() == {"user": user}
+            wrong = {"X-API-Key": f"s1.{'A' * 43}"}
+            assert (await client.get("/page", headers=wrong)).status_code == 401
+            assert (await client.get("/me", headers=headers)).status_code == 401
 
     run(scenario)
 

@@ -23,6 +23,7 @@ from keyhouse.systems.audiobooks.listening import Listener
 from keyhouse.systems.audiobooks.maintenance import Maintenance, check_pattern
 from keyhouse.systems.audiobooks.merger import Merger
 from keyhouse.systems.audiobooks.operations import LibraryOperationRecords
+from keyhouse.systems.audiobooks.pages.routes import page_routes
 from keyhouse.systems.audiobooks.playlists import Playlists
 from keyhouse.systems.audiobooks.routes.accounts import account_routes
 from keyhouse.systems.audiobooks.routes.books import book_routes
@@ -91,15 +92,21 @@ async def assemble(
             await asyncio.sleep(DAY_SECONDS)
 
     files = FileHandlers(library, books, covers, merger, operations, run)
+    listener = Listener(library, books)
+    runner = OperationHandlers(library, operations, EventHub(), run)
+    pages = page_routes(
+        accounts, books, listener, search, files, runner, pattern=settings.organize_pattern
+    )
     routes = {
         **account_routes(accounts),
         **book_routes(books, search),
         **catalog_routes(catalog, books),
         **file_routes(files),
-        **listening_routes(Listener(library, books)),
+        **listening_routes(listener),
         **playlist_routes(Playlists(library)),
         **row_routes(library),
-        **operation_routes(OperationHandlers(library, operations, EventHub(), run)),
+        **operation_routes(runner),
+        **{f"{each.method} {each.path}": each for each in pages},
     }
     tasks = [search.index.run, operations.run, prune_daily]
     return LibraryParts(routes, tasks, accounts.stored_session)

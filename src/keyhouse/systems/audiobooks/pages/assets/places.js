@@ -1,0 +1,156 @@
+/* A listener's places: none is lost, and none of another device is overwritten.
+
+   state of a book      meaning                                        next
+   -----------------    --------------------------------------------   ---------------------------------
+   sent                 the service has the newest place               record() -> queued
+   queued               events wait in the queue, in order             sent, or on hold
+   on hold              another device has moved on since `revision`   stay() -> queued; leave() -> sent
+
+   `revision` is the state of the service that this device started from, and goes along as `based_on`.
+   The newest place is also in localStorage, at once: a page that is closed loses nothing. */
+
+import { ApiError, call, randomId } from "./api.js";
+import { events } from "./queue.js";
+
+const RETRY_SECONDS = 10;
+const key = book => `audiobooks-place:${book}`;
+
+export class Places extends EventTarget {
+  #user;
+  #held = new Map();
+  #sending = null;
+
+  constructor(user) {
+    super();
+    this.#user = user;
+    addEventListener("online", () => this.flush());
+    setInterval(() => this.flush(), RETRY_SECONDS * 1000);
+  }
+
+  /** Return the newest place that this device knows, or null. */
+  local(book) {
+    const found = JSON.parse(localStorage.getItem(key(book)) || "null");
+    return found && found.user === this.#user ? found : null;
+  }
+
+  #keep(book, place) {
+    const known = this.local(book) || { user: this.#user, revision: 0 };
+    localStorage.setItem(key(book), JSON.stringify({ ...known, ...place }));
+  }
+
+  /** Return where to start: { segment_id, position_seconds, at, speed }. */
+  async start(book) {
+    const mine = this.local(book);
+    if (mine?.unsent) await this.#queueUnsent(book, mine);
+    try {
+      const state = await call("GET", `/books/${book}/state`);
+      if (!this.local(book)?.unsent && !this.#held.has(book)) this.#adopt(book, state);
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status === 404) throw error;
+    }
+    return this.local(book) || { segment_id: null, position_seconds: 0 };
+  }
+
+  #adopt(book, state) {
+    this.#keep(book, {
+      segment_id: state.last_segment_id, position_seconds: state.position_seconds,
+      revision: state.revision, at: state.last_activity_at, speed: state.play_speed, unsent: "",
+    });
+  }
+
+  /** Record an event of the player: it is queued, then sent. */
+  async record(book, body) {
+    const idempotency_key = randomId();
+    this.#keep(book, { ...body, at: new Date().toISOString(), unsent: idempotency_key });
+    await events.add({ user: this.#user, book, body: { ...body, idempotency_key } });
+    await this.flush();
+  }
+
+  /** Record the last place of a page that is closed: the request outlives the page. */
+  leave(book, body) {
+    const idempotency_key = randomId();
+    this.#keep(book, { ...body, at: new Date().toISOString(), unsent: idempotency_key });
+    if (this.#held.has(book)) return;
+    const based_on = this.local(book).revision;
+    call("POST", `/books/${book}/position`, { ...body, idempotency_key, based_on }, { keepalive: true })
+      .then(state => this.#sent(book, idempotency_key, state)).catch(() => {});
+  }
+
+  async #queueUnsent(book, mine) {
+    const { segment_id, position_seconds, play_speed, unsent } = mine;
+    const waiting = await events.all();
+    if (segment_id && !waiting.some(each => each.body.idempotency_key === unsent)) {
+      const body = { segment_id, position_seconds, play_speed, event_type: "pause", idempotency_key: unsent };
+      await events.add({ user: this.#user, book, body });
+    }
+    await this.flush();
+  }
+
+  /** Send what waits, in order. Calls while it runs wait for the same run. */
+  flush() {
+    this.#sending ||= this.#send().finally(() => { this.#sending = null; });
+    return this.#sending;
+  }
+
+  async #send() {
+    for (;;) {
+      const waiting = (await events.all()).filter(each => each.user === this.#user);
+      this.#tell("waiting", { count: waiting.length });
+      const event = waiting.find(each => !this.#held.has(each.book));
+      if (!event || !this.#user) return;
+      try {
+        const based_on = this.local(event.book)?.revision || 0;
+        const state = await call("POST", `/books/${event.book}/position`, { ...event.body, based_on });
+        await events.remove(event.id);
+        this.#sent(event.book, event.body.idempotency_key, state);
+      } catch (error) {
+        if (!(error instanceof ApiError)) throw error;
+        if (error.status === 409 && error.data) {
+          this.#held.set(event.book, error.data);
+          this.#tell("conflict", { book: event.book, state: error.data });
+        } else if ([400, 404, 422].includes(error.status)) {
+          await events.remove(event.id);
+          this.#tell("failed", { book: event.book, message: error.message });
+        } else {
+          this.#tell("unreachable", { status: error.status, count: waiting.length });
+          return;
+        }
+      }
+    }
+  }
+
+  #sent(book, id, state) {
+    const done = this.local(book)?.unsent === id ? { unsent: "" } : {};
+    this.#keep(book, { revision: state.revision, ...done });
+    this.#tell("sent", { book, state });
+  }
+
+  /** Ask again about a book that is on hold: it was opened. */
+  ask(book) {
+    if (this.#held.has(book)) this.#tell("conflict", { book, state: this.#held.get(book) });
+  }
+
+  /** Keep this device's place: what waits is sent over the other one. */
+  async stay(book) {
+    const state = this.#held.get(book);
+    this.#held.delete(book);
+    if (state) this.#keep(book, { revision: state.revision });
+    await this.flush();
+  }
+
+  /** Take the other device's place, and forget what waits; returns that place. */
+  async follow(book) {
+    const state = this.#held.get(book);
+    for (const each of await events.all()) {
+      if (each.book === book && each.user === this.#user) await events.remove(each.id);
+    }
+    this.#adopt(book, state);
+    this.#held.delete(book);
+    this.#tell("waiting", { count: (await events.all()).length });
+    return state;
+  }
+
+  #tell(name, detail) {
+    this.dispatchEvent(new CustomEvent(name, { detail }));
+  }
+}

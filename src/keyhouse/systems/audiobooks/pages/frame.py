@@ -1,0 +1,153 @@
+"""The frame that all pages of the library share: the signed-in user, errors and text forms."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from msgspec import Struct
+
+from keyhouse.auth import Caller
+from keyhouse.errors import KeyhouseError
+from keyhouse.http import HtmlPage, Redirect, Route, Templates
+from keyhouse.http.page_handlers import page_handler, page_location
+from keyhouse.systems.audiobooks.accounts import Accounts
+from keyhouse.systems.audiobooks.permissions import (
+    DELETE,
+    EDIT,
+    MANAGE_SETTINGS,
+    MANAGE_USERS,
+    ORGANIZE,
+    SCAN,
+    VIEW,
+)
+
+__all__ = ["AT", "Frame", "User", "at"]
+
+AT: Final = "/audiobooks"
+Handler = Callable[..., Awaitable[Any]]
+
+_TEMPLATES: Final = Path(__file__).parent / "templates"
+
+
+class User(Struct, frozen=True):
+    """The signed-in user of a page, with its permissions."""
+
+    id: str = ""
+    name: str = ""
+    can_delete: bool = False
+    can_edit: bool = False
+    can_organize: bool = False
+    can_scan: bool = False
+    can_manage_users: bool = False
+    can_prune: bool = False
+
+
+class Frame:
+    """Makes the routes of pages and forms."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+        self._templates = Templates(
+            _TEMPLATES, at=at, length=length, clock=clock, size=size, day=day, hue=hue
+        )
+
+    def page(self, path: str, handler: Handler, template: str, *, scope: str = VIEW) -> Route:
+        """Return the route of a page. The handler returns the values of the template, or a
+        response."""
+        call = partial(self._html, handler, template, scope, path)
+        adapted = page_handler(handler, call, HtmlPage)
+        return Route(method="GET", path=path, handler=adapted, scope="", listed=False)
+
+    def form(self, path: str, handler: Handler, *, scope: str = VIEW) -> Route:
+        """Return the route of a form. The handler returns a page or a redirect."""
+        adapted = page_handler(handler, partial(self._html, handler, "", scope, path), HtmlPage)
+        return Route(method="POST", path=path, handler=adapted, scope="", listed=False)
+
+    async def render(
+        self, template: str, caller: Caller | None, page: Any, **options: Any
+    ) -> HtmlPage:
+        """Render a page for a user, or for a visitor who has not signed in."""
+        here = options.pop("here", at())
+        return self._templates.page(
+            template, page=page, me=await self._user(caller), here=here, root="", **options
+        )
+
+    async def _html(
+        self, handler: Handler, template: str, scope: str, path: str, arguments: dict[str, Any]
+    ) -> HtmlPage | Redirect:
+        here = page_location(AT[1:], path, arguments)
+        caller: Caller | None = arguments["caller"]
+        if caller is None:
+            next = here if template else ""
+            return Redirect(at("login", next=next))
+        try:
+            if scope:
+                caller.require(scope)
+            page = await handler(**arguments)
+        except KeyhouseError as error:
+            return await self.render("error.html", caller, error, here=here, status=error.status)
+        if isinstance(page, HtmlPage | Redirect):
+            return page
+        return await self.render(template, caller, page, here=here)
+
+    async def _user(self, caller: Caller | None) -> User:
+        if caller is None:
+            return User()
+        user = await self._accounts.user(caller.subject)
+        can = caller.scopes
+        return User(
+            user.id,
+            user.username,
+            DELETE in can,
+            EDIT in can,
+            ORGANIZE in can,
+            SCAN in can,
+            MANAGE_USERS in can,
+            MANAGE_SETTINGS in can,
+        )
+
+
+def at(*segments: str, **query: Any) -> str:
+    """Return the path of a page; without segments, the first one."""
+    path = f"{AT}/" + "/".join(quote(each, safe="") for each in segments)
+    given = {name: value for name, value in query.items() if value not in (None, "")}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def length(seconds: float | None) -> str:
+    """Return a duration for people: `3 h 12 min`."""
+    if seconds is None:
+        return ""
+    minutes = round(seconds / 60)
+    if seconds < 60:
+        return f"{round(seconds)} s"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if hours else f"{rest} min"
+
+
+def clock(seconds: float) -> str:
+    """Return a moment of a book: `1:02:03`."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def size(value: int) -> str:
+    amount = float(value)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1_000:
+            return f"{amount:.3g} {unit}"
+        amount /= 1_000
+    return f"{amount:.3g} GB"
+
+
+def day(time: str | None) -> str:
+    """Return the day and minute of an RFC 3339 time."""
+    return "" if not time else time[:16].replace("T", " ")
+
+
+def hue(text: str) -> int:
+    """Return a number from 0 to 11: the colour of a book that has no cover."""
+    return sum(text.encode()) % 12

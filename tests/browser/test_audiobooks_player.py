@@ -1,0 +1,233 @@
+"""The player of the audiobook library in a real browser: it plays real files."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.audiobook_pages import (
+    ServedLibrary,
+    moment,
+    open_book,
+    played_past,
+    served_library,
+    signed_in,
+)
+from tests.support.browser_pages import Pages, open_browser
+
+pytestmark = pytest.mark.browser
+
+Scenario = Callable[[Pages], Awaitable[None]]
+IS_PAUSED = "() => document.getElementById('audio').paused"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedLibrary]:
+    with served_library(tmp_path_factory.mktemp("library")) as served:
+        yield served
+
+
+def run(scenario: Scenario) -> None:
+    async def main() -> None:
+        async with open_browser() as browser:
+            await scenario(browser)
+
+    asyncio.run(main())
+
+
+def test_a_listener_signs_in_finds_a_book_and_it_plays_while_browsing(
+    library: ServedLibrary,
+) -> None:
+    library.listener("lea").close()
+
+    async def scenario(browser: Pages) -> None:
+        async with browser.visit(f"{library.url}/series", allowed_errors=("401",)) as page:
+            await page.get_by_label("User name").fill("lea")
+            await page.get_by_label("Password").fill("wrong")
+            await page.get_by_role("button", name="Sign in").click()
+            await page.get_by_text("The user name or the password is wrong.").wait_for()
+            await page.get_by_label("Password").fill("correct horse")
+            await page.get_by_role("button", name="Sign in").click()
+            await page.get_by_role("link", name="The Lighthouse").click()
+            titles = await page.locator(".book .title").all_inner_texts()
+            assert titles == ["The Lamp", "The Fog", "The Storm"]
+            await page.keyboard.press("/")
+            await page.keyboard.type("lamp")
+            await page.keyboard.press("Enter")
+            await page.get_by_text("1 book for “lamp”").wait_for()
+            await page.get_by_role("link", name="The Lamp").click()
+            await page.get_by_role("button", name="Play", exact=True).first.click()
+            await played_past(page, 0.5)
+            for name in ("Authors", "Books", "Home"):
+                await page.get_by_role("link", name=name, exact=True).click()
+                await (
+                    page.get_by_role("link", name=name, exact=True)
+                    .and_(page.locator("[aria-current=page]"))
+                    .wait_for()
+                )
+            assert not await page.evaluate(IS_PAUSED)
+            await page.go_back()
+            await page.get_by_role("heading", name="Books").wait_for()
+            assert not await page.evaluate(IS_PAUSED)
+            async with page.expect_response("**/position"):
+                await page.get_by_role("button", name="Pause").click()
+            await page.get_by_role("link", name="Home", exact=True).click()
+            await page.get_by_role("heading", name="Continue listening").wait_for()
+            await page.get_by_role("button", name="Sign out").click()
+            await page.get_by_label("User name").wait_for()
+
+    run(scenario)
+
+
+def test_seek_speed_chapter_and_a_reload_keep_the_place(library: ServedLibrary) -> None:
+    device = library.listener("sam")
+    book = library.book("The Lamp")
+
+    async def scenario(browser: Pages) -> None:
+        async with (
+            signed_in(library, browser, "sam") as context,
+            browser.visit(f"{library.url}/", context=context) as page,
+        ):
+            await open_book(page, library, "The Lamp")
+            await page.get_by_role("button", name="Chapter 4").click()
+            await played_past(page, 12.3)
+            await page.get_by_role("button", name="Back 10 seconds").click()
+            assert 2 <= await moment(page) < 5
+            await page.get_by_role("button", name="Next chapter").click()
+            assert 4 <= await moment(page) < 6
+            await page.get_by_role("button", name="More").click()
+            for _ in range(2):
+                await page.get_by_role("button", name="Faster").click()
+            assert "left at 1.10×" in await page.locator(".extras .left").inner_text()
+            await page.get_by_label("Position in the book").fill("20")
+            await played_past(page, 20.2)
+            await page.get_by_role("button", name="Pause").click()
+            place = await moment(page)
+            await page.reload()
+            await page.get_by_role("button", name="Play", exact=True).last.wait_for()
+            await played_past(page, place - 1)
+            assert abs(await moment(page) - place) < 1
+            assert await page.locator("#speed").input_value() == "1.1"
+            await page.keyboard.press("ArrowLeft")
+            await page.wait_for_function(
+                "at => Number(document.getElementById('book-slider').value) < at", arg=place - 5
+            )
+
+    run(scenario)
+    assert device.get("/preferences/speed:" + book).json()["data"] == 1.1
+    assert library.state(device, book)["status"] == "in_progress"
+    device.close()
+
+
+def test_the_sleep_timer_pauses_at_the_end_of_a_chapter_and_after_minutes(
+    library: ServedLibrary,
+) -> None:
+    library.listener("sue").close()
+
+    async def scenario(browser: Pages) -> None:
+        async with (
+            signed_in(library, browser, "sue") as context,
+            browser.visit(f"{library.url}/", context=context) as page,
+        ):
+            await open_book(page, library, "The Lamp")
+            await page.get_by_role("button", name="Chapter 2").click()
+            await page.get_by_role("button", name="More").click()
+            await page.get_by_label("Sleep timer").select_option("End of the chapter")
+            await page.get_by_text("The sleep timer has paused the book.").wait_for()
+            assert await page.evaluate(IS_PAUSED)
+            assert 6.5 < await moment(page) < 8.3
+            await page.get_by_role("button", name="5 more minutes").last.click()
+            await page.wait_for_function("() => !document.getElementById('audio').paused")
+            assert "Pauses in 4:5" in await page.locator("#sleep-status").inner_text()
+            await page.evaluate("() => { const now = Date.now; Date.now = () => now() + 301_000; }")
+            await page.get_by_text("The sleep timer has paused the book.").wait_for()
+            assert await page.evaluate(IS_PAUSED)
+
+    run(scenario)
+
+
+def test_two_devices_are_asked_where_to_continue(library: ServedLibrary) -> None:
+    phone = library.listener("tom")
+    book = library.book("The Lamp")
+    last = library.segments(book)[2]["id"]
+
+    async def scenario(browser: Pages) -> None:
+        async with (
+            signed_in(library, browser, "tom") as context,
+            browser.visit(f"{library.url}/", context=context, allowed_errors=("409",)) as page,
+        ):
+            await open_book(page, library, "The Lamp")
+            await page.get_by_role("button", name="Play", exact=True).first.click()
+            await played_past(page, 0.5)
+            await page.get_by_role("button", name="Pause").click()
+            for answer, place in (("Stay at", 1), ("Continue at 0:19", 19)):
+                body = {"segment_id": last, "position_seconds": 3, "event_type": "progress"}
+                assert phone.post(f"/books/{book}/position", json=body).status_code == 200
+                await page.locator("#player-play").click()
+                question = page.get_by_role("alertdialog", name="Two places")
+                await question.wait_for()
+                assert "Another device is at 0:19" in await question.inner_text()
+                await page.get_by_role("button", name=answer).click()
+                await question.wait_for(state="hidden")
+                await page.get_by_role("button", name="Pause").click()
+                await page.locator("#player-play[aria-label=Play]").wait_for()
+                assert abs(await moment(page) - place) < 3
+
+    run(scenario)
+    assert library.state(phone, book)["last_segment_id"] == last
+    phone.close()
+
+
+def test_an_expired_session_leads_to_the_login_and_back(library: ServedLibrary) -> None:
+    library.listener("eva").close()
+
+    async def scenario(browser: Pages) -> None:
+        context = await browser.context()
+        url = f"{library.url}/books?sort=author&order=asc"
+        await context.add_cookies(
+            [
+                {
+                    "name": "session_id",
+                    "value": f"{'0' * 26}.{'x' * 43}",
+                    "domain": "127.0.0.1",
+                    "path": "/audiobooks",
+                }
+            ]
+        )
+        async with browser.visit(url, context=context) as page:
+            await page.get_by_label("User name").fill("eva")
+            await page.get_by_label("Password").fill("correct horse")
+            await page.get_by_role("button", name="Sign in").click()
+            await page.get_by_role("heading", name="Books").wait_for()
+            assert page.url == url
+        await context.close()
+
+    run(scenario)
+
+
+def test_the_first_user_is_set_up(tmp_path: Path) -> None:
+    from tests.support import engine_openers
+    from tests.systems.audiobooks.support.service import LibraryService
+
+    opener = engine_openers.ALL["sqlite"](tmp_path)
+    with LibraryService(opener, tmp_path / "data") as service:
+        url = service.url.removesuffix("/api/v1")
+
+        async def scenario(browser: Pages) -> None:
+            async with browser.visit(f"{url}/") as page:
+                await page.get_by_label("User name").fill("ann")
+                await page.get_by_label("Password").fill("correct horse")
+                await page.get_by_role("button", name="Create the admin").click()
+                await page.get_by_role("heading", name="Operations").wait_for()
+                await page.get_by_role("link", name="Home").click()
+                await page.get_by_text("The library is empty").wait_for()
+                await page.get_by_role("button", name="Sign out").click()
+                await page.get_by_label("User name").fill("ann")
+                await page.get_by_label("Password").fill("correct horse")
+                await page.get_by_role("button", name="Sign in").click()
+                await page.get_by_text("The library is empty").wait_for()
+
+        run(scenario)
+        with service.client() as guest:
+            assert guest.get("/auth/status").json()["data"]["bootstrap_ready"] is False
