@@ -139,7 +139,7 @@ def test_the_sleep_timer_pauses_at_the_end_of_a_chapter_and_after_minutes(
             assert 6.5 < await moment(page) < 8.3
             await page.get_by_role("button", name="5 more minutes").last.click()
             await page.wait_for_function("() => !document.getElementById('audio').paused")
-            assert "Pauses in 4:5" in await page.locator("#sleep-status").inner_text()
+            await page.get_by_text("Pauses in 4:5").wait_for()
             await page.evaluate("() => { const now = Date.now; Date.now = () => now() + 301_000; }")
             await page.get_by_text("The sleep timer has paused the book.").wait_for()
             assert await page.evaluate(IS_PAUSED)

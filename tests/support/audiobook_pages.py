@@ -1,7 +1,7 @@
 """A served audiobook library with generated audio, and listeners in browsers that are signed in."""
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 from playwright.async_api import BrowserContext, Page
 
-from keyhouse.clock import SystemClock
+from keyhouse.clock import Clock, SystemClock
+from keyhouse.engine import Engine
 from keyhouse.systems.audiobooks.demo import write_demo
 from tests.support import engine_openers
 from tests.support.browser_pages import Pages
@@ -65,10 +66,13 @@ def served_library(folder: Path, *, seconds: float = 8.0) -> Iterator[ServedLibr
     root = folder / "books"
     write_demo(root, seconds=seconds)
     opener = engine_openers.ALL["sqlite"](folder)
+
+    def open_now(clock: Clock, *, changes_kept: int = 1_000) -> Awaitable[Engine]:
+        """Open the engine with the real time, by which the browser's listening is counted."""
+        return opener(SystemClock(), changes_kept=changes_kept)
+
     with (
-        LibraryService(
-            lambda clock: opener(SystemClock()), folder / "data", roots=[root]
-        ) as service,
+        LibraryService(open_now, folder / "data", roots=[root]) as service,
         service.admin() as admin,
     ):
         library = ServedLibrary(service, root, admin)
