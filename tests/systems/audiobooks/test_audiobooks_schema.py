@@ -12,6 +12,7 @@ from keyhouse.systems.audiobooks.schema import (
     API_KEY_OWNER,
     ARGON2_PARAMS,
     ASSET,
+    ASSETS_BY_HASH,
     ASSETS_OF_BOOK,
     AUTHOR,
     AUTHOR_BY_NAME,
@@ -124,6 +125,11 @@ KEYS: list[tuple[Template, str, dict[str, object]]] = [
         ASSETS_OF_BOOK.template,
         f"idx:asset:book:{BOOK_ID}:{OTHER_ID}",
         {"book_id": BOOK_ID, "id": OTHER_ID},
+    ),
+    (
+        ASSETS_BY_HASH.template,
+        f"idx:asset:hash:{'0' * 64}:{OTHER_ID}",
+        {"hash_sha256": "0" * 64, "id": OTHER_ID},
     ),
     (
         BOOKMARK.template,

@@ -59,8 +59,8 @@ async def assemble(
     run = context.run_blocking
     passwords = Passwords(await password_parameters(library))
     accounts = Accounts(library, passwords, login_guard(context.engine.clock))
-    books, catalog, search = Books(library), BookCatalog(library), LibrarySearch(library)
     covers, merger = Covers(library, run), Merger(library, run)
+    books, catalog, search = Books(library, covers), BookCatalog(library), LibrarySearch(library)
     maintenance = Maintenance(
         library,
         merger,
@@ -83,12 +83,13 @@ async def assemble(
     context.metrics.register(operations)
     context.metrics.register(search.index)
 
-    async def prune_daily() -> None:
+    async def maintain_daily() -> None:
         while True:
             try:
                 await maintenance.prune_events()
-            except KeyhouseError as error:
-                _log.warning("playback events not pruned", error=str(error))
+                await covers.remove_unused()
+            except (KeyhouseError, OSError) as error:
+                _log.warning("playback events or covers not pruned", error=str(error))
             await asyncio.sleep(DAY_SECONDS)
 
     files = FileHandlers(library, books, covers, merger, operations, run)
@@ -108,5 +109,5 @@ async def assemble(
         **operation_routes(runner),
         **{f"{each.method} {each.path}": each for each in pages},
     }
-    tasks = [search.index.run, operations.run, prune_daily]
+    tasks = [search.index.run, operations.run, maintain_daily]
     return LibraryParts(routes, tasks, accounts.stored_session)

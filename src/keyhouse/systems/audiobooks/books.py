@@ -11,6 +11,7 @@ from keyhouse.http import etag
 from keyhouse.keys import normal
 from keyhouse.schema import Index
 from keyhouse.store import Entry, Transaction
+from keyhouse.systems.audiobooks.covers import Covers
 from keyhouse.systems.audiobooks.isbn import isbn10, isbn13
 from keyhouse.systems.audiobooks.library import (
     Data,
@@ -53,9 +54,10 @@ _WHOLE_TITLE_CHARS: Final = 70
 
 
 class Books:
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, covers: Covers) -> None:
         self.library = library
         self.store = library.store
+        self._covers = covers
 
     # Reading
 
@@ -230,7 +232,10 @@ class Books:
                 await join_work(tx, entry.record, None)
 
         await self.library.change(BOOK, "book", check, leave, id=id)
+        hashes = await self._covers.hashes_of(id)
         await self.store.delete(BOOK, id=id)
+        if hashes:
+            await self._covers.remove_unused(hashes)
 
 
 class _Filter:

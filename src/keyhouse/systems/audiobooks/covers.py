@@ -1,6 +1,7 @@
 """Covers: pictures from tags and folders, as files below `covers` in the data folder, named by their
-hash."""
+hash. Books with the same picture share its file, which is removed with the last of them."""
 
+import asyncio
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Iterable
@@ -16,7 +17,7 @@ from keyhouse.systems.audiobooks.audio_tags import AudioTags, image_type
 from keyhouse.systems.audiobooks.files import COVER_NAMES
 from keyhouse.systems.audiobooks.library import Library
 from keyhouse.systems.audiobooks.records import Asset
-from keyhouse.systems.audiobooks.schema import ASSET, BOOK
+from keyhouse.systems.audiobooks.schema import ASSET, ASSETS_BY_HASH, ASSETS_OF_BOOK, BOOK
 
 __all__ = ["Covers"]
 
@@ -33,6 +34,8 @@ class Covers:
         folder = library.folder / "covers"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._root = FileRoot(folder, run=run)
+        self._lock = asyncio.Lock()
+        """Held while a file and its row are written, or a file without a row is removed."""
 
     async def add(self, book_id: str, folder: Path, tags: Iterable[AudioTags]) -> None:
         """Give a book that has no cover the first picture of its tags, or of its folder."""
@@ -44,7 +47,10 @@ class Covers:
             found = await self._run(_folder_cover, folder)
         if found is None:
             return
-        content, mime = found
+        async with self._lock:
+            await self._write(book_id, *found)
+
+    async def _write(self, book_id: str, content: bytes, mime: str) -> None:
         asset = await self._run(self._stored, content, mime)
         asset.book_id = book_id
 
@@ -66,6 +72,29 @@ class Covers:
         return FileResponse(
             self._root, asset.path, media_type=asset.mime, etag=f'"{asset.hash_sha256}"'
         )
+
+    async def hashes_of(self, book_id: str) -> list[str]:
+        """Return the hashes of the assets of a book."""
+        found = self._store.scan(ASSET, by=ASSETS_OF_BOOK, book_id=book_id)
+        return [entry.record.hash_sha256 async for entry in found]
+
+    async def remove_unused(self, hashes: Iterable[str] | None = None) -> int:
+        """Remove the files, of these hashes or of all, that no asset refers to; return how many."""
+        paths: list[Path] = await self._run(lambda: sorted(self._root.path.iterdir()))
+        wanted = None if hashes is None else set(hashes)
+        removed = 0
+        for path in paths:
+            if wanted is None or path.stem in wanted:
+                async with self._lock:
+                    if not await self._is_used(path.stem):
+                        await self._run(lambda path=path: path.unlink(missing_ok=True))
+                        removed += 1
+        return removed
+
+    async def _is_used(self, hashed: str) -> bool:
+        async for _ in self._store.scan(ASSET, by=ASSETS_BY_HASH, hash_sha256=hashed):
+            return True
+        return False
 
     def _stored(self, content: bytes, mime: str) -> Asset:
         hashed = hashlib.sha256(content).hexdigest()

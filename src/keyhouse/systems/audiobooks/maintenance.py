@@ -15,10 +15,12 @@ from keyhouse.errors import ConflictError, RecordError, UsageError
 from keyhouse.schema import Record
 from keyhouse.service.background_task import OperationTask
 from keyhouse.store import Transaction, prune
+from keyhouse.systems.audiobooks.audio_tags import read_tags
 from keyhouse.systems.audiobooks.errors import NoConverterError
 from keyhouse.systems.audiobooks.files import below_root
 from keyhouse.systems.audiobooks.library import Library
 from keyhouse.systems.audiobooks.merger import Merger
+from keyhouse.systems.audiobooks.playback import MERGE_TOLERANCE
 from keyhouse.systems.audiobooks.records import Book, Segment
 from keyhouse.systems.audiobooks.schema import (
     AUTHOR,
@@ -35,6 +37,8 @@ __all__ = ["FIELDS", "Maintenance", "check_pattern", "require_ffmpeg"]
 DAY_MS: Final = 24 * 3_600 * 1_000
 FIELDS: Final = frozenset({"author", "series", "title", "track", "ext"})
 _NAME_CHARS_MAX: Final = 120
+_POLL_SECONDS: Final = 0.2
+"""Interval at which a running ffmpeg is checked for cancellation."""
 _CODECS: Final = {"mp3": "libmp3lame", "m4b": "aac", "ogg": "libvorbis", "flac": "flac"}
 
 Run = Callable[..., Awaitable[Any]]
@@ -172,21 +176,15 @@ class Maintenance:
             lines = ["file '" + each.file_path.replace("'", r"'\''") + "'" for each in segments]
             listed.write_text("\n".join(lines))
             draft = target.with_name(f".{target.name}.part.{format}")
-            command = [program, "-nostdin", "-v", "error", "-y", "-f", "concat", "-safe", "0"]
-            command += ["-i", str(listed), "-vn", "-c:a", _CODECS[format], str(draft)]
-            process = await asyncio.create_subprocess_exec(
-                *command, stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL
-            )
+            command = [program, "-nostdin", "-v", "error", "-xerror", "-y"]
+            command += ["-f", "concat", "-safe", "0", "-i", str(listed)]
+            command += ["-vn", "-c:a", _CODECS[format], str(draft)]
             try:
-                _, errors = await process.communicate()
-            except asyncio.CancelledError:
-                process.kill()
-                raise
-            if process.returncode:
+                await _run_program(task, command)
+                await self._run(_check_duration, draft, segments)
+                await self._run(os.link, draft, target)
+            finally:
                 draft.unlink(missing_ok=True)
-                raise RecordError("ffmpeg failed.", reason=errors.decode(errors="replace")[:500])
-            await self._run(os.link, draft, target)
-            draft.unlink()
 
     # Prune
 
@@ -201,6 +199,40 @@ class Maintenance:
         before = self._store.engine.clock.now() - self._keep_days * DAY_MS
         counts = prune(self._store, PLAYBACK, before=before, keep=self._keep_events)
         return max([0, *[count async for count in counts]])
+
+
+async def _run_program(task: OperationTask, command: list[str]) -> None:
+    """Run ffmpeg until it ends or the operation is cancelled. Raises RecordError if it fails."""
+    process = await asyncio.create_subprocess_exec(
+        *command, stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL
+    )
+    reading = asyncio.ensure_future(process.communicate())
+    try:
+        while not reading.done():
+            await asyncio.wait([reading], timeout=_POLL_SECONDS)
+            if task.is_cancelled:
+                await task.commit()  # raises OperationCancelledError
+        _, errors = await reading
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        reading.cancel()
+    if process.returncode:
+        raise RecordError("ffmpeg failed.", reason=errors.decode(errors="replace")[:500])
+
+
+def _check_duration(draft: Path, segments: list[Segment]) -> None:
+    """Raise RecordError if a converted file is not as long as the files it was made of: ffmpeg
+    leaves out files that it cannot read."""
+    expected = sum(each.duration_seconds for each in segments)
+    found = read_tags(draft).duration_seconds
+    if abs(found - expected) > MERGE_TOLERANCE * expected:
+        raise RecordError(
+            "ffmpeg could not convert all files: scan the library, and see which are broken.",
+            expected=expected,
+            found=found,
+        )
 
 
 def _safe(name: str) -> str:

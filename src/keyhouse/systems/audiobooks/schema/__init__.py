@@ -26,6 +26,7 @@ shows it, and what it refers to is not deleted.
 from keyhouse.systems.audiobooks.records import is_binned, is_listed
 from keyhouse.systems.audiobooks.schema.books import (
     ASSET,
+    ASSETS_BY_HASH,
     ASSETS_OF_BOOK,
     AUTHOR,
     AUTHOR_BY_NAME,
@@ -108,6 +109,7 @@ __all__ = [
     "API_KEY_OWNER",
     "ARGON2_PARAMS",
     "ASSET",
+    "ASSETS_BY_HASH",
     "ASSETS_OF_BOOK",
     "AUTHOR",
     "AUTHOR_BY_NAME",

@@ -19,6 +19,7 @@ from keyhouse.systems.audiobooks.schema.version import VERSION
 
 __all__ = [
     "ASSET",
+    "ASSETS_BY_HASH",
     "ASSETS_OF_BOOK",
     "AUTHOR",
     "AUTHOR_BY_NAME",
@@ -193,10 +194,12 @@ SEGMENT = Record(
 ASSETS_OF_BOOK = Index(
     "idx:asset:book:{book_id:ulid}:{id:ulid}", when=lambda asset: bool(asset.book_id)
 )
+ASSETS_BY_HASH = Index("idx:asset:hash:{hash_sha256}:{id:ulid}")
 ASSET = Record(
     Asset,
     "asset:{id:ulid}",
     ASSETS_OF_BOOK,
+    ASSETS_BY_HASH,
     belongs_to=Owner(BOOK, by=ASSETS_OF_BOOK),
     version=VERSION,
     unknown="keep",

@@ -66,6 +66,7 @@ SCHEMAS: tuple[Schema, ...] = (
             reindex(6, "Works by author and series", WORK),
             reindex(7, "Segments by hash and path", SEGMENT),
             reindex(8, "The bin in the order of deletion", BOOK),
+            reindex(9, "Assets by hash", ASSET),
         ),
     ),
 )

@@ -1,0 +1,116 @@
+"""Cover files of purged books, and operations that are cancelled or interrupted, over HTTP."""
+
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from keyhouse.systems.audiobooks import scanner
+from keyhouse.systems.audiobooks.files import read_file
+from keyhouse.systems.audiobooks.generated_audio import png
+from tests.support import engine_openers
+from tests.systems.audiobooks.support.service import LibraryService
+from tests.systems.audiobooks.test_audiobooks_auth import is_error
+from tests.systems.audiobooks.test_audiobooks_scan import album, books, finished, scan
+
+
+def covers(service: LibraryService) -> list[Path]:
+    return sorted((service.folder / "audiobooks" / "covers").iterdir())
+
+
+def test_a_cover_file_is_removed_with_its_last_book(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    folder = album(service.roots[0], 1)
+    (folder / "cover.png").write_bytes(png(8, 8, 8))
+    shutil.copytree(folder, service.roots[0] / "copy")
+    scan(admin)
+    one, two = (f"/books/{book['id']}" for book in books(admin))
+    assert len(covers(service)) == 1  # both have the same picture
+    for path, left in ((one, 1), (two, 0)):
+        assert admin.get(f"{path}/cover").content == png(8, 8, 8)
+        admin.delete(path)
+        assert admin.delete(path, params={"purge": True}).status_code == 204
+        assert len(covers(service)) == left
+        assert is_error(admin.get(f"{path}/cover"), 404, "NOT_FOUND")
+
+
+def test_cover_files_without_a_book_are_removed_at_start(tmp_path: Path) -> None:
+    root = tmp_path / "books"
+    folder = album(root, 1)
+    (folder / "cover.png").write_bytes(png(8, 8, 8))
+    opener = engine_openers.ALL["sqlite"](tmp_path)
+    with (
+        LibraryService(opener, tmp_path / "data", roots=[root]) as service,
+        service.admin() as admin,
+    ):
+        scan(admin)
+        [cover] = covers(service)
+        cover.with_name(f"{'0' * 64}.png").write_bytes(b"left by a process that was killed")
+    with LibraryService(opener, tmp_path / "data", roots=[root]) as service:
+        for _ in range(500):
+            if covers(service) == [cover]:
+                break
+            threading.Event().wait(0.01)
+        assert covers(service) == [cover]
+
+
+def test_a_running_scan_and_a_waiting_one_are_cancelled(
+    service: LibraryService, admin: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    album(service.roots[0], 2)
+    reading, resume = threading.Event(), threading.Event()
+
+    def read_slowly(found: Any) -> Any:
+        reading.set()
+        resume.wait(30)
+        return read_file(found)
+
+    monkeypatch.setattr(scanner, "read_file", read_slowly)
+    running, waiting = (admin.post("/operations/scan") for _ in range(2))
+    assert running.status_code == 202 and reading.wait(30)
+    for reply in (waiting, running):
+        id = reply.json()["data"]["id"]
+        assert admin.delete(f"/operations/{id}").status_code == 200
+    resume.set()
+    for reply in (running, waiting):
+        ended = finished(admin, reply)
+        assert (ended["status"], ended["error"]) == ("failed", "cancelled")
+        assert ended["completed_at"]
+    assert books(admin) == []
+    monkeypatch.setattr(scanner, "read_file", read_file)
+    assert "2 added" in scan(admin)[-1]  # nothing of the cancelled one is in the way
+
+
+def test_an_operation_of_a_stopped_service_continues_in_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "books"
+    album(root, 2)
+    opener = engine_openers.ALL["sqlite"](tmp_path)
+    reading, resume = threading.Event(), threading.Event()
+
+    def read_slowly(found: Any) -> Any:
+        reading.set()
+        resume.wait(5)
+        return read_file(found)
+
+    monkeypatch.setattr(scanner, "read_file", read_slowly)
+    with (
+        LibraryService(opener, tmp_path / "data", roots=[root]) as service,
+        service.admin() as admin,
+    ):
+        reply = admin.post("/operations/scan")
+        assert reading.wait(30)
+    resume.set()
+    monkeypatch.setattr(scanner, "read_file", read_file)
+    with (
+        LibraryService(opener, tmp_path / "data", roots=[root]) as service,
+        service.signed_in("admin") as admin,
+    ):
+        assert finished(admin, reply)["status"] == "completed"
+        assert len(books(admin)) == 1
+        service.check()
