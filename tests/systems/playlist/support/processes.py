@@ -88,24 +88,23 @@ class Shared:
         await self.stores.auth.put(SESSION, session, session_id=token.id)
         return self.client(process, cookie=token.token)
 
-    def code_of(self, username: str) -> str:
-        """Return the code that the robot was asked to send last."""
-        sent = [
+    def _messages_to(self, username: str) -> list[str]:
+        """Return the private messages that the robot was asked to send to a user."""
+        return [
             each["args"]["msg"]
             for each in self.robot.commands
             if each["command"] == "pm" and each["args"]["to"] == username
         ]
-        return str(sent[-1].split(" is ")[1][:8])
 
     async def code(self, process: int, username: str) -> str:
         """Request a code, and wait until the robot was asked to send it."""
-        known = len(self.robot.commands)
+        known = len(self._messages_to(username))
         answer = await self.client(process).post("/auth/otp/request", json={"username": username})
         assert answer.status_code == 200, answer.text
         async with asyncio.timeout(10):
-            while len(self.robot.commands) == known:
+            while len(self._messages_to(username)) == known:
                 await asyncio.sleep(0.01)
-        return self.code_of(username)
+        return self._messages_to(username)[-1].split(" is ")[1][:8]
 
     async def close(self) -> None:
         await self._stack.aclose()
