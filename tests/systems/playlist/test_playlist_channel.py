@@ -7,9 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import nats
-import pytest
-
 from keyhouse.systems.playlist.demo_robot import DemoRobot
 from keyhouse.systems.playlist.schema import (
     GLOBAL_COUNTERS,
@@ -241,42 +238,5 @@ def test_commands_over_nats_check_the_role_and_repeat_the_correlation_id(tmp_pat
         assert fresh["item_count"] == 1
         found = await bob.get("/catalog/search")
         assert found["snapshot_id"] == fresh["snapshot_id"] and found["total"] == 1
-
-    run(tmp_path, work)
-
-
-def test_kryten_reads_and_writes_the_same_rows(tmp_path: Path) -> None:
-    kryten = pytest.importorskip("kryten.kv_store")
-    get_kv_store, kv_get, kv_put = kryten.get_kv_store, kryten.kv_get, kryten.kv_put
-
-    async def work(service: PlaylistService, robot: DemoRobot, url: str) -> None:
-        bob = await service.member("Bob")
-        made = await saved(bob, "v0")
-        client = await nats.connect(url)
-        bucket = await get_kv_store(client, "kryten_playlist_playlists")
-        document = await kv_get(bucket, f"ns/default/playlists/{made}", parse_json=True)
-        assert document["name"] == "v0" and document["items"][0]["title"] == "Title 0"
-        index = await kv_get(bucket, "ns/default/playlists/index", parse_json=True)
-        assert list(index["playlists"]) == [made]
-        theirs = {**document, "playlist_id": "k1", "name": "Theirs", "mood": "dark"}
-        newer = {**document, "playlist_id": "k2", "name": "Newer", "schema_version": 2}
-        await kv_put(bucket, "ns/default/playlists/k1", theirs, as_json=True)
-        await kv_put(bucket, "ns/default/playlists/k2", newer, as_json=True)
-        await kv_put(bucket, "ns/default/playlists/junk", "x")
-        await asyncio.sleep(0.2)
-        listed = await bob.get("/playlists")
-        assert {each["name"] for each in listed["playlists"]} == {"v0", "Theirs", "Newer"}
-        assert (await bob.get("/playlists/k2"))["read_only"] is True
-        for method in ("PUT", "DELETE"):
-            response = await bob(
-                method, "/playlists/k2", {"name": "X"} if method == "PUT" else None
-            )
-            assert response.status_code == 409
-            assert response.json()["error"]["code"] == "newer_version"
-        assert (await bob("GET", "/playlists/junk")).status_code == 404
-        assert (await bob("PUT", "/playlists/k1", {"name": "Ours"})).status_code == 200
-        kept = await kv_get(bucket, "ns/default/playlists/k1", parse_json=True)
-        assert kept["mood"] == "dark" and kept["name"] == "Ours"
-        await client.close()
 
     run(tmp_path, work)

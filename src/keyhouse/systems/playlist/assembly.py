@@ -114,7 +114,8 @@ class Assembly:
         self.sweeper = Sweeper(context.engine, settings.sweep_seconds, metrics, log)
 
     async def prepare(self) -> None:
-        """Repair what other programs left incomplete, at the start."""
+        """Create missing buckets, and repair what other programs left incomplete, at the start."""
+        await self.stores.create_buckets()
         await self.playlists.repair_index()
 
     def routes(self) -> dict[str, Route]:

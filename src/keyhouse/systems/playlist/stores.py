@@ -1,9 +1,10 @@
 """The six buckets of one namespace, as stores."""
 
+import asyncio
 from typing import Final, TypeVar
 
 from keyhouse.clock import Clock
-from keyhouse.engine import Engine
+from keyhouse.engine import Engine, Span
 from keyhouse.errors import DataError
 from keyhouse.schema import SECONDS, Record, Schema
 from keyhouse.store import Store
@@ -32,6 +33,12 @@ class PlaylistStores:
         self.analytics = store(ANALYTICS)
         self.likes = store(LIKES)
 
+    async def create_buckets(self) -> None:
+        """Create the buckets that do not exist yet: other programs use existing ones only."""
+        stores = (self.snapshots, self.acl, self.playlists, self.auth, self.analytics, self.likes)
+        for store in stores:
+            await _create_space(store)
+
     def now(self) -> int:
         """Return the time in milliseconds since 1970."""
         return self.clock.now()
@@ -56,3 +63,20 @@ async def readable(store: Store, record: Record[T], /, **fields: str) -> T | Non
 def folded_name(name: str) -> str:
     """Return a user's name in the form in which names compare."""
     return name.strip().casefold()
+
+
+async def _create_space(store: Store) -> None:
+    """Start a watch, which creates a missing bucket, and close it."""
+    has_started = asyncio.Event()
+    changes = store.row_watch(Span.only("ns"), caught_up=lambda _: has_started.set())
+    first = asyncio.ensure_future(anext(changes))
+    started = asyncio.ensure_future(has_started.wait())
+    try:
+        await asyncio.wait({first, started}, return_when=asyncio.FIRST_COMPLETED)
+        if first.done():
+            first.result()
+    finally:
+        first.cancel()
+        started.cancel()
+        await asyncio.gather(first, started, return_exceptions=True)
+        await changes.aclose()
