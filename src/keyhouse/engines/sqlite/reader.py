@@ -13,7 +13,7 @@ import apsw
 from keyhouse.clock import Clock
 from keyhouse.engine import Row
 from keyhouse.engines.sqlite.error_map import translate
-from keyhouse.engines.sqlite.sql import Statements
+from keyhouse.engines.sqlite.sql import READ_TOGETHER_MAX, Statements
 
 
 class Reader:
@@ -28,32 +28,41 @@ class Reader:
         self._execute = connection.cursor().execute
 
     def rows(self, space: str, keys: Sequence[str]) -> list[Row | None]:
-        if len(keys) == 2:
-            return self._two(space, keys)
-        execute, sql = self._execute, self._sql.read
-        rows: list[Row | None] = []
+        """Return the rows, None where absent. Taking the file's lock costs as much as finding a
+        row, so it is taken once for all of them."""
         try:
-            for key in keys:
+            if len(keys) == 1:  # what `_row` does, without a further call
                 row = None
-                for value, revision, expires in execute(sql, (space, key)):
+                for value, revision, expires in self._execute(self._sql.read, (space, keys[0])):
                     if expires is None or expires > self._clock.now():
-                        row = Row(key, value, revision, expires)
-                rows.append(row)
+                        row = Row(keys[0], value, revision, expires)
+                return [row]
+            if len(keys) <= READ_TOGETHER_MAX:
+                return self._together(space, keys)
+            self._execute("BEGIN")
+            try:
+                rows = [self._row(space, key) for key in keys]
+                self._execute("COMMIT")
+                return rows
+            finally:
+                self._roll_back()
         except apsw.Error as error:
             raise translate(error, self._path) from error
-        return rows
 
-    def _two(self, space: str, keys: Sequence[str]) -> list[Row | None]:
-        """Read both in one statement: taking the file's lock costs as much as finding a row."""
-        rows: list[Row | None] = [None, None]
-        try:
-            for which, value, revision, expires in self._execute(
-                self._sql.read_two, (space, *keys)
-            ):
+    def _row(self, space: str, key: str) -> Row | None:
+        row = None
+        for value, revision, expires in self._execute(self._sql.read, (space, key)):
+            if expires is None or expires > self._clock.now():
+                row = Row(key, value, revision, expires)
+        return row
+
+    def _together(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+        rows: list[Row | None] = [None] * len(keys)
+        if rows:
+            sql = self._sql.read_some[len(keys)]
+            for which, value, revision, expires in self._execute(sql, (space, *keys)):
                 if expires is None or expires > self._clock.now():
                     rows[which] = Row(keys[which], value, revision, expires)
-        except apsw.Error as error:
-            raise translate(error, self._path) from error
         return rows
 
     def stored(self, space: str, key: str) -> Row | None:

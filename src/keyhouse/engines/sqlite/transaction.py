@@ -3,13 +3,15 @@
 Everything that can reject a batch comes before its first write, so that a rejection has nothing to
 undo and does not affect the other batches of the transaction.
 
-The puts of all batches are gathered and written by one statement, at the end or before something
-reads one of their rows: half the cost of a small batch is the call into SQLite. If SQLite rejects a
-gathered value it does not report which: `RejectedValueError` is raised, and the transaction runs
-again with `gathers=False`, each batch on its own.
+The puts and the deletes of all batches are gathered and written by one statement each, at the end
+or before something reads or writes one of their rows: half the cost of a small batch is the call
+into SQLite. No key is in both, so their order does not matter. If SQLite rejects a gathered value it
+does not report which: `RejectedValueError` is raised, and the transaction runs again with
+`gathers=False`, each batch on its own.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import apsw
 
@@ -31,6 +33,8 @@ REJECTED_VALUE = (
 
 PutRow = tuple[str | bytes | int | None, ...]
 
+_NOTHING: Final[frozenset[str]] = frozenset()
+
 
 class RejectedValueError(Exception):
     """One of several batches has a value that SQLite cannot store."""
@@ -41,6 +45,7 @@ class SqliteTransaction:
 
     __slots__ = (
         "_cursor",
+        "_deletes",
         "_gathered",
         "_gathers",
         "_log",
@@ -59,6 +64,7 @@ class SqliteTransaction:
         self._sql = sql
         self._gathers = gathers
         self._gathered: list[PutRow] = []
+        self._deletes: list[tuple[str, str]] = []
         self._touched: dict[str, set[str]] = {}
         self._log: list[tuple[int, str, bytes | str]] = []
         self._stamp: PutRow = () if sql.stamp is None else (cursor.execute(sql.stamp, (now,)).get,)
@@ -79,7 +85,8 @@ class SqliteTransaction:
         if not sums and not batch.puts and not batch.deletes:
             return self.revision
         revision = self.revision + 1
-        large = size > self._sql.inline_bytes_max
+        inline = self._sql.inline_bytes_max
+        large = size > inline and any([len(put.value) > inline for put in batch.puts])
         self._write(
             space, revision, [*batch.puts, *sums] if sums else batch.puts, batch.deletes, large
         )
@@ -152,7 +159,9 @@ class SqliteTransaction:
         return True
 
     def _sums(self, space: str, adds: Iterable[Add]) -> list[Put]:
-        self._flush()
+        touched = self._touched.get(space, ())
+        if any([add.key in touched for add in adds]):
+            self._flush()
         sums = []
         for add in adds:
             value, kept_expires = None, None
@@ -168,23 +177,35 @@ class SqliteTransaction:
         revision: int,
         puts: Sequence[Put],
         deletes: tuple[str, ...],
-        maybe_large: bool,
+        large: bool,
     ) -> None:
         rows: list[PutRow]
         if stamp := self._stamp:
-            rows = [
-                (space, put.key, revision, put.expires, None, put.value, *stamp) for put in puts
-            ]
+            rows = [(space, put.key, revision, put.expires, put.value, *stamp) for put in puts]
         else:
-            rows = [(space, put.key, revision, put.expires, None, put.value) for put in puts]
+            rows = [(space, put.key, revision, put.expires, put.value) for put in puts]
         keys = [put.key for put in puts]
-        if deletes or maybe_large or not self._gathers:
+        if large or not self._gathers:
             self._flush()
             self._write_at_once(space, rows, deletes)
         else:
-            self._gathered += rows
-            self._touched.setdefault(space, set()).update(keys)
+            self._gather(space, keys, rows, deletes)
         self._record(space, encode(LoggedKeys(keys, deletes)))
+
+    def _gather(
+        self, space: str, keys: list[str], rows: list[PutRow], deletes: tuple[str, ...]
+    ) -> None:
+        touched = self._touched.get(space, _NOTHING)
+        if (deletes or self._deletes) and not (
+            touched.isdisjoint(keys) and touched.isdisjoint(deletes)
+        ):
+            self._flush()
+        self._gathered += rows
+        touched = self._touched.setdefault(space, set())
+        touched.update(keys)
+        if deletes:
+            self._deletes += [(space, key) for key in deletes]
+            touched.update(deletes)
 
     def _write_at_once(self, space: str, rows: list[PutRow], deletes: tuple[str, ...]) -> None:
         if rows:
@@ -193,26 +214,29 @@ class SqliteTransaction:
             self._cursor.executemany(self._sql.delete, [(space, key) for key in deletes])
 
     def _flush(self) -> None:
-        """Write the gathered puts. `put_small` skips rows with a large value, uncounted."""
-        rows = self._gathered
-        if not rows:
+        """Write what is gathered. `put_small` skips rows with a large value, uncounted."""
+        rows, deletes = self._gathered, self._deletes
+        if not rows and not deletes:
             return
-        self._gathered, self._touched = [], {}
+        self._gathered, self._deletes, self._touched = [], [], {}
         changes = self._cursor.connection.total_changes
-        before = changes()
         try:
-            self._cursor.executemany(self._sql.put_small, rows)
+            if deletes:
+                self._cursor.executemany(self._sql.delete, deletes)
+            before = changes()
+            if rows:
+                self._cursor.executemany(self._sql.put_small, rows)
             if changes() - before < len(rows):
-                self._cursor.executemany(self._sql.put, rows)
+                self._cursor.executemany(self._sql.put, [self._split(row) for row in rows])
         except REJECTED_VALUE as error:
             raise RejectedValueError from error
 
     def _split(self, row: PutRow) -> PutRow:
-        """Return the row, with a large value moved to its own table."""
-        space, key, revision, expires, _, value, *now = row
+        """Return the bindings of `put`, with a large value moved to its own table."""
+        space, key, revision, expires, value, *stamp = row
         if len(value) <= self._sql.inline_bytes_max:  # type: ignore[arg-type]  # a value is bytes
-            return row
-        return (space, key, revision, expires, self._large(value), None, *now)  # type: ignore[arg-type]
+            return (*row, *self._sql.no_large)
+        return (space, key, revision, expires, None, *stamp, self._large(value))  # type: ignore[arg-type]
 
     def _large(self, value: bytes) -> int:
         self._cursor.execute(self._sql.put_large, (value,))
