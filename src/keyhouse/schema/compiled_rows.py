@@ -19,6 +19,15 @@ schema. A loop over rules and fields costs several times as much as the straight
 The generated function raises a bare ValueError where a field can't be written.
 `RowRule.field_values` is the readable definition of the same, which `RowSet` then uses: it raises
 an error that names the field.
+
+Most changes of a record leave most of its rows as they are. So `ChangedRules` compares what the
+rules read from the record, without writing any key:
+
+    def changed(b, a):
+        found = []
+        if (b.series_id != a.series_id …):
+            found.append(0)
+        return found
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -49,7 +58,8 @@ class RowRule(NamedTuple):
     `sources` belong to the fields of `template`, and so do `required` (the value may be None, and
     then there is no row) and `verbatim` (the value is known to be valid text, since the record's
     key holds it). `each_at` is the field that takes every value of its source in turn. `value` is
-    what each record contributes, or a function of the record and its key.
+    what each record contributes, or a function of the record and its key; of its key alone, if
+    `is_value_of_key`.
     """
 
     template: Template
@@ -59,6 +69,7 @@ class RowRule(NamedTuple):
     each_at: int | None
     when: Callable[[Any], bool] | None
     value: bytes | int | Callable[[Any, Keys], Any]
+    is_value_of_key: bool = False
 
     def contribution(self, record: Any, keys: Keys) -> Any:
         return self.value(record, keys) if callable(self.value) else self.value
@@ -226,6 +237,63 @@ class RowSet:
                 for rule in self.rules
                 for values in rule.field_values(record, keys)
             }
+
+
+class ChangedRules:
+    """Tells which rules may derive other rows from the new state of a record than from the old one,
+    compiled when it is first needed."""
+
+    __slots__ = ("_compiled", "rules")
+
+    def __init__(self, rules: Iterable[RowRule]) -> None:
+        self.rules = tuple(rules)
+        self._compiled: Callable[[Any, Any], list[int]] | None = None
+
+    def between(self, before: Any, after: Any) -> Sequence[int]:
+        """Return the positions of the rules whose rows may differ; both states have the same key."""
+        if self._compiled is None:
+            self._compiled = _compile_changed(self.rules)
+        try:
+            return self._compiled(before, after)
+        except (ValueError, AttributeError, TypeError, LookupError):
+            return range(len(self.rules))  # deriving the rows raises the error, if there is one
+
+
+def _compile_changed(rules: Sequence[RowRule]) -> Callable[[Any, Any], list[int]]:
+    scope: dict[str, Any] = {}
+    lines = ["def changed(b, a):", " found = []"]
+    for number, rule in enumerate(rules):
+        differs = " or ".join(_differences(rule, number, scope)) or "False"
+        if rule.when is not None:
+            scope[f"w{number}"] = rule.when
+            when = f"w{number}"
+            differs = f"not {when}(a) or {differs} if {when}(b) else {when}(a)"
+        lines += [f" if {differs}:", f"  found.append({number})"]
+    lines.append(" return found")
+    exec(_code("\n".join(lines)), scope)
+    compiled: Callable[[Any, Any], list[int]] = scope["changed"]
+    return compiled
+
+
+def _differences(rule: RowRule, number: int, scope: dict[str, Any]) -> Iterator[str]:
+    """Return an expression for each part of a rule's rows that may differ."""
+    if callable(rule.value) and not rule.is_value_of_key:
+        yield "True"
+        return
+    for at, source in enumerate(rule.sources):
+        if isinstance(source, int):
+            continue
+        old, new = f"o{number}_{at}", f"n{number}_{at}"
+        expression = _expression(source, f"s{number}_{at}", scope)
+        assert expression.endswith("(v)") or expression.startswith("v.")
+        before, after = (
+            expression.removesuffix("(v)") + f"({name})"
+            if expression.endswith("(v)")
+            else name + expression[1:]
+            for name in ("b", "a")
+        )
+        # 1, 1.0 and True are equal, but not the same text in a key
+        yield f"({old} := {before}) != ({new} := {after}) or {old}.__class__ is not {new}.__class__"
 
 
 def _no_rows(record: Any, keys: Keys) -> dict[str, Any]:

@@ -127,6 +127,10 @@ class Derived:
     def contribution(self, record: Any, keys: Keys) -> Any:
         raise AssertionError("each kind has its own")
 
+    def contributes_key(self) -> bool:
+        """Tell whether the contribution depends on nothing but the record's key."""
+        return False
+
     def holds(self, row: bytes | None, contribution: Any) -> bool:
         """Tell whether the stored row has this contribution."""
         return bool(row == contribution)
@@ -167,6 +171,7 @@ class Derived:
             each_at=next((at for at, name in enumerate(fields) if name in self.each), None),
             when=self.when,
             value=self.contribution if fixed is None else fixed,
+            is_value_of_key=self.contributes_key(),
         )
 
     def _source(self, name: str, key: Template) -> FieldSource:
@@ -270,6 +275,9 @@ class Index(Derived):
         if self.value is None:
             return b"1"
         return document.encode_checked(self._carried_value(record, keys))
+
+    def contributes_key(self) -> bool:
+        return self.value in self._record_fields
 
     def carried(self) -> str | None:
         return self.value

@@ -22,7 +22,7 @@ from keyhouse.errors import (
 )
 from keyhouse.keys.template import Template, evaluated
 from keyhouse.limits import TTL_SECONDS_MAX
-from keyhouse.schema.compiled_rows import Keys, RowSet, Source, attribute
+from keyhouse.schema.compiled_rows import ChangedRules, Keys, RowSet, Source, attribute
 from keyhouse.schema.derived import Derived, First
 from keyhouse.schema.expiry import Expiry
 from keyhouse.schema.field_types import check_field_types, check_members
@@ -334,12 +334,22 @@ class Record(RecordJson[T]):
         """
         self.owned = tuple(each for each in self.derived if each.strategy == "put")
         self.owned_rows = RowSet(each.rule for each in self.owned)
+        self._changed_owned = ChangedRules(each.rule for each in self.owned)
         self._heads = (
             len(self.template.head),
             "" if self.legacy is None else self.legacy.template.head,
         )
         self.shared_rows = tuple(each for each in self.derived if each.strategy != "put")
+        self._changed_shared = ChangedRules(each.rule for each in self.shared_rows)
         self.is_single_row = not self.derived and not self.needs_previous and self.legacy is None
+
+    def changed_owned(self, before: T, after: T) -> list[Derived]:
+        """Return those of `owned` whose rows may differ between two states of a record."""
+        return [self.owned[at] for at in self._changed_owned.between(before, after)]
+
+    def changed_shared(self, before: T, after: T) -> list[Derived]:
+        """Return those of `shared_rows` that may differ between two states of a record."""
+        return [self.shared_rows[at] for at in self._changed_shared.between(before, after)]
 
     def holder(self, name: str) -> Callable[[Any], object] | None:
         """Return a reader of a key field from a value; None if the value does not hold it."""

@@ -99,6 +99,9 @@ class Summary(Derived):
         entry = None if self.entry is None else document.parse(document.encode(self.entry(record)))
         return str(keys[self._member_at]), entry
 
+    def contributes_key(self) -> bool:
+        return self.entry is None
+
     def carried(self) -> str | None:
         return self.member_field
 

@@ -443,14 +443,17 @@ class Transaction(LinkedRows):
         Returns the changes of rows that must be read first, because other records share them: each
         for `merge`.
         """
-        changes = write_plan.owned_changes(bound, before, after)
-        self._writes |= changes
+        self._writes |= write_plan.owned_changes(bound, before, after)
         if not bound.shared_rows:
             return []
         expires = None if after is None else after.expires
         same_expiry = before is not None and after is not None and before.expires == expires
         merges: list[Merge] = []
-        for derived in bound.shared_rows:
+        for derived in (
+            bound.changed_shared(before.record, after.record)  # type: ignore[union-attr]  # both are there
+            if same_expiry
+            else bound.shared_rows
+        ):
             removed = {} if before is None else stored_rows(derived, before)
             added = {} if after is None else derived.rows(after.record, after.values)
             if same_expiry and removed == added:

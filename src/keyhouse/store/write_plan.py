@@ -4,6 +4,7 @@ They are the record's row and the difference in the rows it owns. A Transaction 
 Batch. Rows that several records share must be read first, so they are the transaction's work.
 """
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from keyhouse.engine import Put
@@ -61,16 +62,31 @@ def owned_changes(
     bound: Record[T], before: Entry[T] | None, after: Entry[T] | None
 ) -> dict[str, Put | None]:
     """Return what changes in the rows that a record owns: rows to put, and None for keys to delete."""
-    added = {} if after is None else bound.owned_rows.rows(after.record, after.values)
     expires = None if after is None else after.expires
-    if before is None:
-        return {key: Put(key, value, expires) for key, value in added.items()}
-    removed = _owned_rows_stored(bound, before)
-    same_expiry = after is not None and before.expires == expires
-    changes: dict[str, Put | None] = {key: None for key in removed if key not in added}
-    for key, value in added.items():
-        if not same_expiry or removed.get(key) != value:
-            changes[key] = Put(key, value, expires)
+    if before is not None and after is not None and before.expires == expires:
+        return _changes_of(bound.changed_owned(before.record, after.record), before, after)
+    added = {} if after is None else bound.owned_rows.rows(after.record, after.values)
+    changes: dict[str, Put | None] = {key: Put(key, value, expires) for key, value in added.items()}
+    if before is not None:
+        removed = _owned_rows_stored(bound, before)
+        changes |= {key: None for key in removed if key not in added}
+    return changes
+
+
+def _changes_of(
+    changed: Iterable[Derived], before: Entry[Any], after: Entry[Any]
+) -> dict[str, Put | None]:
+    """Return what changes in rows of these kinds, if the record's expiry stays."""
+    changes: dict[str, Put | None] = {}
+    for derived in changed:
+        removed = stored_rows(derived, before)
+        added = derived.rows(after.record, after.values)
+        for key in removed:
+            if key not in added:
+                changes[key] = None
+        for key, value in added.items():
+            if removed.get(key) != value:
+                changes[key] = Put(key, value, after.expires)
     return changes
 
 

@@ -1,0 +1,71 @@
+"""Rules whose rows cannot differ between two states of a record are skipped, and no others."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyhouse import Count, Index, Record, Summary, Unique
+
+
+class Item(msgspec.Struct, kw_only=True):
+    id: str
+    name: str | None = None
+    number: int | None = None
+    tags: list[str] = []
+    owner: dict[str, str] = {}
+    is_hidden: bool = False
+
+
+def shown(item: Item) -> bool:
+    return not item.is_hidden
+
+
+ITEM = Record(
+    Item,
+    "item:{id}",
+    Index("by_name:{name}:{id}"),
+    Index("by_number:{number:06d}:{id}", when=shown),
+    Index("by_tag:{tag}:{id}", each={"tag": "tags"}, when=shown),
+    Index("by_owner:{owner}:{id}", fields={"owner": lambda item: item.owner.get("name")}),
+    Unique("name:{name}", value="id"),
+    Summary("names", member="id", under="ids"),
+    Summary("entries", member="id", under="entries", entry=lambda item: {"name": item.name}),
+    Count("count:{number:06d}"),
+)
+
+TEXTS = st.sampled_from(("a", "b"))
+ITEMS: st.SearchStrategy[Any] = st.builds(
+    Item,
+    id=st.just("1"),
+    name=st.none() | TEXTS,
+    number=st.none() | st.integers(0, 2),
+    tags=st.lists(TEXTS, max_size=2),
+    owner=st.dictionaries(st.just("name"), TEXTS),
+    is_hidden=st.booleans(),
+)
+
+
+@given(ITEMS, ITEMS)
+def test_rows_that_differ_are_those_of_changed_rules(before: Item, after: Item) -> None:
+    changed = [*ITEM.changed_owned(before, after), *ITEM.changed_shared(before, after)]
+    for derived in ITEM.derived:
+        if derived.rows(before, ("1",)) != derived.rows(after, ("1",)):
+            assert derived in changed, derived
+
+
+def test_an_unchanged_record_has_no_changed_rules_but_those_of_entries() -> None:
+    item, same = Item(id="1", name="a", tags=["x"]), Item(id="1", name="a", tags=["x"])
+    assert ITEM.changed_owned(item, same) == []
+    assert [each.template.text for each in ITEM.changed_shared(item, same)] == ["entries"]
+
+
+def test_equal_values_of_different_types_count_as_changed() -> None:
+    before, after = Item(id="1", number=1), Item(id="1", number=True)
+    assert ITEM.derived[1] in ITEM.changed_owned(before, after)
+
+
+def test_a_source_that_raises_leaves_it_to_the_rows_to_raise() -> None:
+    broken = Item(id="1", owner=None)  # type: ignore[arg-type]  # the broken value
+    assert ITEM.changed_owned(Item(id="1"), broken) == list(ITEM.owned)
