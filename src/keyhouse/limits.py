@@ -56,6 +56,12 @@ BATCH_ID_KEPT_SECONDS: Final = 24 * 3_600
 SERVED_PAGE_ITEMS_MAX: Final = 500
 """Items in one page of a list of a served schema."""
 
+SERVED_PAGE_KEYS_MAX: Final = 1_000
+"""Keys in one page of a list of keys of a served schema."""
+
+SERVED_CLEAR_RECORDS: Final = 1_000
+"""Records that one request to clear a space of a served schema deletes; the client repeats it."""
+
 SERVED_BATCH_OPERATIONS_MAX: Final = 500
 """Operations in one batch of a served schema."""
 

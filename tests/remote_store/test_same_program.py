@@ -17,7 +17,7 @@ from keyhouse.nats.connection import connect
 from keyhouse.nats.listener import NatsListener
 from keyhouse.service.schema_service.service import schema_service
 from keyhouse.service.spec import ServiceContext
-from tests.remote_store.support.program import BOX, COOKED, RECIPE, Recipe, play
+from tests.remote_store.support.program import BOX, COOKED, RECIPE, Recipe, Within, play
 from tests.service.schema_service.support.served import Served
 from tests.support.nats_servers import nats_server
 from tests.support.threaded_service import SECRET
@@ -37,6 +37,11 @@ async def awaited(store: Any) -> list[object]:
         except StopIteration:
             return transcript
         try:
+            if isinstance(call, Within):
+                async with store.transaction(batch_id=call.batch_id) as tx:
+                    for each in call.calls:
+                        await each(tx)
+                continue
             started = call(store)
             if isinstance(started, AsyncGenerator):
                 result = await _taken(started, endless=_is_watch(call))
@@ -68,6 +73,11 @@ def waited(store: Any) -> list[object]:
         except StopIteration:
             return transcript
         try:
+            if isinstance(call, Within):
+                with store.transaction(batch_id=call.batch_id) as tx:
+                    for each in call.calls:
+                        each(tx)
+                continue
             result = call(store)
             if isinstance(result, Iterator):
                 watches = WATCHED if _is_watch(call) else 1_000

@@ -8,13 +8,14 @@ import msgspec
 
 from keyhouse.errors import KeyFieldError, UsageError
 from keyhouse.keys.blind_segment import Blind
-from keyhouse.schema import Counter, Index, Log, Record, Schema
+from keyhouse.schema import Counter, Declared, Derived, Index, Log, Record, Schema
 from keyhouse.schema.index_names import index_name
 from keyhouse.store import Entry, Event
 
 __all__ = ["AddressBook", "Item", "RecordAddress"]
 
 T = TypeVar("T")
+D = TypeVar("D", bound=Derived)
 
 Item = dict[str, Any]
 """A record as a service sends it: key, fields, revision, expires_at and value."""
@@ -63,20 +64,22 @@ class AddressBook:
     def of(self, record: Record[Any], fields: Mapping[str, Any]) -> RecordAddress:
         """Return the address of all key fields. Raises as a template does for others."""
         owner = self.record(record)
-        names = self.names(owner)
+        given = self.of_row(owner, fields)
+        return RecordAddress(self.kind(owner), owner.name, tuple(given.items()))
+
+    def of_row(self, row: Declared, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all key fields of a record or a derived row, as a request has them. Raises as a
+        template does for others."""
+        names = self.names(row)
         if unknown := sorted(set(fields) - set(names)):
-            raise UsageError("The key has no such fields.", fields=unknown, key=owner.template.text)
+            raise UsageError("The key has no such fields.", fields=unknown, key=row.template.text)
         for name in names:
             if name not in fields:
                 raise KeyFieldError(
-                    "The key needs a field that was not given.",
-                    field=name,
-                    key=owner.template.text,
+                    "The key needs a field that was not given.", field=name, key=row.template.text
                 )
-            self._check(owner, name, fields[name])
-        return RecordAddress(
-            self.kind(owner), owner.name, tuple([(name, _plain(fields[name])) for name in names])
-        )
+            self._check(row, name, fields[name])
+        return {name: _plain(fields[name]) for name in names}
 
     def of_value(self, record: Record[T], value: T, fields: Mapping[str, Any]) -> RecordAddress:
         """Return the address of a value: its key fields, and those given."""
@@ -98,6 +101,28 @@ class AddressBook:
                     record=held[name],
                 )
         return self.of(record, {**held, **fields})
+
+    def row(self, derived: Derived, kind: type[D]) -> tuple[Record[Any], str, D]:
+        """Return the record of a derived row, the name of the row, and the row of the schema."""
+        for owner in self.schema.records:
+            for each in owner.derived:
+                if each is derived and isinstance(each, kind):
+                    return owner, index_name(owner, each), each
+        raise UsageError(
+            "The schema of this store has no such declaration.",
+            given=repr(derived),
+            needed=kind.__name__,
+            schema=self.schema.name,
+        )
+
+    def target(self, declared: Declared) -> tuple[dict[str, Any], Any]:
+        """Return the members of a request that name a record or a derived row, and what they
+        name."""
+        if isinstance(declared, Derived):
+            owner, by, row = self.row(declared, Derived)
+            return {self.kind(owner): owner.name, "by": by}, row
+        owner = self.record(declared)
+        return {self.kind(owner): owner.name}, owner
 
     def index(self, record: Record[Any], by: Index) -> tuple[str, Index]:
         """Return the name of an index of a record, and the index of the schema."""
@@ -160,7 +185,7 @@ class AddressBook:
         parsed = owner.template.parse(item["key"]) or item["fields"]
         return names, tuple([parsed[name] for name in names])
 
-    def _check(self, owner: Record[Any], name: str, value: Any) -> None:
+    def _check(self, owner: Declared, name: str, value: Any) -> None:
         segment = owner.template.segment(name)
         if isinstance(segment, Blind):
             return  # the service has the key of the HMAC

@@ -32,7 +32,15 @@ _HEARTBEAT_SECONDS_MAX: Final = 45.0
 """Time without a byte of a watch, heartbeats included, after which it is opened again."""
 
 _RECONNECT_SECONDS: Final = 0.5
-_READS: Final = ("get", "list", "lookup")
+_READS: Final = ("get", "list", "lookup", "keys", "record_count", "members", "sum_of_days")
+
+_ROWS: Final = {
+    "lookup": "lookup",
+    "record_count": "record-counts",
+    "members": "members",
+    "sum_of_days": "sums",
+}
+"""Paths of the operations that read one row by its key fields, and not by an address."""
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -129,20 +137,27 @@ async def _parse_events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, s
 
 def _request(operation: str, body: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
     """Return the method, path and options of an operation."""
+    if operation == "clear":
+        return "POST", "/clear", {}
     if operation == "batch":
-        return "POST", "/batch", _json(body)
+        options = _json({"operations": body["operations"]})
+        if "idempotency_key" in body:
+            options["headers"]["Idempotency-Key"] = body["idempotency_key"]
+        return "POST", "/batch", options
     kind = next(each for each in ("record", "counter", "log") if each in body)
     collection, fields = f"/{kind}s/{body[kind]}", body.get("fields", {})
     path = "/".join([collection, *(quote(text, safe="") for text in _texts(fields).values())])
     if operation == "get":
         return "GET", path, {}
-    if operation == "list":
+    if operation in ("list", "keys"):
         named = {"by", "order", "limit", "cursor"} & body.keys()
         query = {name: str(body[name]) for name in named if body[name] is not None}
-        return "GET", collection, {"params": {**query, **_texts(body["filters"])}}
-    if operation == "lookup":
-        query = {"by": body["by"], **_texts(fields)}
-        return "GET", f"/lookup/{body[kind]}", {"params": query}
+        listed = collection if operation == "list" else f"/keys/{body[kind]}"
+        return "GET", listed, {"params": {**query, **_texts(body["filters"])}}
+    if operation in _ROWS:
+        query = {name: str(body[name]) for name in ("by", "days") if name in body}
+        path = f"/{_ROWS[operation]}/{body[kind]}"
+        return "GET", path, {"params": {**query, **_texts(fields)}}
     if operation == "delete":
         return "DELETE", path, {"headers": _conditions(body)}
     if operation == "add":

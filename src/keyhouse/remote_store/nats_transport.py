@@ -43,7 +43,16 @@ _SILENCE_SECONDS: Final = 20.0
 """Time without any message of a watch, heartbeats included, after which it is started again."""
 
 _RESTART_SECONDS: Final = 0.5
-_READS: Final = ("get", "list", "lookup", "watch")
+_READS: Final = (
+    "get",
+    "list",
+    "lookup",
+    "watch",
+    "keys",
+    "record_count",
+    "members",
+    "sum_of_days",
+)
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -152,7 +161,7 @@ class NatsTransport:
 def _message(operation: str, body: dict[str, Any]) -> dict[str, Any]:
     """Return the members of a request: those of HTTP, by NATS's names."""
     message = {name: value for name, value in body.items() if value is not None and name != "op"}
-    if operation == "list":
+    if operation in ("list", "keys"):
         message["fields"] = {name: str(each) for name, each in message.pop("filters").items()}
     if "expect" in body and operation != "batch":
         message.pop("expect", None)

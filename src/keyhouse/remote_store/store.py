@@ -7,49 +7,40 @@
 The space is that of the token. Members that a record keeps private are written, and never read.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from keyhouse.arguments import checked
-from keyhouse.clock import SystemClock
-from keyhouse.engine import Row
 from keyhouse.errors import (
     ContentionError,
-    DataError,
     NotFoundError,
     RevisionError,
     UsageError,
 )
 from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
-from keyhouse.remote_store.addresses import AddressBook
+from keyhouse.remote_store.record_reads import RemoteRecordReads, Transport
 from keyhouse.remote_store.transaction import RemoteTransaction, reject_others
-from keyhouse.schema import Counter, Index, Log, Record, Schema
-from keyhouse.store import ANY, Entry, Event, OnUnreadable, RecordPage, UnreadableRow, Unset
+from keyhouse.schema import (
+    Counter,
+    Log,
+    Record,
+    Schema,
+)
+from keyhouse.store import (
+    ANY,
+    Entry,
+    Unset,
+)
 
-__all__ = ["RemoteStore", "Transport"]
+__all__ = ["RemoteStore"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-_PAGE_ITEMS: Final = 500
-"""Items of a page of a scan: the most that a service returns."""
 
-
-class Transport(Protocol):
-    """Carries requests to a service."""
-
-    async def call(self, operation: str, body: dict[str, Any]) -> Any: ...
-
-    def changes(
-        self, body: dict[str, Any], since: int
-    ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]: ...
-
-    async def close(self) -> None: ...
-
-
-class RemoteStore:
+class RemoteStore(RemoteRecordReads):
     """A schema that a service keeps, bound to the space of a token: the verbs of a `Store`.
 
     `url` is that of `keyhouse serve` (`http://host:8080`, `nats://host:4222`), with the path of the
@@ -61,10 +52,7 @@ class RemoteStore:
     def __init__(
         self, schema: Schema, url: str, token: str | None = None, *, space: str | None = None
     ) -> None:
-        self.schema = schema
-        self.addresses = AddressBook(schema)
-        self._transport = _transport(schema, url, token, space)
-        self.now: Callable[[], int] = SystemClock().now
+        super().__init__(schema, _transport(schema, url, token, space))
 
     async def __aenter__(self) -> Self:
         return self
@@ -80,144 +68,6 @@ class RemoteStore:
     async def close(self) -> None:
         """Close the connection."""
         await self._transport.close()
-
-    # Reading
-
-    async def get(self, record: Record[T], /, **fields: Any) -> T | None:
-        """Return the record, or None. An absent counter is 0."""
-        owner = self.addresses.record(record)
-        if isinstance(owner, Counter):
-            address = self.addresses.of(record, owner.address_of(fields, self.now()))
-            answer = await self._transport.call("get", address.target)
-            return answer["value"]  # type: ignore[no-any-return]  # a Counter's T is int
-        found = await self.entry(record, **fields)
-        return None if found is None else found.record
-
-    async def get_many(
-        self, record: Record[T], addresses: Iterable[Mapping[str, Any]], /
-    ) -> list[T | None]:
-        """Return the records at these addresses, in their order; None where there is none."""
-        found: list[T | None] = []
-        for fields in addresses:
-            entry: T | None = await self.get(record, **fields)
-            found.append(entry)
-        return found
-
-    async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
-        """Return the record with its key, revision and expiry, or None."""
-        address = self.addresses.of(record, fields)
-        if not address.fields:
-            page = await self.page(record, limit=1)
-            return page.entries[0] if page.entries else None
-        return await self._found(record, "get", address.target)
-
-    async def lookup(self, record: Record[T], by: Index, /, **fields: Any) -> Entry[T] | None:
-        """Return the record that a Unique or First row leads to, or None."""
-        name, index = self.addresses.index(record, by)
-        named = self.addresses.filters(index, fields, None, None)
-        body = {"record": self.addresses.record(record).name, "by": name, "fields": named}
-        return await self._found(record, "lookup", body)
-
-    async def page(
-        self,
-        record: Record[T],
-        /,
-        *,
-        by: Index | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-        reverse: bool = False,
-        prefix: str | None = None,
-        between: tuple[Any, Any] | None = None,
-        unreadable: OnUnreadable = "raise",
-        **fields: Any,
-    ) -> RecordPage[T]:
-        """Return some records whose leading key fields have these values, in key order. See
-        `Store.page`; a page has 500 records at most."""
-        owner = self.addresses.record(record)
-        body: dict[str, Any] = {self.addresses.kind(owner): owner.name, "limit": limit}
-        declared: Any = owner
-        if by is not None:
-            body["by"], declared = self.addresses.index(record, by)
-        body["filters"] = self.addresses.filters(declared, fields, prefix, between)
-        body |= {"cursor": cursor, "order": "desc" if reverse else "asc"}
-        page = await self._transport.call("list", body)
-        skipped: list[UnreadableRow] = []
-        entries = []
-        for item in page["items"]:
-            try:
-                entries.append(self.addresses.entry(record, item))
-            except DataError as error:
-                _skip(item, error, unreadable, skipped)
-        return RecordPage(entries, page.get("cursor"), page.get("revision", 0), skipped)
-
-    async def scan(
-        self,
-        record: Record[T],
-        /,
-        *,
-        by: Index | None = None,
-        limit: int | None = None,
-        reverse: bool = False,
-        prefix: str | None = None,
-        between: tuple[Any, Any] | None = None,
-        unreadable: OnUnreadable = "raise",
-        **fields: Any,
-    ) -> AsyncGenerator[Entry[T], None]:
-        """Iterate over all records of `page`, or over the first `limit` of them."""
-        if limit is not None and (type(limit) is not int or limit < 1):
-            raise UsageError("The limit of a scan is a whole number from 1.", limit=limit)
-        cursor, left = None, limit
-        while True:
-            page = await self.page(
-                record,
-                by=by,
-                limit=_PAGE_ITEMS if left is None else min(left, _PAGE_ITEMS),
-                cursor=cursor,
-                reverse=reverse,
-                prefix=prefix,
-                between=between,
-                unreadable=unreadable,
-                **fields,
-            )
-            for entry in page.entries:
-                yield entry
-            left = None if left is None else left - len(page.entries)
-            cursor = page.cursor
-            if cursor is None or left == 0:
-                return
-
-    async def count(self, record: Record[Any], /, **named: Any) -> int:
-        """Count the records of `scan` by reading them."""
-        return sum([1 async for _ in self.scan(record, **named)])
-
-    async def watch(
-        self,
-        record: Record[T],
-        /,
-        *,
-        since: int | None = None,
-        prefix: str | None = None,
-        **fields: Any,
-    ) -> AsyncGenerator[Event[T], None]:
-        """Iterate over the changes of these records after revision `since` (None: from now on), in
-        order, without end.
-
-        A lost connection is opened again, and nothing is missed or repeated. Of several changes of
-        one record, a watch that is behind may show the newest alone. Raises WatchExpiredError if
-        the changes are no longer available.
-        """
-        owner = self.addresses.record(record)
-        named = self.addresses.filters(owner, fields, None, None)
-        if since is None:
-            since = (await self._transport.call("list", self._newest(owner)))["revision"]
-        body = {self.addresses.kind(owner): owner.name, "fields": named}
-        following = next((n for n in self.addresses.names(owner) if n not in fields), None)
-        async with aclosing(self._transport.changes(body, since)) as changes:
-            async for name, item in changes:
-                event = self.addresses.event(record, item, gone=name == "gone")
-                if prefix is None or str(event.fields.get(following or "", "")).startswith(prefix):
-                    yield event
 
     # Writing
 
@@ -311,7 +161,10 @@ class RemoteStore:
         tx = RemoteTransaction(self)
         await tx.add(counter, by, **fields)
         [operation] = tx.operations()
-        await self._transport.call("add", operation)
+        if len(operation["fields"]) == len(self.addresses.names(counter)):
+            await self._transport.call("add", operation)
+        else:
+            await self._transport.call("batch", {"operations": [operation]})
 
     async def append(self, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
         """Append an event to a log, and fold it; return the entry as stored."""
@@ -320,6 +173,26 @@ class RemoteStore:
         body = {"log": owner.name, "fields": fields, "value": _without_order(owner, plain)}
         return self.addresses.entry(log, await self._transport.call("append", body), plain)
 
+    async def clear(self, *, on_progress: Callable[[int], None] | None = None) -> int:
+        """Delete all records of the space, and every row derived from them; return their number.
+        See `Store.clear`."""
+        if on_progress is not None and not callable(on_progress):
+            raise UsageError("Progress is reported to a function.", on_progress=on_progress)
+        deleted, more = 0, True
+        while more:
+            answer = await self._transport.call("clear", {})
+            deleted, more = deleted + answer["deleted"], answer["more"]
+            if on_progress is not None:
+                on_progress(deleted)
+        return deleted
+
+    async def forget(self, **named: Any) -> int:
+        """Raise UsageError: a space is erased where it is stored."""
+        raise UsageError(
+            "A service does not erase a space without a trace: use `keyhouse forget` where it is"
+            " stored, or `clear`."
+        )
+
     async def transact(
         self, work: Callable[[RemoteTransaction], Awaitable[R]], *, batch_id: str | None = None
     ) -> R:
@@ -327,8 +200,6 @@ class RemoteStore:
         race. See `Store.transact`."""
         if not callable(work):
             raise UsageError("A transaction runs an async function of one argument.", given=work)
-        if batch_id is not None:
-            raise UsageError("A remote store chooses its batch ids itself.", batch_id=batch_id)
         for _ in range(TRANSACTION_ATTEMPTS_MAX):
             tx = RemoteTransaction(self)
             started = work(tx)
@@ -340,50 +211,32 @@ class RemoteStore:
                     returned=type(started).__name__,
                 )
             result = await started
-            if await self._commit(tx):
+            if await self._commit(tx, batch_id):
                 return result
         raise _contended()
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[RemoteTransaction]:
+    async def transaction(self, *, batch_id: str | None = None) -> AsyncIterator[RemoteTransaction]:
         """One transaction, committed at the end of the block. Raises ContentionError if it lost a
         race (`transact` retries)."""
         tx = RemoteTransaction(self)
         yield tx
-        if not await self._commit(tx):
+        if not await self._commit(tx, batch_id):
             raise ContentionError(
                 "Something read in the transaction changed before it committed: run it again."
             )
 
-    async def _commit(self, tx: RemoteTransaction) -> bool:
+    async def _commit(self, tx: RemoteTransaction, batch_id: str | None) -> bool:
         """Apply the batch of a transaction; return False if it lost a race."""
         if operations := tx.operations():
+            body: dict[str, Any] = {"operations": operations}
+            if batch_id is not None:
+                body["idempotency_key"] = batch_id
             try:
-                await self._transport.call("batch", {"operations": operations})
+                await self._transport.call("batch", body)
             except RevisionError:
                 return False
         return True
-
-    async def _found(
-        self, record: Record[T], operation: str, body: dict[str, Any]
-    ) -> Entry[T] | None:
-        try:
-            return self.addresses.entry(record, await self._transport.call(operation, body))
-        except NotFoundError as error:
-            if "address" not in error.fields:
-                raise
-            return None
-
-    def _newest(self, owner: Record[Any]) -> dict[str, Any]:
-        """Return the request of a list that tells the newest revision."""
-        listed: Record[Any] | None = owner if self.addresses.kind(owner) == "record" else None
-        own = self.schema.meta.records if self.schema.meta is not None else ()
-        for each in self.schema.records:
-            if self.addresses.kind(each) == "record" and each not in own:
-                listed = listed or each
-        if listed is None:
-            raise UsageError("Give `since`: the schema has no record that tells the newest one.")
-        return {"record": listed.name, "limit": 1, "filters": {}}
 
 
 def _transport(schema: Schema, url: str, token: str | None, space: str | None) -> Transport:
@@ -408,20 +261,6 @@ def _without_order(log: Record[Any], plain: Any) -> Any:
     if isinstance(log, Log) and log.order in log.attributes and isinstance(plain, dict):
         return {name: value for name, value in plain.items() if name != log.member(log.order)}
     return plain
-
-
-def _skip(
-    item: dict[str, Any],
-    error: DataError,
-    unreadable: OnUnreadable,
-    skipped: list[UnreadableRow],
-) -> None:
-    if unreadable == "raise":
-        raise error
-    row = UnreadableRow(Row(item["key"], b"", item["revision"], None), error)
-    skipped.append(row)
-    if callable(unreadable):
-        unreadable(row)
 
 
 def _contended() -> ContentionError:

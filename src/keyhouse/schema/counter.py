@@ -14,7 +14,8 @@ from keyhouse.schema.expiry import Expiry
 from keyhouse.schema.links import Owner
 from keyhouse.schema.record import Record
 
-_DAYS_MAX = 3_660
+DAYS_MAX = 3_660
+"""Days of one sum."""
 
 
 class Counter(Record[int]):
@@ -76,7 +77,7 @@ class Counter(Record[int]):
                 "The counter does not count by day: its key has no field of type `date`.",
                 counter=self.name,
             )
-        if type(count) is not int or not 1 <= count <= _DAYS_MAX:
+        if type(count) is not int or not 1 <= count <= DAYS_MAX:
             raise UsageError("A sum is of 1 to 3,660 days.", days=count)
         today = day_of(now)
         return [{**fields, self.day_field: today - timedelta(days=ago)} for ago in range(count)]

@@ -1,4 +1,4 @@
-"""The names of a record's indexes, by which requests of a service choose one.
+"""The names of a record's derived rows, by which requests of a service choose one.
 
 A name is declared (`Index(…, name="tag")`), or made of the words of the template: without `idx`,
 and without the name of the record itself. `idx:clip:tag:{tag}:{id}` is `tag`.
@@ -8,10 +8,10 @@ import re
 from typing import Any
 
 from keyhouse.errors import DeclarationError
-from keyhouse.schema.derived import Derived, Index
+from keyhouse.schema.derived import Derived
 from keyhouse.schema.record import Record
 
-__all__ = ["index_name", "index_names"]
+__all__ = ["derived_names", "index_name"]
 
 _WORD = re.compile("[A-Za-z0-9]+")
 
@@ -25,16 +25,14 @@ def index_name(record: Record[Any], derived: Derived) -> str:
     return "_".join(own or derived.template.fields)
 
 
-def index_names(record: Record[Any]) -> dict[str, Index]:
-    """Return the indexes of a record by name. Raises DeclarationError if two have the same name."""
-    names: dict[str, Index] = {}
+def derived_names(record: Record[Any]) -> dict[str, Derived]:
+    """Return the derived rows of a record by name. Raises DeclarationError if two have the same."""
+    names: dict[str, Derived] = {}
     for derived in record.derived:
-        if not isinstance(derived, Index):
-            continue
         name = index_name(record, derived)
         if name in names:
             raise DeclarationError(
-                "Two indexes of a record have the same name: give one a name, as in "
+                "Two derived rows of a record have the same name: give one a name, as in "
                 'Index(…, name="by_tag").',
                 record=record.name,
                 name=name,

@@ -8,6 +8,7 @@ from keyhouse.store.backup import BackupResult, back_up, restore
 from keyhouse.store.backup_file import BackupReader, read_backup
 from keyhouse.store.bounded_rows import rows_while
 from keyhouse.store.bulk_delete import BulkDelete, BulkDeleteResult
+from keyhouse.store.clear import clear
 from keyhouse.store.digest import digest
 from keyhouse.store.entry import ANY, Entry, Event, RecordPage, RowChange, Unset, UsagePage
 from keyhouse.store.export_import import (
@@ -29,7 +30,8 @@ from keyhouse.store.index_state import (
 )
 from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.key_migration import KeyMigrationResult, migrate_keys
-from keyhouse.store.logs import append, append_in, fold, prune
+from keyhouse.store.log_append import append_in
+from keyhouse.store.logs import append, fold, prune
 from keyhouse.store.migrate import MigrationResult, migrate, open_migrated, reindex, version
 from keyhouse.store.move import MARK_SPACE, MoveProgress, MoveResult, SpaceDigest, move
 from keyhouse.store.prefix_conversion import PrefixConversion, convert_prefix
@@ -39,7 +41,7 @@ from keyhouse.store.reseal import reseal
 from keyhouse.store.store import Store
 from keyhouse.store.sweep import sweep
 from keyhouse.store.transaction import Transaction
-from keyhouse.store.unreadable import OnUnreadable, UnreadableRow
+from keyhouse.store.unreadable import OnUnreadable, UnreadableRow, UnreadableRows
 from keyhouse.store.verify import verify
 
 __all__ = [
@@ -68,12 +70,14 @@ __all__ = [
     "Store",
     "Transaction",
     "UnreadableRow",
+    "UnreadableRows",
     "Unset",
     "UsagePage",
     "append",
     "append_in",
     "back_up",
     "build_indexes",
+    "clear",
     "convert_prefix",
     "digest",
     "export_rows",

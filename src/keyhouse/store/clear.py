@@ -5,7 +5,8 @@ Records are deleted in groups that share a commit, each with all of its rows. An
 deleted some records completely and the others not at all; the next call continues.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any, Final
 
 from keyhouse.engine import Batch, Check, Row
@@ -24,8 +25,11 @@ Found = tuple[Row, KeyMatch]
 Progress = Callable[[int], None]
 
 
-async def clear(store: Linked, on_progress: Progress | None = None) -> int:
-    """Delete the records of a store, and return their number; `on_progress` is called with it.
+async def clear(
+    store: Linked, on_progress: Progress | None = None, *, records_max: int | None = None
+) -> tuple[int, bool]:
+    """Delete the records of a store, or about the first `records_max`; return their number, and
+    whether none is left. `on_progress` is called with the number so far.
 
     Links between records are not looked at, since all go. Raises ContentionError if records are
     written as fast as they are deleted.
@@ -34,12 +38,15 @@ async def clear(store: Linked, on_progress: Progress | None = None) -> int:
     deleted = 0
     for _ in range(_PASSES_MAX):
         found = 0
-        async for group in _groups(store):
-            found += len(group)
-            deleted += await _delete(store, [each for each in group if _is_record(each)])
-            report(deleted)
+        async with aclosing(_groups(store)) as groups:
+            async for group in groups:
+                found += len(group)
+                deleted += await _delete(store, [each for each in group if _is_record(each)])
+                report(deleted)
+                if records_max is not None and deleted >= records_max:
+                    return deleted, False
         if not found:
-            return deleted
+            return deleted, True
         await _delete_rows(store)
     raise ContentionError(
         "The space is still being written: stop its writers, then clear it again.",
@@ -47,7 +54,7 @@ async def clear(store: Linked, on_progress: Progress | None = None) -> int:
     )
 
 
-async def _groups(store: Linked) -> AsyncIterator[list[Found]]:
+async def _groups(store: Linked) -> AsyncGenerator[list[Found], None]:
     """Yield the rows of the schema, without those that the store keeps about itself."""
     meta = store.binding.schema.meta
     own = {id(store.binding.record(record)) for record in (meta.records if meta else ())}

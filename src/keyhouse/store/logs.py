@@ -9,19 +9,18 @@ event is folded by exactly one commit: the one that moves `through` past it.
 - Every step is one commit: a run that is killed resumes where its last commit left it.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any, TypeVar
 
-import msgspec
-
 from keyhouse.arguments import checked
-from keyhouse.clock import IdSource, ulid_at
+from keyhouse.clock import ulid_at
 from keyhouse.engine import Row, Span
-from keyhouse.errors import KeyFieldError, RecordError, UnreadableError, UsageError
-from keyhouse.schema import FoldResult, Keys, Log, Record
+from keyhouse.errors import KeyFieldError, UsageError
+from keyhouse.schema import Keys, Log, Record
 from keyhouse.store.entry import Entry
 from keyhouse.store.jobs import transact_chunk
+from keyhouse.store.log_append import fold_event, invalid_state, stream_values
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 
@@ -32,56 +31,11 @@ _CHUNK_ROWS = 50
 
 
 @checked(UsageError)
-async def append(store: Store, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
-    """Append an event, and fold it in the same commit unless the log is `deferred`.
-
-    The store assigns its position in the stream. An import may pass it instead, by the name of the
-    key's last field (`at=…`); it must be after the last folded event.
-    """
-    return await store.transact(lambda tx: append_in(tx, store.ids, log, event, **fields))
-
-
-async def append_in(
-    tx: Transaction, ids: IdSource, log: Log[T], event: T, /, **fields: Any
-) -> Entry[T]:
-    """Append within a transaction. If any part of it fails, nothing of it is written."""
-    with tx.savepoint():
-        return await _append(tx, ids, log, event, fields)
-
-
-async def _append(
-    tx: Transaction, ids: IdSource, log: Log[T], event: T, fields: dict[str, Any]
-) -> Entry[T]:
-    if not isinstance(log, Log):
-        raise UsageError("Only a Log can be appended to.", record=repr(log))
-    stream = _stream_of(tx, log, event, fields)
-    state = None if log.state is None else await tx.get(log.state, **stream)
-    position: Any = fields.get(log.order)
-    if log.sequence is not None:
-        position = await tx.get(log.sequence, **stream)
-        await tx.add(log.sequence, 1, **stream)
-    elif position is None:
-        position = await _new_position(
-            tx, ids, log, stream, None if state is None else state.through or None
-        )
-    elif state is not None and str(position) <= state.through:
-        raise RecordError(
-            "An event must be after the last folded one.", at=position, through=state.through
-        )
-    if log.order in log.held:
-        event = msgspec.structs.replace(event, **{log.order: position})  # type: ignore[type-var]
-        fields = {name: value for name, value in fields.items() if name != log.order}
-    else:
-        fields = {**fields, log.order: position}
-    entry = await tx.put_event(log, event, **fields)
-    if log.state is not None and log.deferred:
-        await tx.put(
-            log.state,
-            state if state is not None else log.state.type(through=""),
-            **state_key_fields(log, stream),
-        )
-    elif log.state is not None:
-        await _fold(tx, log, stream, state, entry)
+async def append(store: Any, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
+    """Append an event to a log of a store. See `Store.append`."""
+    if not hasattr(store, "transact"):
+        raise UsageError("Events are appended to a log of a store.", store=repr(store))
+    entry: Entry[T] = await store.append(log, event, **fields)
     return entry
 
 
@@ -123,25 +77,6 @@ async def prune(
             yield pruned
 
 
-async def _fold(
-    tx: Transaction, log: Log[Any], stream: dict[str, Any], state: Any, entry: Entry[Any]
-) -> Any:
-    assert log.fold is not None and log.state is not None
-    found = {}
-    for name, (record, fields) in (
-        log.needs(entry.record) if log.needs is not None else {}
-    ).items():
-        found[name] = await tx.get(record, **fields)
-    folded: FoldResult = log.fold(state, entry.record, found)
-    for record, value, fields in folded.puts:
-        await tx.put(record, value, **fields)
-    for counter, by, fields in folded.adds:
-        await tx.add(counter, by, **fields)
-    after = msgspec.structs.replace(folded.state, through=entry.values[-1])
-    await tx.put(log.state, after, **state_key_fields(log, stream))
-    return after
-
-
 async def _fold_chunk(
     store: Store, log: Log[Any], stream: dict[str, Any], rows_max: int, tx: Transaction
 ) -> int:
@@ -152,15 +87,15 @@ async def _fold_chunk(
     if state is not None and state.through:
         try:
             span = span.after(
-                bound.template.join((*_ordered(bound.template.fields, stream), state.through))
+                bound.template.join((*stream_values(bound.template.fields, stream), state.through))
             )
         except KeyFieldError:
-            raise _invalid_state(log, state.through) from None
+            raise invalid_state(log, state.through) from None
     rows = await rows_of(store, span, rows_max, bound.template.split)
     for row, values in rows:
         value, names = bound.decode(row.value, row.key), bound.template.fields
         entry = Entry(value, row.key, values, row.revision, row.expires, names)
-        state = await _fold(
+        state = await fold_event(
             tx, log, stream, state if state is not None and state.through else None, entry
         )
     return len(rows)
@@ -225,51 +160,3 @@ async def rows_of(
             break
         span = span.before(page.rows[-1].key) if reverse else span.after(page.rows[-1].key)
     return found[:limit]
-
-
-async def _new_position(
-    tx: Transaction, ids: IdSource, log: Log[Any], stream: dict[str, Any], after: str | None
-) -> str:
-    """Return a free position: if the clock is before `through`, two sources may collide."""
-    template = tx.binding.record(log).template
-    try:
-        position = ids.new(after=after)
-    except ValueError:
-        raise _invalid_state(log, after) from None
-    while await tx.row(template.join((*_ordered(template.fields, stream), position))) is not None:
-        position = ids.new(after=position)
-    return position
-
-
-def _invalid_state(log: Log[Any], through: str | None) -> UnreadableError:
-    return UnreadableError(
-        "The `through` of a log's state is not an event; see `keyhouse verify`.",
-        log=log.name,
-        through=through,
-    )
-
-
-def _stream_of(tx: Transaction, log: Log[T], event: T, fields: dict[str, Any]) -> dict[str, Any]:
-    bound = tx.binding.record(log)
-    if bound.is_struct and not isinstance(event, bound.type):
-        raise bound.other_type(event)
-    names = bound.template.fields[:-1]
-    stream: dict[str, Any] = {}
-    for name in names:
-        if name in fields:
-            stream[name] = fields[name]
-        elif (held := bound.holder(name)) is not None:
-            stream[name] = held(event)
-        else:
-            raise UsageError("A field of the log's key is missing.", field=name, log=log.name)
-    return stream
-
-
-def state_key_fields(log: Log[Any], stream: dict[str, Any]) -> dict[str, Any]:
-    """Return the key fields of the state row that its value does not have."""
-    assert log.state is not None
-    return {name: value for name, value in stream.items() if log.state.holder(name) is None}
-
-
-def _ordered(fields: Sequence[str], stream: dict[str, Any]) -> tuple[object, ...]:
-    return tuple(stream[name] for name in fields[:-1])

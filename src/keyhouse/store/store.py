@@ -36,6 +36,7 @@ from keyhouse.keys.blind_segment import INDEX_KEY
 from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
 from keyhouse.schema import (
     Counter,
+    Log,
     Record,
     Schema,
     migration_job,
@@ -44,6 +45,7 @@ from keyhouse.store.binding import Binding
 from keyhouse.store.clear import clear
 from keyhouse.store.entry import ANY, Entry, Unset
 from keyhouse.store.forget import WATCH_SECONDS, forget
+from keyhouse.store.log_append import append_in
 from keyhouse.store.record_reads import RecordReads
 from keyhouse.store.removal import delete_with_owned
 from keyhouse.store.sealer import Sealer
@@ -214,6 +216,21 @@ class Store(RecordReads):
 
         await self.transact(work)
 
+    async def append(self, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
+        """Append an event to a log, and fold it in the same commit unless the log is `deferred`;
+        return the entry as stored.
+
+        The store assigns its position in the stream. An import may pass it instead, by the name of
+        the key's last field (`at=…`); it must be after the last folded event.
+        """
+
+        async def work(tx: Transaction) -> tuple[Entry[T], Transaction]:
+            return await append_in(tx, self.ids, log, event, **fields), tx
+
+        entry, tx = await self.transact(work)
+        force_setattr(entry, "revision", tx.revision)
+        return entry
+
     async def transact(
         self, work: Callable[[Transaction], Awaitable[R]], *, batch_id: str | None = None
     ) -> R:
@@ -272,7 +289,7 @@ class Store(RecordReads):
         """
         if on_progress is not None and not callable(on_progress):
             raise UsageError("Progress is reported to a function.", on_progress=on_progress)
-        return await clear(self, on_progress)
+        return (await clear(self, on_progress))[0]
 
     async def close(self) -> None:
         """Close the engine, if the store was opened with its URL; else do nothing."""

@@ -15,7 +15,8 @@ import msgspec
 
 from keyhouse.schema import Log, LogState
 from keyhouse.store.finding import Finding, confirmed
-from keyhouse.store.logs import fold, rows_of, state_key_fields, streams
+from keyhouse.store.log_append import state_key_fields
+from keyhouse.store.logs import fold, rows_of, streams
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 

@@ -120,6 +120,7 @@ class Store:
     update = blocking(AsyncStore.update)
     delete = blocking(AsyncStore.delete)
     add = blocking(AsyncStore.add)
+    append = blocking(AsyncStore.append)
     clear = blocking(AsyncStore.clear)
     forget = blocking(AsyncStore.forget)
 

@@ -6,18 +6,28 @@ sequence are read-only: `append` alone writes them.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
 from keyhouse.errors import AccessError, DeclarationError, NotFoundError, RecordError, UsageError
 from keyhouse.keys.segment_protocol import Segment
-from keyhouse.schema import Counter, Index, Log, Record, Schema, Unique
-from keyhouse.schema.index_names import index_names
+from keyhouse.schema import (
+    Counter,
+    Derived,
+    Index,
+    Log,
+    Record,
+    RecordCount,
+    Schema,
+    Summary,
+    Unique,
+)
+from keyhouse.schema.index_names import derived_names
 from keyhouse.service.schema_service.fields import field_of_json, field_of_text
 from keyhouse.service.schema_service.settings import RecordSettings
 
-__all__ = ["Catalog", "Fields", "Kind", "ServedIndex", "ServedRecord"]
+__all__ = ["Catalog", "Fields", "Kind", "ServedDerived", "ServedRecord"]
 
 RESERVED: Final = frozenset({"order", "record"})
 """Parameters of requests that are no arguments of the store, whose names no key field has."""
@@ -28,13 +38,16 @@ Kind = Literal["record", "counter", "log"]
 Fields = dict[str, Any]
 
 
-class ServedIndex:
-    """An index: its name, and its key fields in order."""
+D = TypeVar("D", bound=Derived)
 
-    def __init__(self, name: str, index: Index, bound: frozenset[str]) -> None:
+
+class ServedDerived(Generic[D]):
+    """A derived row: its name, and its key fields in order."""
+
+    def __init__(self, name: str, row: D, bound: frozenset[str]) -> None:
         self.name = name
-        self.index = index
-        self.segments = _segments(index, bound)
+        self.row = row
+        self.segments = _segments(row, bound)
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -66,12 +79,13 @@ class ServedRecord:
         self.settings = settings
         self.is_writable = not (settings.read_only or inner)
         self.segments = _segments(record, bound)
-        self.indexes = {
-            name: ServedIndex(name, index, bound) for name, index in index_names(record).items()
+        self.derived = {
+            name: ServedDerived(name, row, bound) for name, row in derived_names(record).items()
         }
-        self.lookups = {
-            name: each for name, each in self.indexes.items() if isinstance(each.index, Unique)
-        }
+        self.indexes = _of_kind(self.derived, Index)
+        self.lookups = _of_kind(self.derived, Unique)
+        self.counts = _of_kind(self.derived, RecordCount)
+        self.summaries = _of_kind(self.derived, Summary)
         self.members = {
             name: record.member(source)
             for name in self.segments
@@ -84,6 +98,25 @@ class ServedRecord:
     def fields(self) -> tuple[str, ...]:
         """The fields of its address, in order."""
         return tuple(self.segments)
+
+    def check_shown(self, derived: Derived) -> None:
+        """Raise AccessError if the keys or members of a derived row may hold private members."""
+        record = self.record
+        if not record.private:
+            return
+        sources = [
+            derived.each.get(name) or derived.fields.get(name, name)
+            for name in derived.template.fields
+        ]
+        if isinstance(derived, Summary) and derived.entry is not None:
+            sources.append(derived.entry)
+        for source in sources:
+            if not isinstance(source, str) or source.partition(".")[0] in record.private:
+                raise AccessError(
+                    "The derived row may hold private members, which a service does not show.",
+                    record=record.name,
+                    row=derived.template.text,
+                )
 
     @property
     def order(self) -> str | None:
@@ -201,6 +234,16 @@ class Catalog:
             if getattr(each.settings, protocol) and (not kinds or each.kind in kinds)
         ]
 
+    def check_clear(self, protocol: Literal["http", "nats"]) -> None:
+        """Raise AccessError if the space must not be cleared, since a record is closed or
+        read-only."""
+        for each in self._served.values():
+            if each.settings.read_only or not getattr(each.settings, protocol):
+                raise AccessError(
+                    "A record is closed or read-only here, so the space cannot be cleared.",
+                    record=each.name,
+                )
+
     def find(
         self, protocol: Literal["http", "nats"], name: object, *kinds: Kind, write: bool = False
     ) -> ServedRecord:
@@ -240,6 +283,12 @@ def check_writable(served: ServedRecord) -> None:
     """Raise AccessError if the record is read-only."""
     if not served.is_writable:
         raise AccessError("This record is read-only.", record=served.name)
+
+
+def _of_kind(
+    derived: Mapping[str, ServedDerived[Any]], kind: type[D]
+) -> dict[str, ServedDerived[D]]:
+    return {name: each for name, each in derived.items() if isinstance(each.row, kind)}
 
 
 def _segments(declared: Any, bound: frozenset[str]) -> dict[str, Segment]:

@@ -4,13 +4,13 @@ A value that is sent has no private members. One that is received may leave out 
 the store gives. SchemaHandlers read and check values themselves: these types only describe them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, Union
 
 import msgspec
 from msgspec import NODEFAULT, UNSET, UnsetType
 
-from keyhouse.service.schema_service.catalog import ServedRecord
+from keyhouse.service.schema_service.catalog import ServedDerived, ServedRecord
 
 __all__ = ["RecordTypes", "choice", "filters", "parameters", "texts_of"]
 
@@ -102,11 +102,12 @@ def parameters(
     )
 
 
-def filters(served: ServedRecord, *, indexes: bool) -> list[str]:
-    """Return the parameters by which a record can be filtered."""
+def filters(served: ServedRecord, rows: Iterable[ServedDerived[Any]]) -> list[str]:
+    """Return the parameters by which a record can be filtered: its key fields, and those of these
+    derived rows."""
     names = dict.fromkeys(served.fields)
-    for index in served.indexes.values() if indexes else ():
-        names |= dict.fromkeys(index.fields)
+    for row in rows:
+        names |= dict.fromkeys(row.fields)
     return [f"{name}{kind}" for name in names for kind in _RANGES]
 
 

@@ -9,18 +9,25 @@ from msgspec import UNSET, Meta
 from keyhouse.auth import Caller
 from keyhouse.errors import AccessError, KeyFieldError, UsageError
 from keyhouse.http import Conditions, EventStream, Response
-from keyhouse.limits import IDEMPOTENCY_KEY_CHARS_MAX, SERVED_PAGE_ITEMS_MAX
+from keyhouse.limits import (
+    IDEMPOTENCY_KEY_CHARS_MAX,
+    SERVED_PAGE_ITEMS_MAX,
+    SERVED_PAGE_KEYS_MAX,
+)
 from keyhouse.schema.description import SchemaText, describe
 from keyhouse.service.event_hub import EventHub
 from keyhouse.service.schema_service.batch import SchemaBatch, SchemaBatchReply, run_batch
-from keyhouse.service.schema_service.catalog import Catalog, ServedRecord
+from keyhouse.service.schema_service.catalog import Catalog, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.document_types import texts_of
 from keyhouse.service.schema_service.operations import (
     PAGE_ITEMS,
+    ClearedRecords,
     CounterValue,
+    ListedKeys,
     ServedItem,
     ServedPage,
     SpaceOperations,
+    SummaryMembers,
     item_of,
 )
 from keyhouse.service.schema_service.settings import SchemaSettings
@@ -33,6 +40,7 @@ __all__ = [
     "SPACES",
     "WRITE",
     "Increment",
+    "KeyLimit",
     "Limit",
     "SchemaHandlers",
     "SpaceHeader",
@@ -45,6 +53,7 @@ SPACES = "spaces"
 """The scope of tokens that may name any space, by a header."""
 
 Limit = Annotated[int, Meta(ge=1, le=SERVED_PAGE_ITEMS_MAX)]
+KeyLimit = Annotated[int, Meta(ge=1, le=SERVED_PAGE_KEYS_MAX)]
 Key = Annotated[str, Meta(min_length=1, max_length=IDEMPOTENCY_KEY_CHARS_MAX)]
 
 
@@ -132,16 +141,33 @@ class SchemaHandlers:
         self, served: ServedRecord, query: Any, caller: Caller, headers: SpaceHeader
     ) -> Response[ServedItem]:
         by = served.lookups[query.by]
-        texts = texts_of(query)
-        if texts.keys() != set(by.fields):
-            raise UsageError(
-                "A lookup needs the fields of its unique row, and no others.",
-                by=by.name,
-                fields=list(by.fields),
-            )
-        fields = {name: by.value_of_text(name, text) for name, text in texts.items()}
-        item = await self.space(caller, headers).lookup(served, by, fields)
+        item = await self.space(caller, headers).lookup(served, by, _row_fields(by, query))
         return Response(item, etag=item.revision)
+
+    async def keys(
+        self, served: ServedRecord, query: Any, caller: Caller, headers: SpaceHeader
+    ) -> ListedKeys:
+        return await self.space(caller, headers).keys(
+            served,
+            texts_of(query),
+            by=getattr(query, "by", None),
+            order=query.order,
+            limit=query.limit,
+            cursor=query.cursor,
+        )
+
+    async def record_count(
+        self, served: ServedRecord, query: Any, caller: Caller, headers: SpaceHeader
+    ) -> CounterValue:
+        by = served.counts[query.by]
+        fields = _row_fields(by, query)
+        return await self.space(caller, headers).record_count(served, by, fields)
+
+    async def members(
+        self, served: ServedRecord, query: Any, caller: Caller, headers: SpaceHeader
+    ) -> SummaryMembers:
+        by = served.summaries[query.by]
+        return await self.space(caller, headers).members(served, by, _row_fields(by, query))
 
     async def create(
         self, served: ServedRecord, body: Any, query: Any, caller: Caller, headers: SpaceHeader
@@ -208,6 +234,12 @@ class SchemaHandlers:
     ) -> CounterValue:
         return await self.space(caller, headers).count(served, served.of_texts(address))
 
+    async def sum_of_days(
+        self, served: ServedRecord, query: Any, caller: Caller, headers: SpaceHeader
+    ) -> CounterValue:
+        space = self.space(caller, headers)
+        return await space.sum_of_days(served, query.days, served.of_texts(texts_of(query)))
+
     async def add(
         self,
         served: ServedRecord,
@@ -268,9 +300,26 @@ class SchemaHandlers:
             **fields,
         )
 
+    async def clear(self, caller: Caller, headers: SpaceHeader) -> ClearedRecords:
+        """Delete the records of the space, some at a time: repeat it while there are `more`."""
+        self._catalog.check_clear("http")
+        return await self.space(caller, headers).clear()
+
     async def schema(self, caller: Caller) -> SchemaText:
         """Describe the keyspace: records, key patterns, derived rows, migrations."""
         return self._schema
+
+
+def _row_fields(by: ServedDerived[Any], query: Any) -> dict[str, Any]:
+    """Return the key fields of one derived row. Raises UsageError for fewer or others."""
+    texts = texts_of(query)
+    if texts.keys() != set(by.fields):
+        raise UsageError(
+            "The request needs the fields of its row, and no others.",
+            by=by.name,
+            fields=list(by.fields),
+        )
+    return {name: by.value_of_text(name, text) for name, text in texts.items()}
 
 
 def _given(served: ServedRecord, query: Any) -> dict[str, Any]:

@@ -14,21 +14,24 @@ from msgspec import UNSET, UnsetType
 from keyhouse.engine import Engine
 from keyhouse.errors import ConflictError, NotFoundError, RevisionError, UsageError
 from keyhouse.keys.segment_protocol import Segment
-from keyhouse.limits import SERVED_PAGE_ITEMS_MAX
-from keyhouse.schema import MILLISECONDS, Schema
-from keyhouse.service.schema_service.catalog import Fields, ServedIndex, ServedRecord
+from keyhouse.limits import SERVED_CLEAR_RECORDS, SERVED_PAGE_ITEMS_MAX, SERVED_PAGE_KEYS_MAX
+from keyhouse.schema import MILLISECONDS, RecordCount, Schema, Summary, Unique
+from keyhouse.service.schema_service.catalog import Fields, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.fields import field_of_json, field_of_text
 from keyhouse.service.schema_service.preparation import SpaceState
 from keyhouse.service.tenants import Tenant
 from keyhouse.service.usage import Quota, Reservation
-from keyhouse.store import Entry, Event, Transaction, append_in
+from keyhouse.store import Entry, Event, Transaction, append_in, clear
 
 __all__ = [
     "PAGE_ITEMS",
+    "ClearedRecords",
     "CounterValue",
+    "ListedKeys",
     "ServedItem",
     "ServedPage",
     "SpaceOperations",
+    "SummaryMembers",
     "item_of",
     "no_index",
     "patch_in",
@@ -64,8 +67,28 @@ class ServedPage(msgspec.Struct):
     cursor: str | UnsetType
 
 
+class ListedKeys(msgspec.Struct):
+    """Some keys; `cursor` is that of the next page."""
+
+    keys: list[str]
+    cursor: str | UnsetType = UNSET
+
+
 class CounterValue(msgspec.Struct):
     value: int | UnsetType = UNSET
+
+
+class SummaryMembers(msgspec.Struct):
+    """The members that a summary row lists, each with its entry; null in a plain list."""
+
+    members: dict[str, Any]
+
+
+class ClearedRecords(msgspec.Struct):
+    """The number of records that were deleted, and whether more are left: repeat the request."""
+
+    deleted: int
+    more: bool
 
 
 class SpaceOperations(Tenant):
@@ -93,11 +116,13 @@ class SpaceOperations(Tenant):
             raise _absent(served, fields)
         return self._item(served, found, found.revision)
 
-    async def lookup(self, served: ServedRecord, by: ServedIndex, fields: Fields) -> ServedItem:
+    async def lookup(
+        self, served: ServedRecord, by: ServedDerived[Unique], fields: Fields
+    ) -> ServedItem:
         """Return the record that a unique row leads to."""
         if not self.state.is_complete:
-            await self.state.check_index(served.record, by.index)
-        found = await self.store.lookup(served.record, by.index, **fields)
+            await self.state.check_index(served.record, by.row)
+        found = await self.store.lookup(served.record, by.row, **fields)
         if found is None:
             raise _absent(served, fields)
         return self._item(served, found, found.revision)
@@ -122,10 +147,10 @@ class SpaceOperations(Tenant):
             raise no_index(served, by=by)
         index = None if by is None else served.indexes[by]
         if index is not None and not self.state.is_complete:
-            await self.state.check_index(served.record, index.index)
+            await self.state.check_index(served.record, index.row)
         page = await self.store.page(
             served.record,
-            by=None if index is None else index.index,
+            by=None if index is None else index.row,
             limit=limit,
             cursor=cursor,
             reverse=order == "desc",
@@ -134,6 +159,53 @@ class SpaceOperations(Tenant):
         )
         items = [self._item(served, entry, entry.revision) for entry in page.entries]
         return ServedPage(items, page.revision, UNSET if page.cursor is None else page.cursor)
+
+    async def keys(
+        self,
+        served: ServedRecord,
+        filters: Mapping[str, Any],
+        *,
+        by: str | None = None,
+        order: Literal["asc", "desc"] = "asc",
+        limit: int = PAGE_ITEMS,
+        cursor: str | None = None,
+    ) -> ListedKeys:
+        """Return some keys of a record or of a derived row, without values. See `page`."""
+        if not 1 <= limit <= SERVED_PAGE_KEYS_MAX:
+            raise UsageError("A page has 1 to 1,000 keys.", limit=limit, most=SERVED_PAGE_KEYS_MAX)
+        if by is not None and by not in served.derived:
+            raise no_index(served, by=by)
+        row = None if by is None else served.derived[by]
+        if row is not None:
+            await self._check_row(served, row)
+        keys, following = await self.store.keys(
+            served.record if row is None else row.row,
+            limit=limit,
+            cursor=cursor,
+            reverse=order == "desc",
+            **_filter_arguments(served, row, filters),
+        )
+        return ListedKeys(keys, UNSET if following is None else following)
+
+    async def record_count(
+        self, served: ServedRecord, by: ServedDerived[RecordCount], fields: Fields
+    ) -> CounterValue:
+        """Return the number of records that a count row holds."""
+        if not self.state.is_complete:
+            await self.state.check_index(served.record, by.row)
+        return CounterValue(await self.store.record_count(by.row, **fields))
+
+    async def members(
+        self, served: ServedRecord, by: ServedDerived[Summary], fields: Fields
+    ) -> SummaryMembers:
+        """Return the members that a summary row lists."""
+        await self._check_row(served, by)
+        return SummaryMembers(await self.store.members(by.row, **fields))
+
+    async def _check_row(self, served: ServedRecord, by: ServedDerived[Any]) -> None:
+        served.check_shown(by.row)
+        if not self.state.is_complete:
+            await self.state.check_index(served.record, by.row)
 
     async def create(self, served: ServedRecord, plain: Any, fields: Fields) -> ServedItem:
         """Write a record that must not exist. `fields` are the key fields that it does not hold."""
@@ -201,6 +273,20 @@ class SpaceOperations(Tenant):
 
     async def count(self, served: ServedRecord, fields: Fields) -> CounterValue:
         return CounterValue(await self.store.get(served.record, **fields) or 0)
+
+    async def sum_of_days(self, served: ServedRecord, days: int, fields: Fields) -> CounterValue:
+        """Return the sum of a counter by day over the last days, with today."""
+        counter: Any = served.record
+        return CounterValue(await self.store.sum_of_days(counter, days, **fields))
+
+    async def clear(self) -> ClearedRecords:
+        """Delete some records of the space."""
+        if not self.state.is_writable:
+            await self.state.check_write()
+        deleted, done = await clear(self.store, records_max=SERVED_CLEAR_RECORDS)
+        if done and self.usage is not None:
+            await self.usage.count()
+        return ClearedRecords(deleted, not done)
 
     async def add(
         self, served: ServedRecord, by: int, fields: Fields, *, key: str | None = None
@@ -301,7 +387,7 @@ def item_of(served: ServedRecord, entry: Entry[Any] | Event[Any], revision: int)
 
 
 def _filter_arguments(
-    served: ServedRecord, index: ServedIndex | None, filters: Mapping[str, Any]
+    served: ServedRecord, index: ServedDerived[Any] | None, filters: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the arguments of `Store.page`. Raises UsageError, with the indexes that exist, if the
     key does not serve the filters."""

@@ -4,12 +4,13 @@ and log.
 A handler's signature is made here, since its path and query follow from the record's key.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from inspect import Parameter, Signature
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
 from keyhouse.auth import Caller
 from keyhouse.errors import (
@@ -17,19 +18,17 @@ from keyhouse.errors import (
     ConflictError,
     ContentionError,
     CounterError,
-    KeyhouseError,
-    LimitError,
     LinkError,
     NotFoundError,
     PreparingError,
     QuotaError,
-    RecordError,
-    UniqueError,
     UnknownOutcomeError,
 )
 from keyhouse.http import Conditions, Response, ResponseSpec, Route
 from keyhouse.http.signature import ARGUMENTS
-from keyhouse.service.schema_service.catalog import Catalog, ServedRecord
+from keyhouse.schema import Counter
+from keyhouse.schema.counter import DAYS_MAX
+from keyhouse.service.schema_service.catalog import Catalog, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.document_types import (
     RecordTypes,
     choice,
@@ -41,12 +40,19 @@ from keyhouse.service.schema_service.handlers import (
     READ,
     WRITE,
     Increment,
+    KeyLimit,
     Limit,
     SchemaHandlers,
     SpaceHeader,
     WriteHeaders,
 )
-from keyhouse.service.schema_service.operations import CounterValue, no_index
+from keyhouse.service.schema_service.operations import (
+    CounterValue,
+    ListedKeys,
+    SummaryMembers,
+    no_index,
+)
+from keyhouse.service.schema_service.space_routes import WRITE_PROBLEMS, space_routes
 
 __all__ = ["OPERATIONS", "routes"]
 
@@ -62,22 +68,17 @@ OPERATIONS: Final = (
     "append",
     "batch",
     "watch",
+    "keys",
+    "record_count",
+    "members",
+    "sum_of_days",
+    "clear",
 )
 
 Named = tuple[str, Route]
 Call = Callable[..., Awaitable[Any]]
 
 _MERGE_PATCH: Final = ("application/merge-patch+json", "application/json")
-_WRITE_PROBLEMS: Final[tuple[type[KeyhouseError], ...]] = (
-    QuotaError,
-    RecordError,
-    LimitError,
-    UniqueError,
-    LinkError,
-    ContentionError,
-    UnknownOutcomeError,
-    PreparingError,
-)
 _ETAG: Final = {"ETag": "The revision, for If-Match and If-None-Match."}
 _LOCATION: Final = {"Location": "The address of the record, relative to the request's."}
 
@@ -89,17 +90,7 @@ def routes(catalog: Catalog, on: SchemaHandlers) -> list[Named]:
         made = _Routes(served, on)
         kinds = {"record": made.record, "counter": made.counter, "log": made.log}
         found += kinds[served.kind]()
-    if any(each.is_writable for each in catalog.all("http")):
-        found.append(("batch", _batch(on)))
-    if watched := catalog.all("http"):
-        found.append(("watch", _watch(on, watched)))
-    found.append(
-        (
-            "schema",
-            Route(method="GET", path="/schema", handler=on.schema, scope=READ, tag="schema"),
-        )
-    )
-    return found
+    return [*found, *space_routes(catalog, on)]
 
 
 class _Routes:
@@ -120,6 +111,13 @@ class _Routes:
             yield "get", self._get()
         if self._served.lookups:
             yield "lookup", self._lookup()
+        yield self._keys()
+        if counts := self._served.counts:
+            doc = f"Read a number of {self._served.name} records that a count row holds."
+            yield self._row("record_count", "record-counts", counts, CounterValue, doc)
+        if summaries := self._served.summaries:
+            doc = f"Read the {self._served.name} records that a summary row lists."
+            yield self._row("members", "members", summaries, SummaryMembers, doc)
         if self._served.is_writable:
             yield "create", self._create()
             yield "put", self._put()
@@ -141,6 +139,9 @@ class _Routes:
                 at=True,
             ),
         )
+        yield self._keys()
+        if isinstance(self._served.record, Counter) and self._served.record.day_field is not None:
+            yield "sum_of_days", self._sum_of_days()
         if self._served.is_writable:
             yield (
                 "add",
@@ -153,7 +154,7 @@ class _Routes:
                     CounterValue,
                     scope=WRITE,
                     at=True,
-                    problems=[*_WRITE_PROBLEMS, CounterError],
+                    problems=[*WRITE_PROBLEMS, CounterError],
                     example={"by": 1},
                 ),
             )
@@ -161,6 +162,7 @@ class _Routes:
     def log(self) -> Iterator[Named]:
         name = self._served.name
         yield self._list("list", f"List events of the log {name}, in their order.")
+        yield self._keys()
         if self._served.is_writable:
             yield "append", self._new("append", f"Append an event to the log {name}.")
 
@@ -168,17 +170,7 @@ class _Routes:
 
     def _list(self, operation: str, doc: str) -> Named:
         served = self._served
-        others: list[tuple[str, Any, Any]] = [
-            ("order", Literal["asc", "desc"], "asc"),
-            ("limit", Limit, PAGE_ITEMS),
-            ("cursor", str | None, None),
-        ]
-        if served.indexes:
-            others.insert(0, ("by", choice([*served.indexes]) | None, None))
-        texts = filters(served, indexes=True)
-        query = parameters(
-            f"List{served.name}", texts, others, lambda name: no_index(served, filter=name)
-        )
+        query = self._page_query("List", Limit, served.indexes)
         call = self._on.list_events if served.kind == "log" else self._on.list
         route = self._route(
             "GET",
@@ -191,6 +183,77 @@ class _Routes:
             problems=[PreparingError],
         )
         return operation, route
+
+    def _page_query(self, name: str, limit: Any, rows: Mapping[str, ServedDerived[Any]]) -> Any:
+        """Return the parameters of a page: filters, the row that it is by, and those of paging."""
+        served = self._served
+        others: list[tuple[str, Any, Any]] = [
+            ("order", Literal["asc", "desc"], "asc"),
+            ("limit", limit, PAGE_ITEMS),
+            ("cursor", str | None, None),
+        ]
+        if rows:
+            others.insert(0, ("by", choice([*rows]) | None, None))
+        return parameters(
+            f"{name}{served.name}",
+            filters(served, rows.values()),
+            others,
+            lambda name: no_index(served, filter=name),
+        )
+
+    def _keys(self) -> Named:
+        served = self._served
+        route = self._route(
+            "GET",
+            f"keys_{served.name}",
+            f"List keys of {served.name}, or of a row that is derived from it, without values.",
+            self._on.keys,
+            {"query": self._page_query("Keys", KeyLimit, served.derived), "headers": SpaceHeader},
+            ListedKeys,
+            scope=READ,
+            problems=[AccessError, PreparingError],
+        )
+        return "keys", msgspec.structs.replace(route, path=f"/keys/{served.name}")
+
+    def _row(
+        self,
+        operation: str,
+        path: str,
+        rows: Mapping[str, ServedDerived[Any]],
+        returns: Any,
+        doc: str,
+    ) -> Named:
+        """Return the route that reads one derived row, by its name and its key fields."""
+        name = self._served.name
+        fields = dict.fromkeys([field for row in rows.values() for field in row.fields])
+        by = ("by", choice([*rows]), msgspec.NODEFAULT)
+        route = self._route(
+            "GET",
+            f"{operation}_{name}",
+            doc,
+            getattr(self._on, operation),
+            {"query": parameters(f"{operation}{name}", [*fields], [by]), "headers": SpaceHeader},
+            returns,
+            scope=READ,
+            problems=[AccessError, PreparingError],
+        )
+        return operation, msgspec.structs.replace(route, path=f"/{path}/{name}")
+
+    def _sum_of_days(self) -> Route:
+        served = self._served
+        counter: Any = served.record
+        fields = [name for name in served.fields if name != counter.day_field]
+        days = ("days", Annotated[int, Meta(ge=1, le=DAYS_MAX)], msgspec.NODEFAULT)
+        route = self._route(
+            "GET",
+            f"sum_of_days_{served.name}",
+            f"Sum the counter {served.name} over the last days (UTC), with today.",
+            self._on.sum_of_days,
+            {"query": parameters(f"Sum{served.name}", fields, [days]), "headers": SpaceHeader},
+            CounterValue,
+            scope=READ,
+        )
+        return msgspec.structs.replace(route, path=f"/sums/{served.name}")
 
     def _get(self) -> Route:
         name = self._served.name
@@ -247,7 +310,7 @@ class _Routes:
             Response,
             scope=WRITE,
             replies={201: ResponseSpec(type=self._types.item, about="Created.", headers=created)},
-            problems=[ConflictError, *_WRITE_PROBLEMS],
+            problems=[ConflictError, *WRITE_PROBLEMS],
             body_type=self._types.received,
         )
 
@@ -274,7 +337,7 @@ class _Routes:
             scope=WRITE,
             at=True,
             replies={200: spec, 201: spec},
-            problems=[*_WRITE_PROBLEMS],
+            problems=[*WRITE_PROBLEMS],
             body_type=self._types.received,
         )
 
@@ -290,7 +353,7 @@ class _Routes:
             scope=WRITE,
             at=True,
             replies={200: ResponseSpec(type=self._types.item, headers=_ETAG)},
-            problems=[NotFoundError, *_WRITE_PROBLEMS],
+            problems=[NotFoundError, *WRITE_PROBLEMS],
             body_type=dict[str, Any] if self._served.record.is_struct else Any,
             body_media_types=_MERGE_PATCH,
         )
@@ -340,35 +403,3 @@ class _Routes:
         )
         path = self._path + (self._address if at else "")
         return Route(method=method, path=path, handler=handler, tag=served.name, **route)
-
-
-def _batch(on: SchemaHandlers) -> Route:
-    operations = [{"op": "add", "counter": "views", "fields": {"id": "pie"}, "by": 1}]
-    return Route(
-        method="POST",
-        path="/batch",
-        handler=on.batch,
-        scope=WRITE,
-        problems=[NotFoundError, AccessError, CounterError, *_WRITE_PROBLEMS],
-        example={"operations": operations},
-        tag="batch",
-    )
-
-
-def _watch(on: SchemaHandlers, watched: Any) -> Route:
-    fields = dict.fromkeys([name for served in watched for name in served.fields])
-    query = parameters(
-        "Watch",
-        [*fields],
-        [
-            ("record", choice([each.name for each in watched]), msgspec.NODEFAULT),
-            ("since", int | None, None),
-        ],
-    )
-
-    async def watch(query: Any, caller: Caller, headers: SpaceHeader) -> Any:
-        return await on.watch(query, caller, headers)
-
-    watch.__doc__ = on.watch.__doc__
-    watch.__annotations__ = {**on.watch.__annotations__, "query": query}
-    return Route(method="GET", path="/watch", handler=watch, scope=READ, tag="watch")

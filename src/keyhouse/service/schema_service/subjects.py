@@ -27,7 +27,7 @@ from keyhouse.service.nats_watches import Watches
 from keyhouse.service.operation_log import error_code
 from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.service.schema_service.batch import BatchOperation, run_batch
-from keyhouse.service.schema_service.catalog import Catalog, Kind, ServedRecord
+from keyhouse.service.schema_service.catalog import Catalog, D, Kind, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.operations import (
     PAGE_ITEMS,
     SpaceOperations,
@@ -49,8 +49,15 @@ NATS_OPERATIONS: Final = (
     "append",
     "batch",
     "watch",
+    "keys",
+    "record_count",
+    "members",
+    "sum_of_days",
+    "clear",
 )
-_READS: Final = frozenset({"get", "list", "lookup"})
+_READS: Final = frozenset(
+    {"get", "list", "lookup", "keys", "record_count", "members", "sum_of_days"}
+)
 _SPACE: Final = re.compile("[A-Za-z0-9_-]{1,64}")
 _BODY_BYTES_PER_REQUEST: Final = 32 * 1_024
 _REPLY_BYTES_MAX: Final = 1_000_000
@@ -75,6 +82,7 @@ class SchemaRequest(msgspec.Struct, forbid_unknown_fields=True):
     by: int | str | UnsetType = UNSET
     order: Literal["asc", "desc"] = "asc"
     limit: int = PAGE_ITEMS
+    days: int | UnsetType = UNSET
     cursor: str | None = None
     revision: int | UnsetType | None = UNSET
     ttl: float | None = None
@@ -126,6 +134,11 @@ class SchemaSubjects:
             "add": self._add,
             "append": self._append,
             "batch": self._batch,
+            "keys": self._keys,
+            "record_count": self._record_count,
+            "members": self._members,
+            "sum_of_days": self._sum_of_days,
+            "clear": self._clear,
         }
 
     def endpoints(self) -> list[Endpoint]:
@@ -226,11 +239,41 @@ class SchemaSubjects:
                 raise LimitError("The record is too large for a reply.", limit=_REPLY_BYTES_MAX)
             limit = max(1, min(limit, len(page.items)) // 2)
 
+    async def _keys(self, space: SpaceOperations, body: SchemaRequest) -> Any:
+        served = self._named(body, "record", "counter", "log")
+        by = body.by if isinstance(body.by, str) else None
+        limit = body.limit
+        while True:
+            page = await space.keys(
+                served, body.fields, by=by, order=body.order, limit=limit, cursor=body.cursor
+            )
+            if limit == 1 or len(_encode(page)) <= _REPLY_BYTES_MAX:
+                return page
+            limit = max(1, limit // 2)
+
+    async def _record_count(self, space: SpaceOperations, body: SchemaRequest) -> Any:
+        served = self._named(body, "record")
+        by = _row(served.counts, body, "count row")
+        return await space.record_count(served, by, by.of_json(body.fields))
+
+    async def _members(self, space: SpaceOperations, body: SchemaRequest) -> Any:
+        served = self._named(body, "record")
+        by = _row(served.summaries, body, "summary row")
+        return await space.members(served, by, by.of_json(body.fields))
+
+    async def _sum_of_days(self, space: SpaceOperations, body: SchemaRequest) -> Any:
+        served = self._named(body, "counter")
+        if isinstance(body.days, UnsetType):
+            raise MissingFieldError("Missing required field: days")
+        return await space.sum_of_days(served, body.days, served.of_json(body.fields))
+
+    async def _clear(self, space: SpaceOperations, body: SchemaRequest) -> Any:
+        self._catalog.check_clear("nats")
+        return await space.clear()
+
     async def _lookup(self, space: SpaceOperations, body: SchemaRequest) -> Any:
         served = self._named(body, "record")
-        by = served.lookups.get(str(body.by))
-        if by is None:
-            raise NotFoundError("There is no such unique row.", by=body.by, known=[*served.lookups])
+        by = _row(served.lookups, body, "unique row")
         return await space.lookup(served, by, by.of_json(body.fields))
 
     async def _create(self, space: SpaceOperations, body: SchemaRequest) -> Any:
@@ -300,6 +343,13 @@ class SchemaSubjects:
         if len(given) != 1:
             raise MissingFieldError(f"Missing required field: {' or '.join(kinds)}")
         return self._catalog.find("nats", getattr(body, given[0]), given[0], write=write)
+
+
+def _row(rows: Mapping[str, ServedDerived[D]], body: SchemaRequest, what: str) -> ServedDerived[D]:
+    by = rows.get(str(body.by))
+    if by is None:
+        raise NotFoundError(f"There is no such {what}.", by=body.by, known=[*rows])
+    return by
 
 
 def _value(body: SchemaRequest) -> Any:

@@ -11,8 +11,10 @@ from keyhouse import (
     Log,
     LogState,
     Record,
+    RecordCount,
     Schema,
     Space,
+    Summary,
     Unique,
     per_write,
 )
@@ -66,6 +68,9 @@ RECIPE = Record(
     Index("idx:recipe:tag:{tag}:{id}", each={"tag": "tags"}),
     Index("idx:recipe:title:{title}:{id}", name="by-title"),
     Unique("idx:recipe:slug:{slug}", value="id"),
+    Index("idx:recipe:secret:{secret}:{id}", when=lambda recipe: bool(recipe.secret)),
+    RecordCount("idx:recipe:tag_count:{tag}", each={"tag": "tags"}),
+    Summary("idx:recipe:tagged:{tag}", member="id", under="ids", each={"tag": "tags"}),
     private=("secret",),
     updated="updated",
 )
@@ -74,6 +79,7 @@ PLAN = Record(Plan, "plan:{day:date}")
 NOTE = Record(str, "note:{name}", name="note")
 HIDDEN = Record(Draft, "hidden:{name}", name="hidden")
 VIEWS = Counter("views:{id}")
+VISITS = Counter("visits:{id}:{day:date}")
 RATING = Record(Rating, "rating:{recipe}")
 COOKED = Log(Cooked, "cooked:{recipe}:{at:ulid}", state=RATING, fold=fold)
 
@@ -85,6 +91,7 @@ BOX = Schema(
     NOTE,
     HIDDEN,
     VIEWS,
+    VISITS,
     RATING,
     COOKED,
     space=Space("a person"),

@@ -1,0 +1,287 @@
+"""The reading half of a remote store: the verbs of a Store, as requests of a service."""
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from typing import Any, Final, Protocol, TypeVar
+
+from keyhouse.clock import SystemClock
+from keyhouse.engine import Row
+from keyhouse.errors import DataError, NotFoundError, UsageError
+from keyhouse.remote_store.addresses import AddressBook
+from keyhouse.schema import (
+    Counter,
+    Declared,
+    Index,
+    Record,
+    RecordCount,
+    Schema,
+    Summary,
+)
+from keyhouse.store import Entry, Event, OnUnreadable, RecordPage, UnreadableRows
+
+__all__ = ["RemoteRecordReads", "Transport"]
+
+T = TypeVar("T")
+
+_PAGE_ITEMS: Final = 500
+"""Items of a page of a scan: the most that a service returns."""
+
+
+class Transport(Protocol):
+    """Carries requests to a service."""
+
+    async def call(self, operation: str, body: dict[str, Any]) -> Any: ...
+
+    def changes(
+        self, body: dict[str, Any], since: int
+    ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]: ...
+
+    async def close(self) -> None: ...
+
+
+class RemoteRecordReads:
+    """Reads the records and derived rows of a schema that a service keeps."""
+
+    def __init__(self, schema: Schema, transport: Transport) -> None:
+        self.schema = schema
+        self.addresses = AddressBook(schema)
+        self._transport = transport
+        self.now: Callable[[], int] = SystemClock().now
+
+    async def get(self, record: Record[T], /, **fields: Any) -> T | None:
+        """Return the record, or None. An absent counter is 0."""
+        owner = self.addresses.record(record)
+        if isinstance(owner, Counter):
+            address = self.addresses.of(record, fields)
+            answer = await self._transport.call("get", address.target)
+            return answer["value"]  # type: ignore[no-any-return]  # a Counter's T is int
+        found = await self.entry(record, **fields)
+        return None if found is None else found.record
+
+    async def get_many(
+        self,
+        record: Record[T],
+        addresses: Iterable[Mapping[str, Any]],
+        /,
+        *,
+        unreadable: OnUnreadable = "raise",
+    ) -> list[T | None]:
+        """Return the records at these addresses, in their order; None where there is none, and
+        where it is unreadable, unless that raises."""
+        skipped = UnreadableRows(unreadable)
+        found: list[T | None] = []
+        for fields in addresses:
+            try:
+                value: T | None = await self.get(record, **fields)
+                found.append(value)
+            except DataError as error:
+                skipped.add(_unreadable(error), error)
+                found.append(None)
+        return found
+
+    async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
+        """Return the record with its key, revision and expiry, or None."""
+        address = self.addresses.of(record, fields)
+        if not address.fields:
+            page = await self.page(record, limit=1)
+            return page.entries[0] if page.entries else None
+        return await self._found(record, "get", address.target)
+
+    async def lookup(
+        self, record: Record[T], by: Index, /, *, unreadable: OnUnreadable = "raise", **fields: Any
+    ) -> Entry[T] | None:
+        """Return the record that a Unique or First row leads to, or None."""
+        skipped = UnreadableRows(unreadable)
+        name, index = self.addresses.index(record, by)
+        named = self.addresses.filters(index, fields, None, None)
+        body = {"record": self.addresses.record(record).name, "by": name, "fields": named}
+        try:
+            return await self._found(record, "lookup", body)
+        except DataError as error:
+            skipped.add(_unreadable(error), error)
+            return None
+
+    async def page(
+        self,
+        record: Record[T],
+        /,
+        *,
+        by: Index | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        reverse: bool = False,
+        prefix: str | None = None,
+        between: tuple[Any, Any] | None = None,
+        unreadable: OnUnreadable = "raise",
+        **fields: Any,
+    ) -> RecordPage[T]:
+        """Return some records whose leading key fields have these values, in key order. See
+        `Store.page`; a page has 500 records at most."""
+        owner = self.addresses.record(record)
+        body: dict[str, Any] = {self.addresses.kind(owner): owner.name, "limit": limit}
+        declared: Any = owner
+        if by is not None:
+            body["by"], declared = self.addresses.index(record, by)
+        body["filters"] = self.addresses.filters(declared, fields, prefix, between)
+        body |= {"cursor": cursor, "order": "desc" if reverse else "asc"}
+        page = await self._transport.call("list", body)
+        skipped = UnreadableRows(unreadable)
+        entries = []
+        for item in page["items"]:
+            try:
+                entries.append(self.addresses.entry(record, item))
+            except DataError as error:
+                skipped.add(Row(item["key"], b"", item["revision"], None), error)
+        return RecordPage(entries, page.get("cursor"), page.get("revision", 0), skipped.rows)
+
+    async def scan(
+        self,
+        record: Record[T],
+        /,
+        *,
+        by: Index | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+        prefix: str | None = None,
+        between: tuple[Any, Any] | None = None,
+        unreadable: OnUnreadable = "raise",
+        **fields: Any,
+    ) -> AsyncGenerator[Entry[T], None]:
+        """Iterate over all records of `page`, or over the first `limit` of them."""
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise UsageError("The limit of a scan is a whole number from 1.", limit=limit)
+        cursor, left = None, limit
+        while True:
+            page = await self.page(
+                record,
+                by=by,
+                limit=_PAGE_ITEMS if left is None else min(left, _PAGE_ITEMS),
+                cursor=cursor,
+                reverse=reverse,
+                prefix=prefix,
+                between=between,
+                unreadable=unreadable,
+                **fields,
+            )
+            for entry in page.entries:
+                yield entry
+            left = None if left is None else left - len(page.entries)
+            cursor = page.cursor
+            if cursor is None or left == 0:
+                return
+
+    async def members(self, summary: Summary, /, **fields: Any) -> dict[str, Any]:
+        """Return the members that a summary row lists, each with its entry (None in a plain list)."""
+        owner, by, row = self.addresses.row(summary, Summary)
+        body = {"record": owner.name, "by": by, "fields": self.addresses.of_row(row, fields)}
+        answer = await self._transport.call("members", body)
+        return dict(answer["members"])
+
+    async def record_count(self, count: RecordCount, /, **fields: Any) -> int:
+        """Return the number of records that a RecordCount row holds."""
+        owner, by, row = self.addresses.row(count, RecordCount)
+        body = {"record": owner.name, "by": by, "fields": self.addresses.of_row(row, fields)}
+        return int((await self._transport.call("record_count", body))["value"])
+
+    async def sum_of_days(self, counter: Counter, days: int, /, **fields: Any) -> int:
+        """Return the sum of a counter by day over the last days (UTC), with today."""
+        owner = self.addresses.record(counter)
+        if not isinstance(owner, Counter):
+            raise UsageError("Only a Counter has a sum of days.", given=repr(counter))
+        [today] = owner.days(days, self.now(), fields)[:1]  # raises for a counter without days
+        named = dict(self.addresses.of(counter, today).fields)
+        named.pop(owner.day_field or "")
+        body = {"counter": owner.name, "days": days, "fields": named}
+        return int((await self._transport.call("sum_of_days", body))["value"])
+
+    async def keys(
+        self,
+        declared: Declared,
+        /,
+        *,
+        limit: int = 1_000,
+        cursor: str | None = None,
+        reverse: bool = False,
+        prefix: str | None = None,
+        between: tuple[Any, Any] | None = None,
+        **fields: Any,
+    ) -> tuple[list[str], str | None]:
+        """Return some keys without their values, and the cursor of the next page; 1,000 at most."""
+        body, row = self.addresses.target(declared)
+        body["filters"] = self.addresses.filters(row, fields, prefix, between)
+        body |= {"limit": limit, "cursor": cursor, "order": "desc" if reverse else "asc"}
+        page = await self._transport.call("keys", body)
+        return page["keys"], page.get("cursor")
+
+    async def count(
+        self,
+        declared: Declared,
+        /,
+        *,
+        prefix: str | None = None,
+        between: tuple[Any, Any] | None = None,
+        **fields: Any,
+    ) -> int:
+        """Count the rows of `page` by reading their keys."""
+        counted, cursor = 0, None
+        while True:
+            keys, cursor = await self.keys(
+                declared, cursor=cursor, prefix=prefix, between=between, **fields
+            )
+            counted += len(keys)
+            if cursor is None:
+                return counted
+
+    async def watch(
+        self,
+        record: Record[T],
+        /,
+        *,
+        since: int | None = None,
+        prefix: str | None = None,
+        **fields: Any,
+    ) -> AsyncGenerator[Event[T], None]:
+        """Iterate over the changes of these records after revision `since` (None: from now on), in
+        order, without end.
+
+        A lost connection is opened again, and nothing is missed or repeated. Of several changes of
+        one record, a watch that is behind may show the newest alone. Raises WatchExpiredError if
+        the changes are no longer available.
+        """
+        owner = self.addresses.record(record)
+        named = self.addresses.filters(owner, fields, None, None)
+        if since is None:
+            since = (await self._transport.call("list", self._newest(owner)))["revision"]
+        body = {self.addresses.kind(owner): owner.name, "fields": named}
+        following = next((n for n in self.addresses.names(owner) if n not in fields), None)
+        async with aclosing(self._transport.changes(body, since)) as changes:
+            async for name, item in changes:
+                event = self.addresses.event(record, item, gone=name == "gone")
+                if prefix is None or str(event.fields.get(following or "", "")).startswith(prefix):
+                    yield event
+
+    async def _found(
+        self, record: Record[T], operation: str, body: dict[str, Any]
+    ) -> Entry[T] | None:
+        try:
+            return self.addresses.entry(record, await self._transport.call(operation, body))
+        except NotFoundError as error:
+            if "address" not in error.fields:
+                raise
+            return None
+
+    def _newest(self, owner: Record[Any]) -> dict[str, Any]:
+        """Return the request of a list that tells the newest revision."""
+        listed: Record[Any] | None = owner if self.addresses.kind(owner) == "record" else None
+        own = self.schema.meta.records if self.schema.meta is not None else ()
+        for each in self.schema.records:
+            if self.addresses.kind(each) == "record" and each not in own:
+                listed = listed or each
+        if listed is None:
+            raise UsageError("Give `since`: the schema has no record that tells the newest one.")
+        return {"record": listed.name, "limit": 1, "filters": {}}
+
+
+def _unreadable(error: DataError) -> Row:
+    """Return the row of an error: its key, without its value."""
+    return Row(str(error.fields.get("key", "")), b"", 0, None)

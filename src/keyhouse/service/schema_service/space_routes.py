@@ -1,0 +1,88 @@
+"""The HTTP routes of a whole space: batch, watch, clear, and the description of the schema."""
+
+from typing import Any, Final
+
+import msgspec
+
+from keyhouse.auth import Caller
+from keyhouse.errors import (
+    AccessError,
+    ContentionError,
+    CounterError,
+    KeyhouseError,
+    LimitError,
+    LinkError,
+    NotFoundError,
+    PreparingError,
+    QuotaError,
+    RecordError,
+    UniqueError,
+    UnknownOutcomeError,
+)
+from keyhouse.http import Route
+from keyhouse.service.schema_service.catalog import Catalog
+from keyhouse.service.schema_service.document_types import choice, parameters
+from keyhouse.service.schema_service.handlers import READ, WRITE, SchemaHandlers, SpaceHeader
+
+__all__ = ["WRITE_PROBLEMS", "space_routes"]
+
+WRITE_PROBLEMS: Final[tuple[type[KeyhouseError], ...]] = (
+    QuotaError,
+    RecordError,
+    LimitError,
+    UniqueError,
+    LinkError,
+    ContentionError,
+    UnknownOutcomeError,
+    PreparingError,
+)
+
+
+def space_routes(catalog: Catalog, on: SchemaHandlers) -> list[tuple[str, Route]]:
+    """Return the routes, each with the name of its operation."""
+    found: list[tuple[str, Route]] = []
+    if any(each.is_writable for each in catalog.all("http")):
+        found += [("batch", _batch(on)), ("clear", _clear(on))]
+    if watched := catalog.all("http"):
+        found.append(("watch", _watch(on, watched)))
+    schema = Route(method="GET", path="/schema", handler=on.schema, scope=READ, tag="schema")
+    return [*found, ("schema", schema)]
+
+
+def _clear(on: SchemaHandlers) -> Route:
+    problems = [AccessError, ContentionError, UnknownOutcomeError, PreparingError]
+    return Route(
+        method="POST", path="/clear", handler=on.clear, scope=WRITE, problems=problems, tag="batch"
+    )
+
+
+def _batch(on: SchemaHandlers) -> Route:
+    operations = [{"op": "add", "counter": "views", "fields": {"id": "pie"}, "by": 1}]
+    return Route(
+        method="POST",
+        path="/batch",
+        handler=on.batch,
+        scope=WRITE,
+        problems=[NotFoundError, AccessError, CounterError, *WRITE_PROBLEMS],
+        example={"operations": operations},
+        tag="batch",
+    )
+
+
+def _watch(on: SchemaHandlers, watched: Any) -> Route:
+    fields = dict.fromkeys([name for served in watched for name in served.fields])
+    query = parameters(
+        "Watch",
+        [*fields],
+        [
+            ("record", choice([each.name for each in watched]), msgspec.NODEFAULT),
+            ("since", int | None, None),
+        ],
+    )
+
+    async def watch(query: Any, caller: Caller, headers: SpaceHeader) -> Any:
+        return await on.watch(query, caller, headers)
+
+    watch.__doc__ = on.watch.__doc__
+    watch.__annotations__ = {**on.watch.__annotations__, "query": query}
+    return Route(method="GET", path="/watch", handler=watch, scope=READ, tag="watch")

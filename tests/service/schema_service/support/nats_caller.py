@@ -1,0 +1,52 @@
+"""The recipes as they are served over NATS, on a real server."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from keyhouse.clock import ManualClock
+from keyhouse.nats.connection import connect
+from keyhouse.nats.listener import NatsListener
+from keyhouse.service.schema_service.service import schema_service
+from keyhouse.service.spec import ServiceContext
+from tests.service.schema_service.support.recipes import BOX
+from tests.support.engine_openers import ALL
+from tests.support.nats_servers import nats_server
+from tests.support.threaded_service import SECRET
+
+
+class Caller:
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    async def __call__(self, operation: str, body: Any, space: str = "ann") -> Any:
+        subject = f"keyhouse.recipes.{space}.{operation}"
+        reply = await self.client.request(subject, json.dumps(body).encode(), timeout=30)
+        return json.loads(reply.data)
+
+
+@asynccontextmanager
+async def called(kind: str, folder: Path, **settings: Any) -> AsyncIterator[Caller]:
+    """Serve the recipes over NATS, on an engine of this kind."""
+    engine = await ALL[kind](folder)(ManualClock())
+    context = ServiceContext(
+        engine=engine,
+        data=folder,
+        metrics=CollectorRegistry(),
+        settings={"jwt_secret": SECRET, "rate_per_second": 1e6, **settings},
+    )
+    spec: Any = schema_service(BOX).build(context)
+    url = nats_server().url
+    try:
+        async with (
+            connect(url) as serving,
+            connect(url) as client,
+            NatsListener(serving, spec.endpoints, name=spec.name, version="1.0.0"),
+        ):
+            yield Caller(client)
+    finally:
+        await engine.close()
