@@ -177,3 +177,18 @@ def test_organize_stays_below_its_root(service: LibraryService, admin: httpx.Cli
     [segment] = segments(admin, book)
     path = Path(segment["file_path"])
     assert path.is_file() and root in path.parents and ".." not in path.parts
+
+
+@pytest.mark.parametrize("service", ["sqlite"], indirect=True)
+def test_the_page_of_the_account_changes_the_password(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    page = service.url.removesuffix("/api/v1") + "/account/password"
+    with service.client() as browser:
+        login = {"username": "admin", "password": PASSWORD}
+        assert browser.post("/auth/login", json=login).status_code == 200
+        form = {"current_password": "wrong horse", "new_password": "another horse"}
+        assert browser.post(page, data=form).status_code == 403
+        form["current_password"] = PASSWORD
+        assert "The password is changed" in browser.post(page, data=form).text
+    assert admin.get("/auth/me").status_code == 401  # the other session has ended

@@ -157,7 +157,7 @@ class AccountPages:
         await self._handlers.change_me(body, caller)
         return await self._changed(caller, message="The email is changed.")
 
-    async def set_password(self, form: PasswordForm, caller: Member) -> Any:
+    async def set_password(self, form: PasswordForm, caller: Member, client: ClientAddress) -> Any:
         """Change the password; the other sessions end."""
         if form.new_password == form.current_password:
             raise UsageError("The new password is the current one: choose another.")
@@ -166,7 +166,7 @@ class AccountPages:
             current_password=form.current_password,
             new_password=form.new_password,
         )
-        await self._handlers.change_password(body, caller)
+        await self._handlers.change_password(body, caller, client)
         return await self._changed(
             caller, message="The password is changed; other sessions have ended."
         )
