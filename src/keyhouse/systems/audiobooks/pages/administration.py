@@ -151,7 +151,7 @@ class AdministrationPages:
         users = await self._accounts.users()
         return {user.id: user.username for user in users if user.id in ids}
 
-    async def operation(self, id: Id, caller: Member) -> OperationPage:
+    async def operation(self, id: str, caller: Member) -> OperationPage:
         """One operation with its log."""
         found = (await self._library.require(OPERATION, "operation", id=id)).record
         page = await self._store.page(OPERATION_LOG, operation_id=id, limit=LINES)
@@ -178,14 +178,14 @@ class AdministrationPages:
         """Delete old playback events."""
         return _started(await self._operations.prune(caller))
 
-    async def cancel(self, id: Id, form: NoForm, caller: Member) -> Redirect:
+    async def cancel(self, id: str, form: NoForm, caller: Member) -> Redirect:
         """Cancel an operation, or delete one that has ended."""
         reply = await self._operations.cancel(id)
         return Redirect(at("operations") if reply.status == 204 else at("operations", id))
 
     # Merging
 
-    async def merge_page(self, id: Id, query: MergeQuery, caller: Member) -> MergePage:
+    async def merge_page(self, id: str, query: MergeQuery, caller: Member) -> MergePage:
         """Choose a file, and see each listener's place before and after."""
         page = await self._merge(id, query.file_path)
         if query.file_path:
@@ -215,7 +215,7 @@ class AdministrationPages:
             for place in places
         ]
 
-    async def merge(self, id: Id, form: MergeForm, caller: Member) -> HtmlPage | Redirect:
+    async def merge(self, id: str, form: MergeForm, caller: Member) -> HtmlPage | Redirect:
         """Merge the files of a book into one."""
         body = messages.MergeBody(form.file_path or None)
         try:

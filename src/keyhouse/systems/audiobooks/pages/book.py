@@ -9,7 +9,6 @@ from keyhouse.http import Redirect, Route
 from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.library import Member
 from keyhouse.systems.audiobooks.listening import Listener, PlaybackState, Statistics
-from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.pages.frame import Frame, at
 from keyhouse.systems.audiobooks.permissions import DELETE
 from keyhouse.systems.audiobooks.records import Book
@@ -61,7 +60,7 @@ class BookPages:
         self._listener = listener
         self._files = files
 
-    async def book(self, id: Id, caller: Member) -> BookPage:
+    async def book(self, id: str, caller: Member) -> BookPage:
         """A book."""
         entry = await self._books.get(id)
         found = (await self._files.segments(id, SegmentsQuery())).data.items
@@ -92,12 +91,12 @@ class BookPages:
         previous = found[place - 1] if place else None
         return previous, found[place + 1] if place + 1 < len(found) else None
 
-    async def set_status(self, id: Id, form: StatusForm, caller: Member) -> Redirect:
+    async def set_status(self, id: str, form: StatusForm, caller: Member) -> Redirect:
         """Set the status of a book, or let it follow the progress."""
         await self._listener.set_status(caller.subject, id, form.status or UNSET)
         return Redirect(at("books", id))
 
-    async def bin(self, id: Id, form: DeletionForm, caller: Member) -> Redirect:
+    async def bin(self, id: str, form: DeletionForm, caller: Member) -> Redirect:
         """Put a book into the bin."""
         if not form.confirmed:
             raise UsageError("Tick the box to put the book into the bin.")

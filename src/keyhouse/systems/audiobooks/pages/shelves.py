@@ -9,7 +9,7 @@ from keyhouse.http import Route
 from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.library import Member
 from keyhouse.systems.audiobooks.listening import Listener
-from keyhouse.systems.audiobooks.messages import BookQuery, Id, Order, SortBy
+from keyhouse.systems.audiobooks.messages import BookQuery, Order, SortBy
 from keyhouse.systems.audiobooks.pages.frame import Frame
 from keyhouse.systems.audiobooks.playback import status
 from keyhouse.systems.audiobooks.records import Author, Book, Series, Status, is_listed
@@ -204,7 +204,7 @@ class Shelves:
                     found[each.casefold()] = (known[0], known[1] + 1)
         return TagPage(sorted(found.values(), key=lambda each: each[0].casefold()))
 
-    async def author(self, id: Id, caller: Member) -> AuthorPage:
+    async def author(self, id: str, caller: Member) -> AuthorPage:
         """An author: series and books."""
         author = (await self._library.require(AUTHOR, "author", id=id)).record
         series = self._store.scan(SERIES, by=SERIES_OF_AUTHOR, author_id=id)
@@ -212,7 +212,7 @@ class Shelves:
         found = (await self._books.page(BookQuery(author_id=id, sort_by="title", limit=500))).data
         return AuthorPage(author, lines, await self._cards(found.items, caller))
 
-    async def series(self, id: Id, caller: Member) -> SeriesPage:
+    async def series(self, id: str, caller: Member) -> SeriesPage:
         """A series: its books in order."""
         series = (await self._library.require(SERIES, "series", id=id)).record
         author = None

@@ -1,0 +1,179 @@
+"""The pages for those who run the audiobook library, in a real browser; every page under axe."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from keyhouse.systems.audiobooks.generated_audio import write_audio
+from tests.support.audiobook_pages import ServedLibrary, open_book, served_library, signed_in
+from tests.support.browser_pages import Pages, check_page, open_browser
+
+pytestmark = pytest.mark.browser
+
+Scenario = Callable[[Pages], Awaitable[None]]
+
+PAGES = (
+    "",
+    "books",
+    "books?status=finished",
+    "authors",
+    "series",
+    "tags",
+    "search?q=lamp",
+    "operations",
+    "users",
+    "bin",
+    "account",
+    "offline",
+    "books/none",
+)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedLibrary]:
+    with served_library(tmp_path_factory.mktemp("library")) as served:
+        yield served
+
+
+def run(scenario: Scenario) -> None:
+    async def main() -> None:
+        async with open_browser() as browser:
+            await scenario(browser)
+
+    asyncio.run(main())
+
+
+def test_a_scan_shows_its_log_live_and_a_merge_its_preview(library: ServedLibrary) -> None:
+    listener = library.listener("lars")
+    book = library.book("The Storm")
+    second = library.segments(book)[1]["id"]
+    body = {"segment_id": second, "position_seconds": 3.5, "event_type": "start"}
+    assert listener.post(f"/books/{book}/position", json=body).status_code == 200
+    whole = sum(each["duration_seconds"] for each in library.segments(book))
+    write_audio(library.root / "whole.mp3", whole, tags={"album": "Whole", "author": "Ada Example"})
+
+    async def scenario(browser: Pages) -> None:
+        async with (
+            signed_in(library, browser, "admin") as context,
+            browser.visit(f"{library.url}/operations", context=context) as page,
+        ):
+            await page.get_by_role("button", name="Scan").click()
+            await page.get_by_role("heading", name="Scan", exact=True).wait_for()
+            log = page.get_by_role("region", name="Log")
+            await log.get_by_text("broken.mp3").wait_for()
+            await page.get_by_text("completed").wait_for()
+            await page.get_by_role("button", name="Delete from the list").wait_for()
+            await page.get_by_role("link", name="Operations").first.click()
+            await page.get_by_label("Pattern").wait_for()
+            await page.get_by_role("button", name="Organize").click()
+            await page.get_by_role("heading", name="Organize", level=1).wait_for()
+            await page.get_by_text("completed").wait_for()
+            await open_book(page, library, "The Storm")
+            await page.get_by_role("link", name="Merge the files into one").click()
+            await page.get_by_label("File").fill(str(library.root / "Ada Example"))
+            await page.get_by_role("button", name="Preview").click()
+            await page.get_by_role("alert").wait_for()
+            await page.get_by_label("File").fill(str(library.root / "whole.mp3"))
+            await page.get_by_role("button", name="Preview").click()
+            places = page.get_by_role("region", name="Places")
+            await places.wait_for()
+            text = await places.inner_text()
+            assert "lars" in text and "file 2 at 0:03" in text and "0:11 of the new file" in text
+            await check_page(page, "the preview")
+            await page.get_by_role("button", name="Merge").click()
+            await page.get_by_role("heading", name="Merge", exact=True).wait_for()
+            await page.get_by_text("completed").wait_for()
+
+    run(scenario)
+    assert len(library.segments(book)) == 1
+    assert abs(library.state(listener, book)["position_seconds"] - 11.5) < 0.1
+    listener.close()
+
+
+def test_a_running_operation_is_followed_and_cancelled(library: ServedLibrary) -> None:
+    for number in range(120):
+        folder = library.root / "many" / f"{number}"
+        write_audio(folder / "1.wav", 20, tags={"album": f"Many {number}", "author": "Mo"})
+
+    async def scenario(browser: Pages) -> None:
+        async with (
+            signed_in(library, browser, "admin") as context,
+            browser.visit(f"{library.url}/operations", context=context) as page,
+        ):
+            await page.get_by_role("button", name="Scan").click()
+            await page.get_by_role("button", name="Cancel").click()
+            await page.get_by_text("cancelled").first.wait_for()
+
+    run(scenario)
+
+
+def test_users_the_bin_and_api_keys_are_managed(library: ServedLibrary) -> None:
+    async def scenario(browser: Pages) -> None:
+        async with (
+            signed_in(library, browser, "admin") as context,
+            browser.visit(f"{library.url}/users", context=context, allowed_errors=("409",)) as page,
+        ):
+            await page.get_by_label("User name").fill("nina")
+            await page.get_by_label("Password").fill("correct horse")
+            await page.get_by_role("button", name="Create").click()
+            await page.get_by_label("Role of nina").select_option("editor")
+            await page.get_by_role("button", name="Save nina").click()
+            await page.locator("tr:has-text('nina') option[selected]:text('editor')").wait_for(
+                state="attached"
+            )
+            await page.get_by_label("Status of admin").select_option("disabled")
+            await page.get_by_role("button", name="Save admin").click()
+            await page.get_by_text("This is the last admin").wait_for()
+            await open_book(page, library, "Poems")
+            await page.get_by_label("Yes, put it into the bin").check()
+            await page.get_by_role("button", name="Delete").click()
+            await page.get_by_role("heading", name="Books").wait_for()
+            await page.goto(f"{library.url}/bin")
+            await page.get_by_role("button", name="Restore Poems").click()
+            await page.get_by_text("The bin is empty.").wait_for()
+            await page.goto(f"{library.url}/account")
+            await page.get_by_label("Name of a new key").fill("backup")
+            await page.get_by_role("button", name="Create a key").click()
+            await page.get_by_text("It is shown once").wait_for()
+            key = await page.locator(".notice code").inner_text()
+            with library.service.client(key) as program:
+                assert program.get("/auth/me").status_code == 200
+                await page.get_by_role("button", name="Delete the API key backup").click()
+                await page.get_by_role("button", name="Delete the API key backup").wait_for(
+                    state="detached"
+                )
+                assert program.get("/auth/me").status_code == 401
+
+    run(scenario)
+    with library.service.signed_in("nina") as nina:
+        assert nina.get("/auth/me").json()["data"]["roles"] == ["editor"]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_page_is_accessible_in_every_theme_and_width(
+    library: ServedLibrary, dark: bool
+) -> None:
+    async def scenario(browser: Pages) -> None:
+        async with browser.visit(f"{library.url}/login", dark=dark, width=320) as page:
+            await check_page(page, "the login")
+        for width in (1_280, 320):
+            async with (
+                signed_in(library, browser, "admin", dark=dark, width=width) as context,
+                browser.visit(
+                    f"{library.url}/", context=context, allowed_errors=("404", "400")
+                ) as page,
+            ):
+                for path in PAGES:
+                    await page.goto(f"{library.url}/{path}")
+                    await check_page(page, f"{width} px")
+                await open_book(page, library, "The Lamp")
+                await page.locator(".book-head [data-play]").click()
+                await page.get_by_role("button", name="More").click()
+                await page.get_by_role("button", name="Add a bookmark here").click()
+                await page.get_by_role("button", name="Delete the bookmark").first.wait_for()
+                await page.get_by_label("Sleep timer").select_option("15 minutes")
+                await check_page(page, f"the player, {width} px")
+                await page.get_by_role("button", name="Delete the bookmark").first.click()
+
+    run(scenario)
