@@ -1,0 +1,123 @@
+"""The audiobook library without a network: kept books, and places that are sent later."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+from playwright.async_api import Page
+
+from tests.support.audiobook_pages import (
+    ServedLibrary,
+    moment,
+    open_book,
+    played_past,
+    served_library,
+    signed_in,
+)
+from tests.support.browser_pages import Pages, check_page, open_browser
+
+pytestmark = pytest.mark.browser
+
+Scenario = Callable[[Pages], Awaitable[None]]
+OFFLINE = ("ERR_INTERNET_DISCONNECTED", "Failed to load resource", "ERR_FAILED")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedLibrary]:
+    with served_library(tmp_path_factory.mktemp("library")) as served:
+        yield served
+
+
+def run(scenario: Scenario) -> None:
+    async def main() -> None:
+        async with open_browser() as browser:
+            await scenario(browser)
+
+    asyncio.run(main())
+
+
+async def controlled(page: Page) -> None:
+    """Wait until the service worker serves the page."""
+    await page.wait_for_function("() => navigator.serviceWorker.controller !== null")
+
+
+def test_a_kept_book_plays_offline_and_its_place_is_sent_when_the_network_is_back(
+    library: ServedLibrary,
+) -> None:
+    device = library.listener("olga")
+    book = library.book("The Lamp")
+
+    async def scenario(browser: Pages) -> None:
+        async with (
+            signed_in(library, browser, "olga") as context,
+            browser.visit(f"{library.url}/", context=context, allowed_errors=OFFLINE) as page,
+        ):
+            await open_book(page, library, "The Lamp")
+            await controlled(page)
+            await page.get_by_role("button", name="Keep on this device").click()
+            await page.get_by_text("Kept on this device: 1 MB.").wait_for()
+            await context.set_offline(True)
+            await page.goto(f"{library.url}/authors")
+            await page.get_by_role("heading", name="Kept on this device").wait_for()
+            await page.get_by_text("Offline", exact=True).wait_for()
+            await check_page(page, "offline")
+            await page.get_by_role("link", name="The Lamp").first.click()
+            await page.get_by_role("heading", name="The Lamp", exact=True).wait_for()
+            await page.get_by_role("button", name="Chapter 3").click()
+            await played_past(page, 8.5)
+            await page.get_by_role("button", name="Pause").click()
+            await page.get_by_text("on this device, and will be sent").wait_for()
+            place = await moment(page)
+            await page.reload()
+            await played_past(page, place - 1)
+            assert abs(await moment(page) - place) < 1
+            assert library.state(device, book)["status"] == "unstarted"
+            await context.set_offline(False)
+            await page.get_by_text("on this device, and will be sent").wait_for(state="hidden")
+            for _ in range(100):
+                if library.state(device, book)["progress_pct"] > 33:
+                    break
+                await asyncio.sleep(0.1)
+            assert abs(library.state(device, book)["position_seconds"] - (place - 8)) < 1
+            await open_book(page, library, "The Lamp")
+            await page.get_by_role("button", name="Remove from this device").click()
+            await page.get_by_text("Removed from this device.").wait_for()
+            assert (
+                await page.evaluate(
+                    "() => caches.open('audiobooks-kept-1').then(cache => cache.keys())"
+                )
+                == []
+            )
+
+    run(scenario)
+    events = device.get(f"/books/{book}/events").json()["data"]["items"]
+    kinds = [each["event_type"] for each in events]
+    assert kinds[0] == "pause" and "start" in kinds, "the newest event first"
+    device.close()
+
+
+def test_a_book_that_does_not_fit_is_refused_with_the_sizes_and_the_app_is_installable(
+    library: ServedLibrary,
+) -> None:
+    library.listener("rita").close()
+
+    async def scenario(browser: Pages) -> None:
+        async with (
+            signed_in(library, browser, "rita") as context,
+            browser.visit(f"{library.url}/", context=context) as page,
+        ):
+            await open_book(page, library, "The Lamp")
+            await controlled(page)
+            await page.evaluate(
+                "() => { navigator.storage.estimate = async () => ({ quota: 1e5, usage: 9e4 }); }"
+            )
+            await page.get_by_role("button", name="Keep on this device").click()
+            await page.get_by_text("There is not enough space: the book has 1 MB").wait_for()
+            session = await context.new_cdp_session(page)
+            found = await session.send("Page.getAppManifest")
+            assert found["errors"] == [] and '"standalone"' in found["data"]
+            problems = await session.send("Page.getInstallabilityErrors")
+            ids = [each["errorId"] for each in problems["installabilityErrors"]]
+            assert ids in ([], ["in-incognito"]), ids
+
+    run(scenario)
