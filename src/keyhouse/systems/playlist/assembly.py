@@ -129,7 +129,7 @@ class Assembly:
 
     def pages(self) -> list[Route]:
         """Return the routes of the pages."""
-        frame = Frame(self.stores, self.channel, self.statistics, self.pushes)
+        frame = Frame(self.stores, self.channel, self.statistics, self.pushes, self.sessions)
         lists = WorkingLists(self.playlists, self.catalog)
         likes = QueueHandlers(self.channel, self.apply, self.events, self.statistics, self.sessions)
         return [

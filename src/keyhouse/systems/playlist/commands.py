@@ -171,7 +171,8 @@ def demo(
 ) -> None:
     """Fill the catalog and play a channel's robot, until interrupted.
 
-    For a service that runs with this data folder: search, push and like work without CyTube.
+    For a service that runs with this data folder: everything on its page works without CyTube. The
+    codes that the robot would send as private messages are printed.
     """
     with suppress(KeyboardInterrupt):
         asyncio.run(_demo(_folder(data), channel, seconds))
@@ -180,22 +181,28 @@ def demo(
 async def _demo(folder: Path, channel: str, seconds: float) -> None:
     from keyhouse.systems.playlist.assembly import CATALOG_FILE
     from keyhouse.systems.playlist.catalog import MediaCatalog
+    from keyhouse.systems.playlist.demo import make_playlists, prepare_robot
     from keyhouse.systems.playlist.demo_catalog import DemoSource
     from keyhouse.systems.playlist.demo_robot import DemoRobot
     from keyhouse.systems.playlist.refresh import Refresh
     from keyhouse.systems.playlist.stores import PlaylistStores
 
-    source = DemoSource()
     async with _opened(folder) as (engine, run):
         stores = PlaylistStores(engine, "default")
-        runner = Refresh(MediaCatalog(folder / CATALOG_FILE), stores, run, source)
+        runner = Refresh(MediaCatalog(folder / CATALOG_FILE), stores, run, DemoSource())
         await runner.refresh()
+        await make_playlists(stores)
     server = store_url(NAME, None, folder).partition("/?")[0]
     async with DemoRobot(server, channel) as robot:
-        robot.titles = source.titles()
+        robot.on_message = _show_message
+        await prepare_robot(robot)
         print(f"{number(len(robot.titles), 'item')} in the catalog; the robot of {channel} runs.")
         print("Stop it with Ctrl-C.", flush=True)
         await robot.run(seconds)
+
+
+def _show_message(to: str, text: str) -> None:
+    print(f"Private message to {to}: {text}", flush=True)
 
 
 def _folder(data: Path | None) -> Path:

@@ -6,6 +6,7 @@ Every command that it gets is recorded. `rejects` are manifest addresses that it
 """
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, Self
@@ -20,6 +21,7 @@ from nats.js.kv import KeyValue
 __all__ = ["DemoRobot"]
 
 COMMANDS: Final = "kryten.robot.command"
+SHOWN_EVERY_SECONDS: Final = 5
 
 
 class DemoRobot:
@@ -38,6 +40,9 @@ class DemoRobot:
 
         self.titles: dict[str, tuple[str, int]] = {}
         """Titles and durations by manifest: a real robot learns them from the manifest."""
+        self.messages: list[tuple[str, str]] = []
+        """Private messages that were sent: the user and the text."""
+        self.on_message: Callable[[str, str], None] | None = None
 
     async def __aenter__(self) -> Self:
         self._client = await nats.connect(self._url)
@@ -55,6 +60,12 @@ class DemoRobot:
     async def __aexit__(self, *_: object) -> None:
         with suppress(Exception):
             await self._client.close()
+
+    async def enqueue(self, manifests: Sequence[str]) -> None:
+        """Add items to the end of the queue."""
+        for id in manifests:
+            self._add({"id": id, "type": "cm", "pos": "end"})
+        await self._show()
 
     async def play(self, position: int = 0) -> None:
         """Start an item of the queue."""
@@ -92,23 +103,30 @@ class DemoRobot:
         await self._client.flush()
 
     async def run(self, seconds: float | None = None) -> None:
-        """Play the queue, item after item, without end. `seconds`: of each, whatever it lasts."""
+        """Play the queue, item after item, without end. `seconds`: of each, whatever it lasts.
+
+        The time of the current item is shown every five seconds, as CyTube does.
+        """
         while True:
             if not self.queue:
                 await asyncio.sleep(1)
                 continue
             await self.play()
             playing = self.queue[0]["uid"]
-            left = seconds or self.queue[0]["media"]["seconds"]
-            while left > 0 and any(item["uid"] == playing for item in self.queue):
-                await asyncio.sleep(min(1, left))
-                left -= 1
+            lasts, passed = seconds or self.queue[0]["media"]["seconds"], 0.0
+            while passed < lasts and any(item["uid"] == playing for item in self.queue):
+                step = min(1, lasts - passed)
+                await asyncio.sleep(step)
+                passed += step
+                if self.current is not None and not passed % SHOWN_EVERY_SECONDS:
+                    self.current["currentTime"] = passed
+                    await self._show()
             self.queue = [item for item in self.queue if item["uid"] != playing]
             self.current = None
             await self._show()
 
-    async def _answer(self, message: Msg) -> None:
-        command = msgspec.json.decode(message.data)
+    async def _answer(self, request: Msg) -> None:
+        command = msgspec.json.decode(request.data)
         self.commands.append(command)
         arguments = command.get("args", {})
         reply: dict[str, Any] = {"success": True}
@@ -121,9 +139,14 @@ class DemoRobot:
                 self.queue = [item for item in self.queue if item["uid"] != arguments.get("uid")]
             case "clear":
                 self.queue, self.current = [], None
+            case "pm":
+                message = (str(arguments.get("to")), str(arguments.get("msg")))
+                self.messages.append(message)
+                if self.on_message is not None:
+                    self.on_message(*message)
         await self._show()
-        if message.reply:
-            await self._client.publish(message.reply, msgspec.json.encode(reply))
+        if request.reply:
+            await self._client.publish(request.reply, msgspec.json.encode(reply))
 
     def _add(self, arguments: dict[str, Any]) -> dict[str, Any]:
         id = arguments["id"]

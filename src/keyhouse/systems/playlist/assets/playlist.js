@@ -51,19 +51,22 @@ function listChanged() {
 let focused = null;
 function rememberFocus() {
   const active = document.activeElement;
-  const row = active && active.closest("[data-items] > li");
-  focused = active && active.closest("#list, #now")
-    ? { id: active.id, place: row ? [...row.parentNode.children].indexOf(row) : -1 } : null;
+  if (!active || active === document.body) return;
+  const row = active.closest("[data-items] > li");
+  focused = { id: active.id, place: row ? [...row.parentNode.children].indexOf(row) : -1 };
+  if (active.matches("input:not([type=checkbox], [type=radio])")) focused.at = active.selectionStart;
 }
 function restoreFocus() {
   if (!focused || (document.activeElement && document.activeElement !== document.body)) return;
   const same = focused.id && document.getElementById(focused.id);
-  const rows = all("[data-items] > li");
+  const rows = focused.place < 0 ? [] : all("[data-items] > li");
   const near = rows[Math.min(focused.place, rows.length - 1)];
-  const place = same && !same.disabled ? same
+  const chosen = same && !same.disabled ? same
     : (same && one(".tools button:not(:disabled)", same.closest("li")))
-    || (near && one(".tools button:last-child", near)) || one("#list-title");
-  if (place) place.focus({ preventScroll: true });
+    || (near && one(".tools button:last-child", near))
+    || (focused.place < 0 ? null : one("#list-title"));
+  if (chosen) chosen.focus({ preventScroll: true });
+  if (chosen === same && focused.at !== undefined) same.setSelectionRange(focused.at, focused.at);
   focused = null;
 }
 document.addEventListener("htmx:before:swap", event => {
@@ -109,7 +112,7 @@ function step(item, to) {
   htmx.ajax("POST", form.action, {
     source: form,
     target: "#list",
-    swap: "outerHTML",
+    swap: "outerSync",
     values: { step: `move ${from} ${to} ${item.dataset.video}` },
   });
 }
@@ -168,6 +171,14 @@ document.addEventListener("keydown", event => {
   keyTimer = setTimeout(() => step(item, place(item)), 400);
 });
 
+document.addEventListener("keydown", event => {
+  const search = one("#q, #find");
+  if (event.key !== "/" || !search || event.target.closest("input, textarea, select")) return;
+  event.preventDefault();
+  showPane("catalog");
+  search.focus();
+});
+
 /* What is playing: the time goes on between two events. */
 function clock(seconds) {
   const whole = Math.floor(seconds), pad = number => String(number).padStart(2, "0");
@@ -195,7 +206,7 @@ function playing(item) {
     now.dataset.since = String(performance.now());
     tick();
   } else if (item || now.dataset.uid) {
-    htmx.ajax("GET", home + "now", { target: "#now", swap: "outerHTML" });
+    htmx.ajax("GET", home + "now", { target: "#now", swap: "outerSync" });
   }
 }
 function liked(like) {
@@ -212,7 +223,7 @@ function queued(queue) {
   if (queue.items.map(item => String(item.uid)).join() === uids && playingUid === current) return;
   clearTimeout(queueTimer);
   queueTimer = setTimeout(() => htmx.ajax("GET", home + "channel",
-    { target: "#queue", select: "#queue", swap: "outerHTML" }), 300);
+    { target: "#queue", select: "#queue", swap: "outerSync" }), 300);
 }
 function pushed(push) {
   const section = one("#push");

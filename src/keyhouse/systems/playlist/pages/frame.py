@@ -16,7 +16,7 @@ from keyhouse.systems.playlist.channel_pushes import ChannelPushes
 from keyhouse.systems.playlist.messages import NowPlaying
 from keyhouse.systems.playlist.pages import text
 from keyhouse.systems.playlist.schema import ChannelPush
-from keyhouse.systems.playlist.sessions import ChannelMember
+from keyhouse.systems.playlist.sessions import ChannelMember, MemberSessions
 from keyhouse.systems.playlist.statistics import ChannelStatistics
 from keyhouse.systems.playlist.stores import PlaylistStores
 
@@ -73,11 +73,13 @@ class Frame:
         channel: Channel,
         statistics: ChannelStatistics,
         pushes: ChannelPushes,
+        sessions: MemberSessions,
     ) -> None:
         self._stores = stores
         self._channel = channel
         self._statistics = statistics
         self._pushes = pushes
+        self._sessions = sessions
         self._templates = Templates(
             _FOLDER / "templates",
             clock_time=text.clock_time,
@@ -110,6 +112,7 @@ class Frame:
             home=f"{root}{HOME}",
             here=here,
             me=viewer(caller),
+            can_read=self._can_read(caller),
             now=await self.current(),
             push=await self.push(),
             **values,
@@ -134,6 +137,13 @@ class Frame:
         except KeyhouseError:
             return Current(None, is_known=False)
         return Current(item, likes)
+
+    def _can_read(self, caller: ChannelMember | None) -> bool:
+        try:
+            self._sessions.check_reader(caller)
+        except TokenError:
+            return False
+        return True
 
     async def push(self) -> ChannelPush | None:
         """Return the push that runs, or None."""
@@ -180,6 +190,7 @@ class Frame:
             home=f"{root}{HOME}",
             here=here,
             me=Viewer(),
+            can_read=True,
             heading=_ADVICE.get(error.status, "This did not work"),
             sentence=sentence(error),
         )

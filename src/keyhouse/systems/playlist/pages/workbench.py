@@ -9,7 +9,7 @@ from keyhouse.errors import KeyhouseError, NotFoundError
 from keyhouse.http import HtmlPage, Redirect, Route
 from keyhouse.systems.playlist.catalog import CatalogItem, SearchResult
 from keyhouse.systems.playlist.catalog_access import CatalogAccess
-from keyhouse.systems.playlist.messages import CatalogQuery
+from keyhouse.systems.playlist.messages import CatalogQuery, PlaylistSummary
 from keyhouse.systems.playlist.pages import text
 from keyhouse.systems.playlist.pages.frame import HOME, Frame, PageHeaders, local_path
 from keyhouse.systems.playlist.pages.working_list import ListView, WorkingLists
@@ -100,9 +100,11 @@ class Workbench:
     async def step(
         self, form: StepForm, headers: PageHeaders, caller: ChannelMember, root: str
     ) -> HtmlPage | Redirect:
-        """Change the working list by one step; without a list, a new one."""
+        """Change a list by one step; without one, that which the page shows, or a new one."""
         caller.require_writer()
-        id = form.list or await self._lists.create("", caller)
+        id = form.list
+        if not id:  # also for a second step that was sent before the first one was answered
+            id = _newest(await self._own(caller)) or await self._lists.create("", caller)
         if not headers.is_partial:
             await self._lists.change(id, form.step, caller)
             return Redirect(f"{root}{local_path(form.next) or HOME}")
@@ -114,7 +116,7 @@ class Workbench:
             status, failed = error.status, error.sentence
         view = await self._lists.view(id, caller)
         view.said, view.undo, view.error = said, undo, failed
-        view.others = await self._playlists.listed(created_by=caller, search="")
+        view.others = await self._own(caller)
         return self._frame.part(
             "list_part.html", caller, root, list=view, next=local_path(form.next), status=status
         )
@@ -123,12 +125,12 @@ class Workbench:
         """Return the list with this id, or the one that the member changed last."""
         if caller is None or "write" not in caller.scopes:
             return None
-        own = await self._playlists.listed(created_by=caller, search="")
-        writable = [each.playlist_id for each in own if each.read_only is not True]
-        if not id and not writable:
+        own = await self._own(caller)
+        shown = id or _newest(own)
+        if not shown:
             return None
         try:
-            view = await self._lists.view(id or writable[0], caller)
+            view = await self._lists.view(shown, caller)
         except NotFoundError:
             if id:
                 raise
@@ -136,8 +138,16 @@ class Workbench:
         view.others = own
         return view
 
+    async def _own(self, caller: ChannelMember) -> list[PlaylistSummary]:
+        return await self._playlists.listed(created_by=caller, search="")
+
     def routes(self) -> list[Route]:
         return [self._frame.get("/", self.show), self._frame.post("/items", self.step)]
+
+
+def _newest(own: list[PlaylistSummary]) -> str:
+    """Return the id of the playlist that was changed last, or ""."""
+    return next((each.playlist_id for each in own if each.read_only is not True), "")
 
 
 def _link(query: WorkbenchQuery, **changes: Any) -> str:
