@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhouse import Count, Index, Record, Summary, Unique
+from keyhouse import Index, Record, RecordCount, Summary, Unique
 
 
 class Item(msgspec.Struct, kw_only=True):
@@ -32,7 +32,7 @@ ITEM = Record(
     Unique("name:{name}", value="id"),
     Summary("names", member="id", under="ids"),
     Summary("entries", member="id", under="entries", entry=lambda item: {"name": item.name}),
-    Count("count:{number:06d}"),
+    RecordCount("count:{number:06d}"),
 )
 
 TEXTS = st.sampled_from(("a", "b"))
