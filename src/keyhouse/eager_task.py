@@ -22,16 +22,18 @@ coroutine at its next step, as a real task does.
 While a coroutine is stepped, the EagerTask is the current task: `asyncio.timeout` and task groups ask
 for it, and must not get the caller's. `_enter_task` and `_leave_task` are asyncio's functions for
 other implementations of tasks (its documentation, "Extending").
+
+`Started` is for one step inside a coroutine: what returns at once needs no timer.
 """
 
 import asyncio
 import sys
 from asyncio import CancelledError, Future, Task
 from asyncio.tasks import _enter_task, _leave_task
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any
 
-__all__ = ["start"]
+__all__ = ["Started", "start"]
 
 Work = Coroutine[Any, Any, None]
 Done = Callable[[BaseException | None], None]
@@ -199,3 +201,33 @@ class _Remainder(Coroutine[Any, Any, None]):
 
     def __await__(self) -> Generator[Any, Any, None]:
         return self._work.__await__()
+
+
+class Started:
+    """An awaitable that was stepped once, by the task that awaits it next: `is_done`, and then has
+    its `result`, or is to be awaited."""
+
+    __slots__ = ("_awaited", "_steps", "is_done", "result")
+
+    def __init__(self, work: Awaitable[Any]) -> None:
+        self._steps: Any = work.__await__()
+        self.is_done = False
+        self.result: Any = None
+        try:
+            self._awaited = next(self._steps)
+        except StopIteration as ended:
+            self.is_done = True
+            self.result = ended.value
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        awaited = self._awaited
+        while True:
+            try:
+                try:
+                    yield awaited
+                except BaseException as error:
+                    awaited = self._steps.throw(error)
+                else:
+                    awaited = next(self._steps)
+            except StopIteration as ended:
+                return ended.value

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from keyhouse.eager_task import start
+from keyhouse.eager_task import Started, start
 
 
 def started(work: Coroutine[Any, Any, None]) -> asyncio.Future[None] | None:
@@ -190,5 +190,58 @@ def test_exceptions_before_and_after_a_wait_are_passed_on() -> None:
             assert end is not None
             with pytest.raises(ZeroDivisionError):
                 await end
+
+    asyncio.run(scenario())
+
+
+def test_work_that_returns_in_its_first_step_is_done() -> None:
+    async def scenario() -> None:
+        async def work() -> int:
+            return 7
+
+        begun = Started(work())
+        assert begun.is_done and begun.result == 7
+
+    asyncio.run(scenario())
+
+
+def test_work_that_was_stepped_once_is_awaited_to_its_end() -> None:
+    async def scenario() -> None:
+        async def work(wait: bool) -> int:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
+            if wait:
+                await asyncio.Event().wait()
+            return 7
+
+        begun = Started(work(wait=False))
+        assert not begun.is_done and await begun == 7
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await Started(work(wait=True))
+
+    asyncio.run(scenario())
+
+
+def test_work_that_was_stepped_once_sees_its_cancellation() -> None:
+    async def scenario() -> None:
+        seen: list[str] = []
+
+        async def work() -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                seen.append("cancelled")
+                raise
+
+        async def caller() -> None:
+            await Started(work())
+
+        task = asyncio.create_task(caller())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert seen == ["cancelled"]
 
     asyncio.run(scenario())

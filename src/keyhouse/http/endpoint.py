@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from keyhouse.auth.caller import Authenticator, Caller, HeaderPairs
+from keyhouse.eager_task import Started
 from keyhouse.errors import DeclarationError, LimitError, RateError, TokenError, UsageError
 from keyhouse.http.client_address import ClientAddress, TrustedProxies, trusted_proxies
 from keyhouse.http.content_negotiation import check_accepted, check_json
@@ -146,9 +147,14 @@ class HttpRequest:
                 return piece if len(pieces) == 1 else b"".join(pieces)
 
     async def _message(self, deadline: float) -> Any:
+        """Return the next message of the body. Most bodies have arrived with their head, and need
+        no timer."""
+        receiving = Started(self._receive())
+        if receiving.is_done:
+            return receiving.result
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._receive()
+                return await receiving
         except TimeoutError:
             raise SlowError("The body was not received in time.") from None
 

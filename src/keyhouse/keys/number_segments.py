@@ -140,6 +140,9 @@ class Timestamp(PlainSegment):
         return _EPOCH + int(text) * _MILLISECOND
 
 
+_NINES_COMPLEMENT = str.maketrans("0123456789", "9876543210")
+
+
 class Descending(PlainSegment):
     """A number or time in reverse order, so that a scan begins with the greatest: `{at:-time}`.
 
@@ -167,4 +170,4 @@ class Descending(PlainSegment):
 
     @staticmethod
     def _complement(text: str) -> str:
-        return str(10 ** len(text) - 1 - int(text)).zfill(len(text))
+        return text.translate(_NINES_COMPLEMENT)

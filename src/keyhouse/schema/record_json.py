@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final, Generic, Protocol, Self, TypeGuard, TypeVar
 
@@ -132,9 +133,13 @@ class RecordJson(Generic[T]):
             self._reject_changed(value, read)
         return data, read
 
-    def with_kept(self, data: bytes, stored: bytes) -> bytes:
-        """Return the JSON of a value with the unknown members of the row that it replaces."""
+    def with_kept(self, data: bytes, stored: bytes, before: T) -> bytes:
+        """Return the JSON of a value with the unknown members of the row that it replaces, which
+        was read as `before`."""
         assert self._known is not None
+        with suppress(DocumentError):
+            if document.encode_checked(before) == stored:  # it has no others
+                return data
         try:
             plain = document.parse(stored if self.upgrade is None else self._upgraded(stored, ""))
         except (DocumentError, UnreadableError):

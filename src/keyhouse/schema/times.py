@@ -1,6 +1,7 @@
 """Formats of times in stored records. All are UTC."""
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 from keyhouse.errors import DocumentError
@@ -22,27 +23,43 @@ class TimeFormat:
 
     def format(self, now: int) -> str:
         """Format clock milliseconds."""
-        moment = _EPOCH + timedelta(milliseconds=now)
-        return moment.replace(tzinfo=None).isoformat(timespec=self._unit) + "Z"
+        seconds, milliseconds = divmod(now, 1_000)
+        text = _second(seconds)
+        return f"{text}Z" if self._unit == "seconds" else f"{text}.{milliseconds:03d}Z"
 
     def parse(self, text: str) -> int:
         """Return clock milliseconds; raises DocumentError if it is not a time with a zone."""
         try:
-            moment = datetime.fromisoformat(text)
-        except (ValueError, TypeError):
-            raise DocumentError(
-                "Not a time: RFC 3339 is expected, such as 2026-01-18T12:00:00Z.", text=text
-            ) from None
-        if moment.tzinfo is None:
-            raise DocumentError(
-                "The time has no zone: add Z, or an offset such as +01:00.", text=text
-            )
-        try:
-            return (moment.astimezone(UTC) - _EPOCH) // _MILLISECOND
-        except OverflowError:  # the offset leads out of the years that datetime can represent
-            raise DocumentError(
-                "The time is not in the years 1 to 9999 of UTC.", text=text
-            ) from None
+            return _milliseconds(text)
+        except TypeError:
+            raise _not_a_time(text) from None
+
+
+@lru_cache(1_024)
+def _second(seconds: int) -> str:
+    """Return a second without its zone: most times of a service are of the same few seconds."""
+    return (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()
+
+
+@lru_cache(1_024)
+def _milliseconds(text: str) -> int:
+    """Parse a time: those of one record are parsed several times for each write."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise _not_a_time(text) from None
+    if moment.tzinfo is None:
+        raise DocumentError("The time has no zone: add Z, or an offset such as +01:00.", text=text)
+    try:
+        return (moment.astimezone(UTC) - _EPOCH) // _MILLISECOND
+    except OverflowError:  # the offset leads out of the years that datetime can represent
+        raise DocumentError("The time is not in the years 1 to 9999 of UTC.", text=text) from None
+
+
+def _not_a_time(text: object) -> DocumentError:
+    return DocumentError(
+        "Not a time: RFC 3339 is expected, such as 2026-01-18T12:00:00Z.", text=text
+    )
 
 
 SECONDS = TimeFormat("seconds")

@@ -40,8 +40,8 @@ def stamped(
     if bound.timestamps is not None:
         value = bound.timestamps.normalized(value, None if before is None else before.record)
     data, value = bound.written(value)
-    if bound.keeps_unknown and replaced is not None:
-        data = bound.with_kept(data, replaced)
+    if bound.keeps_unknown and replaced is not None and before is not None:
+        data = bound.with_kept(data, replaced, before.record)
     if restored is not None:
         expires = restored[0]
     elif bound.expiry is None and ttl is None:

@@ -25,13 +25,11 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.http import EventStream, ResponseSpec, Route
-from keyhouse.schema import Record
 from keyhouse.service.event_hub import EventHub
 from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.store import verify
 from keyhouse.systems.history import facets, messages
 from keyhouse.systems.history.events import (
-    StoredEvent,
     check_asset,
     decode_event,
     delete_asset,
@@ -79,7 +77,7 @@ class HistoryHandlers:
         found = self._profile(profile, caller, WRITE)
         check_asset(asset)
         stored = await store_events(found, [self._event(asset, body)])
-        return messages.EventReply(_raw(ENTRY, stored), stored.applied)
+        return messages.EventReply(msgspec.Raw(msgspec.json.encode(stored.entry)), stored.applied)
 
     async def events(
         self, profile: ProfileName, body: messages.EventsBody, caller: Caller
@@ -247,10 +245,6 @@ def _listed(values: Iterable[str]) -> list[str]:
     for value in values:
         ids |= dict.fromkeys((value, *(part.strip() for part in value.split(","))))
     return [id for id in ids if id]
-
-
-def _raw(record: Record[Any], stored: StoredEvent) -> msgspec.Raw:
-    return msgspec.Raw(record.encode(stored.entry))
 
 
 def _raws(entries: Iterable[FoundEntry]) -> list[msgspec.Raw]:

@@ -100,8 +100,9 @@ class HistoryEntry(Struct, kw_only=True):
     m: Marks | UnsetType = UNSET
 
     def __post_init__(self) -> None:
+        ext = self.ext
         for name in PATH_ATTRIBUTES:
-            if not isinstance(self.ext.get(name, ""), str):
+            if name in ext and not isinstance(ext[name], str):
                 raise ValueError(f"ext.{name} must be text")
 
 
