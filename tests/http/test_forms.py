@@ -132,6 +132,20 @@ def test_a_page_escapes_values_and_allows_no_inline_script(tmp_path: Path) -> No
     asking(tmp_path, scenario)
 
 
+def test_a_long_page_is_compressed_for_clients_that_accept_it(tmp_path: Path) -> None:
+    async def scenario(client: Served, book: Book) -> None:
+        book.entries.append(Entry("long " * 1_000))
+        page = await client.get("/page")
+        assert page.headers["content-encoding"] == "gzip" and "long long" in page.text
+        assert int(page.headers["content-length"]) < 200
+        for refused in ("", "identity", "gzip;q=0", "br"):
+            plain = await client.get("/page", headers={"Accept-Encoding": refused})
+            assert "content-encoding" not in plain.headers and plain.text == page.text
+            assert plain.headers["vary"] == "accept-encoding"
+
+    asking(tmp_path, scenario)
+
+
 def test_every_error_of_a_page_is_a_page(tmp_path: Path) -> None:
     async def scenario(client: Served, book: Book) -> None:
         cookie = {"Cookie": "who=ann:write", "Accept": "text/html"}

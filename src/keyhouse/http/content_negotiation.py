@@ -1,7 +1,10 @@
-"""Content negotiation: media types of request bodies, and the Accept header."""
+"""Content negotiation: media types of request bodies, and the Accept headers."""
+
+import re
 
 from keyhouse.http.errors import AcceptError, MediaTypeError
 
+_GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\b)")
 _JSON = frozenset({"application/json", "application/json;charset=utf-8"})
 
 
@@ -51,3 +54,8 @@ def _weight(parameters: list[str]) -> float:
             except ValueError:
                 return 0.0
     return 1.0
+
+
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Return whether the Accept-Encoding header allows a compressed body."""
+    return _GZIP.search(accept_encoding) is not None

@@ -1,15 +1,18 @@
 """HTML pages: templates that escape everything, under a policy that allows no inline script.
 
 A page may load scripts, styles and images from its own origin only, and send forms only there; other
-sites cannot show it in a frame.
+sites cannot show it in a frame. Long pages are compressed: they must not have a secret, such as a
+token against forgery, beside text of the request.
 """
 
+import gzip
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from keyhouse.errors import UsageError
+from keyhouse.http.content_negotiation import accepts_gzip
 from keyhouse.http.response import EncodedResponse, Responder, ResponseSpec
 
 __all__ = ["PAGE_POLICY", "HtmlPage", "Redirect", "Templates"]
@@ -22,6 +25,7 @@ PAGE_POLICY: Final = (
 )
 """For pages with forms; scripts and styles are separate files."""
 
+_COMPRESSED_FROM_BYTES: Final = 1_400  # less fits into one packet
 _HTML: Final = "text/html; charset=utf-8"
 _SHARED: Final = Path(__file__).parent / "templates"
 _LOCAL_PATH: Final = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
@@ -56,7 +60,13 @@ class HtmlPage(Responder):
             (b"cache-control", b"private, no-store"),
             *_encoded(self._headers),
         ]
-        return EncodedResponse(self._status, own, self.html.encode())
+        body = self.html.encode()
+        if len(body) >= _COMPRESSED_FROM_BYTES:
+            own.append((b"vary", b"accept-encoding"))
+            if accepts_gzip(headers.get(b"accept-encoding", b"").decode("latin-1")):
+                own.append((b"content-encoding", b"gzip"))
+                body = gzip.compress(body, compresslevel=5, mtime=0)
+        return EncodedResponse(self._status, own, body)
 
 
 class Redirect(Responder):

@@ -8,7 +8,6 @@ in a frame.
 import gzip
 import hashlib
 import html
-import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import msgspec
 
 from keyhouse import __version__
+from keyhouse.http.content_negotiation import accepts_gzip
 from keyhouse.http.endpoint import Section
 from keyhouse.http.openapi import openapi
 from keyhouse.http.response import JSON, Response, ResponseSpec
@@ -35,7 +35,6 @@ _TYPES = {
     ".svg": "image/svg+xml",
     ".webmanifest": "application/manifest+json",
 }
-_GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\b)")
 
 _ASSETS = Path(__file__).parent / "assets"
 _VENDOR = _ASSETS / "vendor"
@@ -106,7 +105,7 @@ def file_route(path: str, file: Path, *, cache: str = "no-cache") -> Route:
     tag, plain_tag = _content_tag(body), _content_tag(b"plain" + body)
 
     async def content(headers: _Encodings) -> Response[bytes]:
-        if _GZIP.search(headers.accepted):
+        if accepts_gzip(headers.accepted):
             own = (*shared, ("Content-Encoding", "gzip"))
             return Response(body, headers=own, etag=tag, media_type=media_type)
         text = gzip.decompress(body) if plain is None else plain
