@@ -231,11 +231,12 @@ class Engine(Protocol):
         """
         ...
 
-    async def forget(self, space: str) -> None:
+    async def forget(self, space: str, *, last: str | None = None) -> None:
         """Erase a space: its rows, expired or not, its changes and its batch ids.
 
         Works in bounded transactions and needs no checkpoint: a call that was interrupted is
-        repeated. Nothing is logged, so watches do not report it: delete the rows by commits first.
+        repeated. The row at the key `last` is erased when everything else is, also on disk: as long
+        as it is there, a call was interrupted. Nothing is logged, so watches do not report it: delete the rows by commits first.
         Afterwards the revisions of the space may start again, and a watch may not resume from an
         earlier one. The space must not be written meanwhile. An engine also erases the bytes on
         disk as far as it can; `docs/guides/forget.md` has the limits.

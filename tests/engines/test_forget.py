@@ -12,9 +12,9 @@ from keyhouse import ManualClock, Store, open_engine
 from keyhouse.engine import Batch, Engine, Put, Span
 from keyhouse.engines.dynamodb import DynamoDBEngine
 from keyhouse.engines.dynamodb.log import table_of
-from keyhouse.errors import ContentionError
+from keyhouse.errors import ContentionError, LeaseError, PreparingError
 from keyhouse.schema import Record, Schema, Space
-from keyhouse.store import forget
+from keyhouse.store import FORGET_KEY, forget, resume_interrupted
 from keyhouse.testing.faults import FaultyEngine, Killed, die, meanwhile
 from tests.support.dynamodb_tables import plain_client, settings
 from tests.support.engine_openers import postgres_schema
@@ -140,6 +140,81 @@ def test_forget_continues_after_a_kill_at_every_step(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_forget_killed_at_every_step_is_finished_once_its_lease_has_expired(
+    tmp_path: Path, after: bool
+) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        engine = await open_engine(f"sqlite:///{tmp_path}/rows.db", clock=clock)
+        resumed = 0
+        for at in range(1, 60):
+            store = Store(NOTES, engine, "notes")
+            for number in range(10):
+                await store.put(NOTE, "x", name=f"{number}")
+            faulty: Any = FaultyEngine(engine, die(at, after=after), rows=3)
+            try:
+                await Store(NOTES, faulty, "notes").forget(watch_seconds=0)
+                break
+            except Killed:
+                pass
+            again = Store(NOTES, engine, "notes")
+            left = (await engine.scan("notes", Span(), limit=20)).rows
+            if FORGET_KEY in [row.key for row in left]:
+                held = await resume_interrupted(again, watch_seconds=0)
+                assert held.lease_until is not None and not held.forgotten
+                with pytest.raises(PreparingError):
+                    await again.put(NOTE, "written meanwhile", name="new")
+                clock.advance(seconds=61)
+                assert (await resume_interrupted(again, watch_seconds=0)).forgotten
+                resumed += 1
+                assert (await engine.scan("notes", Span(), limit=1)).rows == []
+            else:
+                assert len(left) in (0, 10), "it had not begun, or had ended"
+            await again.put(NOTE, "x", name="0")
+            assert not (await resume_interrupted(again, watch_seconds=0)).forgotten
+            assert await again.get(NOTE, name="0") == "x"
+        assert resumed > 5, "it was killed at each of the steps"
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_runner_that_lost_its_mark_deletes_nothing_more() -> None:
+    async def scenario() -> None:
+        engine = await open_engine("memory:", clock=ManualClock())
+        store = Store(NOTES, engine, "notes")
+        for number in range(10):
+            await store.put(NOTE, "x", name=f"{number}")
+
+        async def finish_and_write() -> None:
+            await Store(NOTES, engine, "notes").forget(watch_seconds=0)
+            await Store(NOTES, engine, "notes").put(NOTE, "new", name="new")
+
+        faulty: Any = FaultyEngine(engine, meanwhile(3, finish_and_write, call="commit"), rows=3)
+        with pytest.raises(LeaseError):
+            await Store(NOTES, faulty, "notes").forget(watch_seconds=0)
+        assert await store.get(NOTE, name="new") == "new"
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_schema_that_has_the_key_of_the_mark_is_forgotten_without_it() -> None:
+    async def scenario() -> None:
+        row = Record(str, "{key}", name="row")
+        schema = Schema("open", row, space=Space("a test"))
+        engine = await open_engine("memory:", clock=ManualClock())
+        store = Store(schema, engine, "plugin")
+        await store.put(row, "mine", key=FORGET_KEY)
+        assert not (await resume_interrupted(store)).forgotten
+        assert await store.get(row, key=FORGET_KEY) == "mine"
+        assert await store.forget(watch_seconds=0) == 1
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
 def test_forget_reports_a_space_that_is_still_written() -> None:
     async def scenario() -> None:
         engine = await open_engine("memory:")
@@ -165,7 +240,10 @@ def test_a_watch_reports_the_rows_of_a_space_that_is_forgotten() -> None:
         seen = asyncio.ensure_future(anext(watch))
         await asyncio.sleep(0)
         await store.forget(watch_seconds=0.01)
-        change = await seen
+        assert (await seen).key == FORGET_KEY
+        async with asyncio.timeout(10):
+            while (change := await anext(watch)).key == FORGET_KEY:
+                pass
         assert (change.key, change.value) == ("note:a", None)
         await watch.aclose()
         await engine.close()

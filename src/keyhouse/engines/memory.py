@@ -165,8 +165,8 @@ class MemoryEngine:
         self._prune()
         return len(expired)
 
-    async def forget(self, space: str) -> None:
-        self._check_open()
+    async def forget(self, space: str, *, last: str | None = None) -> None:
+        self._check_open()  # in one step, so that no row is erased after the others
         self._spaces.pop(space, None)
         erased = _Commit("", (), ())
         self._log = [erased if commit.space == space else commit for commit in self._log]

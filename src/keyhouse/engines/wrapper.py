@@ -44,8 +44,8 @@ class EngineWrapper:
     async def sweep(self, *, limit: int) -> int:
         return await self._engine.sweep(limit=limit)
 
-    async def forget(self, space: str) -> None:
-        await self._engine.forget(space)
+    async def forget(self, space: str, *, last: str | None = None) -> None:
+        await self._engine.forget(space, last=last)
 
     def spaces(self) -> AsyncIterator[str]:
         return self._engine.spaces()

@@ -16,6 +16,7 @@ from keyhouse.engine import Engine
 from keyhouse.http import FLAT, NESTED, PROBLEM, Route
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog, error_code
+from keyhouse.service.recovery import Recovery
 from keyhouse.service.settings import AnyTenantSettings, quota, rate_limiter
 from keyhouse.service.spec import Keyspace, ServiceContext, ServiceSpec
 from keyhouse.service.sweeper import Sweeper
@@ -74,11 +75,12 @@ class ServiceRuntime(Generic[T]):
             "keyspaces",
             [Keyspace(schema=schema, engine=self.engine) for schema in self.system.schemas],
         )
+        recovery = Recovery(parts["keyspaces"], self.log)
         return ServiceSpec(
             name=self.system.name,
             error_format=_ERROR_FORMATS[self.system.error_format],
             routes=routes,
-            tasks=[self.sweeper.run, self._scan_usage, *tasks],
+            tasks=[self.sweeper.run, self._scan_usage, recovery.run, *tasks],
             **parts,
         )
 

@@ -21,13 +21,14 @@ from keyhouse.store.export_import import (
     read_partial_export,
 )
 from keyhouse.store.finding import Finding
-from keyhouse.store.forget import forget
+from keyhouse.store.forget import FORGET_KEY, forget
 from keyhouse.store.index_state import (
     build_indexes,
     index_progress,
     missing_indexes,
     note_new_space,
 )
+from keyhouse.store.interruptions import Resumed, can_be_interrupted, resume_interrupted
 from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.key_migration import KeyMigrationResult, migrate_keys
 from keyhouse.store.log_append import append_in
@@ -46,6 +47,7 @@ from keyhouse.store.verify import verify
 
 __all__ = [
     "ANY",
+    "FORGET_KEY",
     "MARK_SPACE",
     "BackupReader",
     "BackupResult",
@@ -65,6 +67,7 @@ __all__ = [
     "PrefixConversion",
     "RawRows",
     "RecordPage",
+    "Resumed",
     "RowChange",
     "SpaceDigest",
     "Store",
@@ -77,6 +80,7 @@ __all__ = [
     "append_in",
     "back_up",
     "build_indexes",
+    "can_be_interrupted",
     "clear",
     "convert_prefix",
     "digest",
@@ -100,6 +104,7 @@ __all__ = [
     "reseal",
     "restore",
     "resume_deletions",
+    "resume_interrupted",
     "rows_while",
     "run_job",
     "sweep",

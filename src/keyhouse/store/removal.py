@@ -8,8 +8,8 @@
     3. The last commit deletes the job's row.
 
 The job needs no cursor: what is deleted is not found again. One that was killed is resumed by the
-next deletion of the same record, by `resume_deletions`, by `open_store`, and by the repair of
-`verify`. Work that was done is not repeated, so counts and summaries change once.
+next deletion of the same record, by `resume_deletions`, by `open_store`, by a running service, and
+by the repair of `verify`. Work that was done is not repeated, so counts and summaries change once.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -76,25 +76,37 @@ async def resume_deletions(store: Linked) -> int:
 
     Leaves those to it that another runner works on.
     """
+    resumed, _ = await resume_expired(store)
+    return resumed
+
+
+async def resume_expired(store: Linked) -> tuple[int, int | None]:
+    """Finish the deletions whose lease has expired, and return their number.
+
+    The second result is the time when the first lease of the others expires; None if there are
+    none.
+    """
     if not isinstance(getattr(store, "binding", None), Binding):
         raise UsageError("Deletions are resumed in a Store.", given=store)
     meta = store.binding.schema.meta
     if meta is None or not store.binding.has_links:
-        return 0
+        return 0, None
     names = [
         (entry.values[0], entry.record)
         async for entry in store.scan(meta.job)
         if str(entry.values[0]).startswith(DELETION_JOBS)
     ]
     resumed = 0
+    leases: list[int] = []
     for name, state in names:
-        resumed += await _resume_job(store, str(name), state)
-    return resumed
+        if state.lease_until > store.engine.clock.now():
+            leases.append(state.lease_until)
+        else:
+            resumed += await _resume_job(store, str(name), state)
+    return resumed, min(leases, default=None)
 
 
 async def _resume_job(store: Linked, name: str, state: JobState) -> bool:
-    if state.lease_until > store.engine.clock.now():
-        return False
     found = store.binding.find(state.cursor)
     if found is None:
         return False  # of a declaration that is no longer there

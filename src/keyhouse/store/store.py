@@ -24,10 +24,11 @@ from typing import Any, TypeVar
 from msgspec.structs import force_setattr
 
 from keyhouse.clock import IdSource, UlidSource
-from keyhouse.engine import Batch, Check, Engine, check_limits
+from keyhouse.engine import Batch, Check, Engine, Row, check_limits
 from keyhouse.errors import (
     ContentionError,
     NewerError,
+    PreparingError,
     UnreadableError,
     UsageError,
 )
@@ -44,7 +45,7 @@ from keyhouse.schema import (
 from keyhouse.store.binding import Binding
 from keyhouse.store.clear import clear
 from keyhouse.store.entry import ANY, Entry, Unset
-from keyhouse.store.forget import WATCH_SECONDS, forget
+from keyhouse.store.forget import FORGET_KEY, WATCH_SECONDS, forget, has_mark
 from keyhouse.store.log_append import append_in
 from keyhouse.store.record_reads import RecordReads
 from keyhouse.store.removal import delete_with_owned
@@ -55,8 +56,8 @@ from keyhouse.store.write_plan import appended_error
 T = TypeVar("T")
 R = TypeVar("R")
 
-_VERSION_CHECK_MS = 10_000
-"""Interval at which a store that writes reads the version of its space."""
+_STATE_CHECK_MS = 10_000
+"""Interval at which a store that writes reads the version of its space, and its mark."""
 
 _NEVER_STORED = "keyhouse-never-stored"
 _REVISION_MAX = 2**63 - 1
@@ -122,8 +123,9 @@ class Store(RecordReads):
         self._owns_engine = owns_engine
         self.ids: IdSource = ids or UlidSource(engine.clock)
         self._retry_lock = asyncio.Lock()
-        self._has_version = schema.meta is not None
-        self._version_checked_at = -_VERSION_CHECK_MS
+        self._has_mark = has_mark(schema)
+        self._is_checked = self._has_mark or schema.meta is not None
+        self._state_checked_at = -_STATE_CHECK_MS
 
     async def put(
         self,
@@ -137,8 +139,8 @@ class Store(RecordReads):
     ) -> Entry[T]:
         """Write a record and all that is derived from it; return the entry as stored. See
         `Transaction.put`."""
-        if self._has_version and self._version_check_due():
-            await self._reject_newer()
+        if self._is_checked and self._state_check_due():
+            await self._check_state()
         bound = self.binding.record(record)
         if bound.appended:
             raise appended_error(bound)
@@ -240,8 +242,8 @@ class Store(RecordReads):
         `work` must only read and write through the transaction. With a `batch_id`, a repeat after
         an unknown outcome is applied once.
         """
-        if self._has_version and self._version_check_due():
-            await self._reject_newer()
+        if self._is_checked and self._state_check_due():
+            await self._check_state()
         tx = Transaction(self.engine, self.space, self.binding)
         result = await _started(work, tx)
         if await tx.commit(batch_id=batch_id) is not None:
@@ -263,8 +265,8 @@ class Store(RecordReads):
     async def transaction(self, *, batch_id: str | None = None) -> AsyncIterator[Transaction]:
         """One transaction, committed at the end of the block. Raises ContentionError if it lost a
         race (`transact` retries)."""
-        if self._has_version and self._version_check_due():
-            await self._reject_newer()
+        if self._is_checked and self._state_check_due():
+            await self._check_state()
         tx = Transaction(self.engine, self.space, self.binding)
         yield tx
         if await tx.commit(batch_id=batch_id) is None:
@@ -275,10 +277,14 @@ class Store(RecordReads):
     async def forget(self, *, watch_seconds: float = WATCH_SECONDS) -> int:
         """Erase the whole space, without a trace in rows, change log or files.
 
-        Returns the number of rows deleted. Repeat a call that was interrupted. Stop the writers of
-        the space first: see `keyhouse.store.forget`.
+        Returns the number of rows deleted. Repeat a call that was interrupted: it continues, as a
+        running service does by itself. Stop the writers of the space first: see
+        `keyhouse.store.forget`.
         """
-        return await forget(self.engine, self.space, watch_seconds=watch_seconds)
+        self._state_checked_at = -_STATE_CHECK_MS  # the next write looks whether it has ended
+        return await forget(
+            self.engine, self.space, watch_seconds=watch_seconds, marked=self._has_mark
+        )
 
     async def clear(self, *, on_progress: Callable[[int], None] | None = None) -> int:
         """Delete all records of the space, and every row derived from them; return their number.
@@ -296,35 +302,45 @@ class Store(RecordReads):
         if self._owns_engine:
             await self.engine.close()
 
-    def _version_check_due(self) -> bool:
-        """Tell whether the version of the space was not read yet, or not for a while."""
-        return not 0 <= self._now() - self._version_checked_at < _VERSION_CHECK_MS
+    def _state_check_due(self) -> bool:
+        """Tell whether the state of the space was not read yet, or not for a while."""
+        return not 0 <= self._now() - self._state_checked_at < _STATE_CHECK_MS
 
-    async def _reject_newer(self) -> None:
+    async def _check_state(self) -> None:
         """Raise NewerError if newer code has migrated the space or is migrating it: this code would
-        write the old shape.
-
-        See ADR 0044.
+        write the old shape (ADR 0044). Raise PreparingError while the space is being forgotten.
         """
-        meta, now = self.schema.meta, self._now()
-        assert meta is not None
-        version, job = self.binding.record(meta.version), self.binding.record(meta.job)
-        keys = (
-            version.template.build({}),
-            job.template.build({"name": migration_job(self.schema.version + 1)}),
-        )
-        stored, migrating = await self.engine.read(self.space, keys)
+        now, keys = self._now(), self._state_keys()
+        rows = dict(zip(keys, await self.engine.read(self.space, list(keys.values())), strict=True))
+        if rows.pop(FORGET_KEY, None) is not None:
+            raise PreparingError(
+                "The space is being erased: try again later.", space=self.space, retry_after=1
+            )
         with suppress(UnreadableError):  # `verify` reports it, and its repair must be written
-            if migrating is not None or (
-                stored is not None
-                and version.decode(stored.value, stored.key) > self.schema.version
-            ):
-                raise NewerError(
-                    "Newer code has migrated the space or is migrating it: use the newer program.",
-                    space=self.space,
-                    known=self.schema.version,
-                )
-        self._version_checked_at = now
+            self._reject_newer(rows.get("job"), rows.get("version"))
+        self._state_checked_at = now
+
+    def _state_keys(self) -> dict[str, str]:
+        keys = {FORGET_KEY: FORGET_KEY} if self._has_mark else {}
+        if (meta := self.schema.meta) is not None:
+            version, job = self.binding.record(meta.version), self.binding.record(meta.job)
+            keys["version"] = version.template.build({})
+            keys["job"] = job.template.build({"name": migration_job(self.schema.version + 1)})
+        return keys
+
+    def _reject_newer(self, migrating: Row | None, stored: Row | None) -> None:
+        if migrating is None:
+            if stored is None:
+                return
+            assert self.schema.meta is not None
+            version = self.binding.record(self.schema.meta.version)
+            if version.decode(stored.value, stored.key) <= self.schema.version:
+                return
+        raise NewerError(
+            "Newer code has migrated the space or is migrating it: use the newer program.",
+            space=self.space,
+            known=self.schema.version,
+        )
 
     async def _pause(self, attempt: int) -> None:
         if attempt >= _ATTEMPTS_BEFORE_BACKOFF:

@@ -141,8 +141,8 @@ class FaultyEngine(EngineWrapper):
     async def sweep(self, *, limit: int) -> int:
         return await self._called("sweep", lambda: self._engine.sweep(limit=limit))
 
-    async def forget(self, space: str) -> None:
-        await self._called("forget", lambda: self._engine.forget(space))
+    async def forget(self, space: str, *, last: str | None = None) -> None:
+        await self._called("forget", lambda: self._engine.forget(space, last=last))
 
     async def _called(self, call: Call, go: Callable[[], Awaitable[Answer]]) -> Answer:
         self.calls[call] += 1

@@ -1,14 +1,23 @@
 """A profile that is deleted leaves no byte of its assets: files and tables are searched."""
 
 import asyncio
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import asyncpg
+import pytest
 
+from keyhouse import ManualClock, open_engine
 from keyhouse.clock import Clock
-from keyhouse.engine import Engine
+from keyhouse.engine import Engine, Span
 from keyhouse.engines.postgres import PostgresEngine
+from keyhouse.service.usage import Quota
+from keyhouse.systems.history.events import ViewingEvent, store_events
+from keyhouse.systems.history.profiles import Profile
+from keyhouse.testing.faults import FaultyEngine, Killed, die
+from tests.abuse.support.server import ServerProcess
 from tests.support import engine_openers
 from tests.support.dynamodb_tables import plain_client
 from tests.support.engine_openers import postgres_schema
@@ -88,3 +97,50 @@ def test_no_table_of_dynamodb_has_an_asset_of_a_deleted_profile(tmp_path: Path) 
     with serving(opener, tmp_path) as service:
         fill_and_forget(service)
         asyncio.run(search())
+
+
+def test_a_service_finishes_the_deletion_of_a_profile_that_a_kill_interrupted(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+
+    async def kill_midway() -> None:
+        """Delete a profile, an hour ago, up to a step in its middle."""
+        clock = ManualClock(int(time.time() * 1_000) - 3_600_000)
+        engine = await open_engine(f"sqlite:///{data}/history.db?layout=history", clock=clock)
+        make = partial(Profile, quota=Quota(0, 0), entries_max=100)
+        for number in range(20):
+            await store_events(make(PROFILE, engine), [event(f"{NEEDLE}-{number}")])
+        await store_events(make("other", engine), [event("stays")])
+        faulty: Any = FaultyEngine(engine, die(9), rows=5)
+        with pytest.raises(Killed):
+            await make(PROFILE, faulty).forget()
+        assert (await engine.scan(PROFILE, Span(), limit=1)).rows
+        await engine.close()
+
+    def event(asset: str) -> ViewingEvent:
+        return ViewingEvent(
+            asset_id=asset,
+            asset_type="movie",
+            total_time=100,
+            progress=50,
+            at=1_000,
+            state="IN_PROGRESS",
+            ext=EXT,
+        )
+
+    async def spaces() -> list[str]:
+        engine = await open_engine(f"sqlite:///{data}/history.db?layout=history")
+        try:
+            return [space async for space in engine.spaces()]
+        finally:
+            await engine.close()
+
+    asyncio.run(kill_midway())
+    with ServerProcess(tmp_path, "history") as server:
+        deadline = time.monotonic() + 30
+        while "erasure" not in server.log.read_text() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert asyncio.run(spaces()) == ["other"]
+        assert PROFILE not in server.log.read_text()

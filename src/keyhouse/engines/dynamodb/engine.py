@@ -110,8 +110,8 @@ class DynamoDBEngine:
     async def sweep(self, *, limit: int) -> int:
         return await self._sweeper.sweep(limit)
 
-    async def forget(self, space: str) -> None:
-        await self._writer.read_exclusively(space, lambda: self._sweeper.forget(space))
+    async def forget(self, space: str, *, last: str | None = None) -> None:
+        await self._writer.read_exclusively(space, lambda: self._sweeper.forget(space, last))
         self._writer.forget_head(space)
 
     def spaces(self) -> AsyncIterator[str]:

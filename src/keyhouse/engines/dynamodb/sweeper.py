@@ -66,15 +66,19 @@ class Sweeper:
         await self._prune()
         return swept
 
-    async def forget(self, space: str) -> None:
-        """Delete the items of a space, then its log. Its name goes last, so that an aborted call
-        can be repeated."""
+    async def forget(self, space: str, last: str | None) -> None:
+        """Delete the items of a space, then its log, then its `last` item. Its name goes last, so
+        that an aborted call can be repeated."""
         layout = self._items.layout
-        await self._delete_partition(self._table, layout.space, layout.key, space)
+        await self._delete_partition(self._table, layout.space, layout.key, space, last)
         await self._delete_partition(self._log, "space", "key", log.partition(space))
+        if last is not None:
+            await self._delete_partition(self._table, layout.space, layout.key, space)
         await self._client.delete_many(self._log, [log.space_item(space)])
 
-    async def _delete_partition(self, table: str, space: str, key: str, name: str) -> None:
+    async def _delete_partition(
+        self, table: str, space: str, key: str, name: str, kept: str | None = None
+    ) -> None:
         while True:
             answer = await self._client.query(
                 TableName=table,
@@ -84,9 +88,10 @@ class Sweeper:
                 ExpressionAttributeValues={":s": {"S": name}},
                 Limit=PRUNE_ENTRIES,
             )
-            if not answer["Items"]:
+            found = [item for item in answer["Items"] if item[key] != {"S": kept}]
+            if not found:
                 return
-            await self._client.delete_many(table, answer["Items"])
+            await self._client.delete_many(table, found)
 
     async def _sweep_shard(self, shard: str, limit: int) -> int:
         swept = 0

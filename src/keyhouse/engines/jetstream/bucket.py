@@ -142,7 +142,8 @@ class Bucket:
         return None if found is None else found["message"]
 
     async def forget(self, space: str) -> None:
-        """Purge all messages of a space; delete a bucket that holds only that space.
+        """Purge all messages of a space, its rows in one step after its batch ids; delete a bucket
+        that holds only that space.
 
         A bucket that another program created is purged, and stays.
         """

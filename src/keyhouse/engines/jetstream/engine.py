@@ -161,7 +161,7 @@ class JetstreamEngine:
                 await prune(bucket, self._clock, self._changes_kept)
             return swept
 
-    async def forget(self, space: str) -> None:
+    async def forget(self, space: str, *, last: str | None = None) -> None:
         with self._while_open():
             bucket = await self._bucket_of(space)
             if await bucket.open():

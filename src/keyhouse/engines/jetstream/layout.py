@@ -94,10 +94,10 @@ class BucketNames:
         return self._rows + (name if self.space is not None else f"{TOKEN.escape(space)}.{name}")
 
     def of_space(self, space: str) -> list[str]:
-        """Return subject patterns of all messages of a space."""
+        """Return subject patterns of all messages of a space, those of its rows last."""
         token = TOKEN.escape(space)
         rows = self.rows if self.space is not None else f"{self._rows}{token}.>"
-        return [rows, f"{self._own}id.{token}.>"]
+        return [f"{self._own}id.{token}.>", rows]
 
     def id(self, space: str, batch_id: str) -> str:
         return f"{self._own}id.{TOKEN.escape(space)}.{TOKEN.escape(batch_id)}"

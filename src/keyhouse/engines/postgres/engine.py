@@ -144,12 +144,20 @@ class PostgresEngine:
         await self._prune(self._sql.forget, self._clock.now() - BATCH_ID_KEPT_SECONDS * 1_000)
         return swept
 
-    async def forget(self, space: str) -> None:
-        for sql in self._sql.erase:
-            while (await self._fetchrow(sql, space, FORGET_ROWS))[0]:
-                await asyncio.sleep(0)
+    async def forget(self, space: str, *, last: str | None = None) -> None:
+        rows, *others = self._sql.erase
+        await self._erase(rows, space, FORGET_ROWS, last)
+        for sql in others:
+            await self._erase(sql, space, FORGET_ROWS)
         for sql in self._sql.vacuum:
             await self._vacuum(sql)
+        if last is not None:
+            await self._erase(rows, space, FORGET_ROWS, None)
+            await self._vacuum(self._sql.vacuum[0])
+
+    async def _erase(self, sql: str, *arguments: object) -> None:
+        while (await self._fetchrow(sql, *arguments))[0]:
+            await asyncio.sleep(0)
 
     async def _vacuum(self, sql: str) -> None:
         """Free the space of deleted rows. A user who does not own the tables leaves it to

@@ -38,7 +38,7 @@ class Statements(NamedTuple):
     notify: str  # payload
     prune: str  # kept, limit
     forget: str  # forgotten, limit
-    erase: tuple[str, ...]  # space, limit
+    erase: tuple[str, ...]  # rows: space, limit, kept; others: space, limit
     vacuum: tuple[str, ...]
 
 
@@ -93,14 +93,17 @@ def statements(layout: Layout) -> Statements:
 
 
 def _erase(n: Layout) -> tuple[str, ...]:
-    """Return the statements that delete a space from each table."""
-    spaces = {n.rows: n.space, n.applied: "space", n.changes: "space", n.pruned: "space"}
+    """Return the statements that delete a space from each table: all rows but one first."""
+    wheres = {
+        n.rows: f"{n.space} = $1 AND {n.key} IS DISTINCT FROM $3::text",
+        **dict.fromkeys((n.applied, n.changes, n.pruned), "space = $1"),
+    }
     return tuple(
         f"""WITH gone AS (
                 DELETE FROM {table} WHERE ctid = ANY (ARRAY(
-                    SELECT ctid FROM {table} WHERE {space} = $1 LIMIT $2)) RETURNING 1
+                    SELECT ctid FROM {table} WHERE {where} LIMIT $2)) RETURNING 1
             ) SELECT count(*) FROM gone"""
-        for table, space in spaces.items()
+        for table, where in wheres.items()
     )
 
 

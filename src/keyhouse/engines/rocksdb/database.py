@@ -140,14 +140,20 @@ class Database:
             self.failed = translate_sync_error(error, self.folder)
             raise self.failed from error
 
-    def compact(self) -> None:
-        """Write all rows to new files, without the deleted ones, and drop the log."""
+    def compact(self, prefix: bytes | None = None) -> None:
+        """Write all rows to new files, without the deleted ones, and drop the log.
+
+        With a `prefix`, only the files of rows whose keys begin with it.
+        """
         compaction = CompactOptions()
         compaction.set_bottommost_level_compaction(BottommostLevelCompaction.force())
         try:
             for handle in self._handles.values():
                 handle.flush(True)
-                handle.compact_range(None, None, compaction)
+                if prefix is None:
+                    handle.compact_range(None, None, compaction)
+            if prefix is not None:
+                self.rows.compact_range(prefix, prefix[:-1] + b"\1", compaction)
         except Exception as error:
             raise translate(error, self.folder) from error
 

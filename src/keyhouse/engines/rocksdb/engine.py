@@ -133,9 +133,8 @@ class RocksdbEngine:
             TransactionWrite(lambda transaction: transaction.prune(kept, PRUNE_ROWS), alone=True)
         )
 
-    async def forget(self, space: str) -> None:
-        while await self._alone(lambda transaction: transaction.forget(space, FORGET_ROWS)):
-            pass
+    async def forget(self, space: str, *, last: str | None = None) -> None:
+        await self._erase_rows(space, last)
         revision: int | None = self._view.oldest - 1
         while revision is not None:
             revision = await self._alone(partial(_forget_changes, space, revision))
@@ -143,6 +142,13 @@ class RocksdbEngine:
         while due is not None:
             due = await self._alone(partial(_forget_expiries, space, due))
         await self._writer.submit(ThreadWork(lambda _: self._writer.compact()))
+        if last is not None:
+            await self._erase_rows(space, None)
+            await self._writer.submit(ThreadWork(lambda _: self._writer.compact(space)))
+
+    async def _erase_rows(self, space: str, kept: str | None) -> None:
+        while await self._alone(lambda transaction: transaction.forget(space, FORGET_ROWS, kept)):
+            pass
 
     async def _alone(self, work: Callable[[RocksdbTransaction], Answer]) -> Answer:
         started = perf_counter()

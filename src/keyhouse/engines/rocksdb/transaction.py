@@ -145,11 +145,15 @@ class RocksdbTransaction:
             self.batch.delete(due, applied)
         return len(found) == looks
 
-    def forget(self, space: str, limit: int) -> int:
-        """Delete up to `limit` rows and as many batch ids of a space; return their number."""
+    def forget(self, space: str, limit: int, kept: str | None) -> int:
+        """Delete up to `limit` rows, but not the row `kept`, and as many batch ids of a space;
+        return their number."""
         prefix, rows = prefix_of(space), self._database.rows
+        left = None if kept is None else prefix + kept.encode()
         count = 0
-        for key, data in self._first(rows, prefix, limit):
+        for key, data in self._first(rows, prefix, limit + 1):
+            if key == left:
+                continue
             self._overlay[key] = data
             self._delete_expiries([key])
             del self.batch[key]

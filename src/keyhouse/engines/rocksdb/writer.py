@@ -11,7 +11,7 @@ from typing import Final
 
 from keyhouse.clock import Clock
 from keyhouse.engines.rocksdb.database import Database, WriteStall
-from keyhouse.engines.rocksdb.encoding import CommittedKeys
+from keyhouse.engines.rocksdb.encoding import CommittedKeys, prefix_of
 from keyhouse.engines.rocksdb.error_map import CLOSED, STALLED
 from keyhouse.engines.rocksdb.transaction import RocksdbTransaction
 from keyhouse.engines.rocksdb.view import CommittedView
@@ -106,9 +106,9 @@ class RocksdbWriter(ThreadCommitQueue):
             commits, self._unannounced = self._unannounced, []
             self._committed(commits)
 
-    def compact(self) -> None:
-        """Rewrite all files without deleted rows. On the thread."""
-        self._database.compact()
+    def compact(self, space: str | None = None) -> None:
+        """Rewrite all files, or those of a space's rows, without deleted rows. On the thread."""
+        self._database.compact(None if space is None else prefix_of(space))
 
     def _close_files(self) -> None:
         self._database.close()

@@ -167,15 +167,24 @@ class SqliteEngine:
             others, settled = self._writer.settled - settled, self._writer.settled
             rows = min(SWEEP_ROWS_MAX, max(PRUNE_ROWS, 2 * others))
 
-    async def forget(self, space: str) -> None:
+    async def forget(self, space: str, *, last: str | None = None) -> None:
+        await self._erase(space, last)
+        await self._writer.submit(ThreadWork(self._writer.erase_free_pages))
+        if last is not None:
+            await self._writer.submit(ThreadWork(self._writer.overwrite_deleted))
+            try:
+                await self._erase(space, None)
+            finally:
+                await self._writer.submit(ThreadWork(self._writer.truncate_log))
+
+    async def _erase(self, space: str, kept: str | None) -> None:
         def erase(transaction: SqliteTransaction) -> int:
-            return transaction.forget(space, FORGET_ROWS)
+            return transaction.forget(space, FORGET_ROWS, kept)
 
         started = perf_counter()
         while await self._writer.submit(SqliteWrite(erase, alone=True)):
             await _pause(min(perf_counter() - started, PAUSE_SECONDS_MAX))
             started = perf_counter()
-        await self._writer.submit(ThreadWork(self._writer.erase_free_pages))
 
     async def spaces(self) -> AsyncIterator[str]:
         for space in self._reader.spaces():

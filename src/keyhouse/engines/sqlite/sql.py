@@ -69,7 +69,7 @@ class Statements(NamedTuple):
     tail: str  # after, limit
     window: str  # after, up to, space
     prune: str  # kept, limit
-    forget: tuple[str, ...]  # space, limit
+    forget: tuple[str, ...]  # rows: space, kept, limit; others: space, limit
 
 
 def stop_of(stop: str | None) -> str | bytes:
@@ -249,11 +249,12 @@ def _applied(n: Layout) -> dict[str, str]:
 def _forget(n: Layout) -> tuple[str, ...]:
     """Return the statements that erase a space. The log keeps a row for each revision."""
 
-    def some(identity: str, table: str, space: str = "space") -> str:
-        return f"WHERE ({identity}) IN (SELECT {identity} FROM {table} WHERE {space} = ? LIMIT ?)"
+    def some(identity: str, table: str, where: str = "space = ?") -> str:
+        return f"WHERE ({identity}) IN (SELECT {identity} FROM {table} WHERE {where} LIMIT ?)"
 
+    rows = f"{n.space} = ? AND {n.key} IS NOT ?"
     return (
-        f"DELETE FROM {n.rows} {some(f'{n.space}, {n.key}', n.rows, n.space)}",
+        f"DELETE FROM {n.rows} {some(f'{n.space}, {n.key}', n.rows, rows)}",
         f"DELETE FROM {n.applied} {some('space, id', n.applied)}",
         f"UPDATE {n.changes} SET space = '', keys = '[[],[]]' {some('revision', n.changes)}",
     )

@@ -121,10 +121,13 @@ class SqliteTransaction:
         self.wrote = self.wrote or count > 0
         return count
 
-    def forget(self, space: str, limit: int) -> int:
-        """Erase up to `limit` rows of each table of a space; return their number."""
+    def forget(self, space: str, limit: int, kept: str | None) -> int:
+        """Erase up to `limit` rows of each table of a space, but not the row `kept`; return their
+        number."""
         before = self._cursor.connection.total_changes()
-        for statement in self._sql.forget:
+        rows, *others = self._sql.forget
+        self._cursor.execute(rows, (space, kept, limit))
+        for statement in others:
             self._cursor.execute(statement, (space, limit))
         count = self._cursor.connection.total_changes() - before
         self.wrote = self.wrote or count > 0

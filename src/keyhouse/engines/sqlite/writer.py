@@ -137,6 +137,15 @@ class SqliteWriter(ThreadCommitQueue):
             execute("PRAGMA temp_store = MEMORY")
         until_available(self._truncate_wal)
 
+    def overwrite_deleted(self, _: object) -> None:
+        """Overwrite what is deleted from now on with zeros. On the thread."""
+        self._cursor.execute("PRAGMA secure_delete = ON").fetchall()
+
+    def truncate_log(self, _: object) -> None:
+        """Truncate the WAL, and overwrite deleted content no longer. On the thread."""
+        self._cursor.execute("PRAGMA secure_delete = OFF").fetchall()
+        until_available(self._truncate_wal)
+
     def _truncate_wal(self) -> None:
         ((is_busy, _, _),) = self._cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         if is_busy:

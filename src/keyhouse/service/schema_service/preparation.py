@@ -114,6 +114,8 @@ class Preparation:
         """Prepare one space; return whether that is done."""
         store = self._open_space(space)
         try:
+            if not (await store.row_page(limit=1)).rows:
+                return True  # it was erased since, and must not be written
             for done in await migrate(store) if self._schema.migrations else ():
                 _log.info(
                     "migrated",
@@ -130,8 +132,8 @@ class Preparation:
                     index=derived.template.text,
                     records=records,
                 )
-        except LeaseError:
-            return False
+        except (LeaseError, PreparingError):
+            return False  # another process works on it, or erases it
         except KeyhouseError as error:
             _log.error("preparation failed", space=space, error=str(error))
             return False

@@ -6,6 +6,7 @@ from contextlib import suppress
 from keyhouse.testing.conformance.harness import ALL, SPACE, Harness, leave, scenario, step
 
 ROWS = 60
+LAST = "k30"
 
 
 class ForgetTests:
@@ -85,6 +86,25 @@ class ForgetTests:
             with suppress(asyncio.CancelledError):
                 await forgetting
             await harness.engine.forget(SPACE)
+            assert await harness.keys() == []
+
+    @scenario()
+    async def test_the_last_row_is_there_until_everything_else_is_erased(
+        self, harness: Harness
+    ) -> None:
+        for turns in (1, 5, 20, 100, 1_000):
+            await _fill(harness)
+            forgetting = asyncio.ensure_future(harness.engine.forget(SPACE, last=LAST))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            forgetting.cancel()
+            with suppress(asyncio.CancelledError):
+                await forgetting
+            if LAST not in await harness.keys():
+                assert await harness.keys() == []
+                assert await harness.commit(adds={"n": 1}, id="a batch") is not None
+                assert await harness.value("n") == b"1", "its batch ids were not erased"
+            await harness.engine.forget(SPACE, last=LAST)
             assert await harness.keys() == []
 
 
