@@ -170,7 +170,7 @@ def test_forget_killed_at_every_step_is_finished_once_its_lease_has_expired(
                 resumed += 1
                 assert (await engine.scan("notes", Span(), limit=1)).rows == []
             else:
-                assert len(left) in (0, 10), "it had not begun, or had ended"
+                assert len(left) in (0, 10), "it had not started, or had ended"
             await again.put(NOTE, "x", name="0")
             assert not (await resume_interrupted(again, watch_seconds=0)).forgotten
             assert await again.get(NOTE, name="0") == "x"

@@ -14,7 +14,8 @@ from keyhouse.clock import Clock
 from keyhouse.engine import Engine, Span
 from keyhouse.engines.postgres import PostgresEngine
 from keyhouse.service.usage import Quota
-from keyhouse.systems.history.events import ViewingEvent, store_events
+from keyhouse.systems.history.events import store_events
+from keyhouse.systems.history.fold import ViewingEvent
 from keyhouse.systems.history.profiles import Profile
 from keyhouse.testing.faults import FaultyEngine, Killed, die
 from tests.abuse.support.server import ServerProcess
