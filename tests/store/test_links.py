@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from keyhouse.errors import ConflictError, LeaseError, LimitError, LinkError, RevisionError
-from keyhouse.store import Store, append, resume_deletions
+from keyhouse.store import Store, Transaction, append, resume_deletions
 from keyhouse.testing.faults import Fault, FaultyEngine, Killed, die, fail
 from tests.store.support.harness import SPACE, Harness, clean, everywhere, findings, played
 from tests.store.support.linked_schema import (
@@ -373,3 +373,21 @@ def test_two_stores_delete_one_owner_and_put_its_rows_at_once() -> None:
             assert {k for k in await harness.rows(space) if not k.startswith("tags")} == set()
 
     asyncio.run(played(story, "memory", Path()))
+
+
+@everywhere
+async def test_a_record_put_and_deleted_in_one_transaction_is_not_deleted_while_referred_to(
+    harness: Harness,
+) -> None:
+    """The put had not read the stored record, so its deletion looked like that of a new one."""
+    store = harness.store(SCHEMA)
+    await store.put(AUTHOR, Author(id="a"))
+    await store.put(BOOK, Book(id="b", author="a"))
+
+    async def work(tx: Transaction) -> None:
+        await tx.put(AUTHOR, Author(id="a"))
+        await tx.delete(AUTHOR, id="a")
+
+    with pytest.raises(LinkError):
+        await store.transact(work)
+    assert await store.get(AUTHOR, id="a") is not None

@@ -175,7 +175,7 @@ class LinkedRows(RowBuffer):
         self._links = noted
         guards: dict[str, int] = {}
         try:
-            while removals := self._unguarded(noted, guards):
+            while removals := await self._unguarded(noted, guards):
                 if not await self._guard(removals, guards):
                     await self._release(guards)
                     return None
@@ -187,8 +187,12 @@ class LinkedRows(RowBuffer):
             await self._release(guards)
         return revision
 
-    def _unguarded(self, noted: LinkBuffer, guards: dict[str, int]) -> dict[str, Removal]:
-        """Return the stored records with dependents that are deleted here and not yet guarded."""
+    async def _unguarded(self, noted: LinkBuffer, guards: dict[str, int]) -> dict[str, Removal]:
+        """Return the stored records with dependents that are deleted here and not yet guarded.
+
+        One that was put before it was deleted may not have been read.
+        """
+        await self.prefetch([key for key in noted.removed if self._writes.get(key, "") is None])
         return {
             key: removal
             for key, removal in noted.removed.items()

@@ -44,6 +44,7 @@ WEIGHTS: Final = {
     "follow": 4,
     "spaces": 1,
     "sweep": 4,
+    "forget": 0.5,
     "advance": 12,
     "reopen": 1,
 }
@@ -76,6 +77,8 @@ class _Generator:
                 return ScriptOperation(name, {"space": self._space()})
             case "sweep":
                 return ScriptOperation(name, {"limit": 1_000})
+            case "forget":
+                return ScriptOperation(name, {"space": self._space()})
             case "advance":
                 return ScriptOperation(
                     name, {"milliseconds": self._dice.choice((1, 50, 300, 2_000, 50_000_000))}

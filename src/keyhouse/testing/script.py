@@ -12,6 +12,7 @@ space.
     follow {"space": "a"}
     spaces {}
     sweep {"limit": 1000}
+    forget {"space": "a"}
     advance {"milliseconds": 300}
     reopen {}
 """
@@ -29,6 +30,9 @@ from keyhouse.testing.conformance.harness import ALL, Opener, leave, step
 
 MARK: Final = "~mark"
 """The row that `follow` writes, to find the end of a watch's pending changes."""
+
+KEPT_LAST: Final = "k05"
+"""The row that `forget` erases last, if it is there."""
 
 
 class ScriptOperation(NamedTuple):
@@ -89,6 +93,8 @@ class _Player:
                 return json.dumps([space async for space in self.engine.spaces()])
             case "sweep":
                 return str(await self.engine.sweep(**operation.arguments))
+            case "forget":
+                return await self._forget(**operation.arguments)
             case "advance":
                 return str(self._clock.advance(**operation.arguments))
             case "reopen":
@@ -175,6 +181,13 @@ class _Player:
         stored = {row.key: row.value for row in page.rows if row.key != MARK}
         text = json.dumps({key: copy[key].decode() for key in sorted(copy)})
         return f"{'agrees' if copy == stored else 'DIFFERS'} {text}"
+
+    async def _forget(self, space: str) -> str:
+        """Erase a space. Its revisions may start again, and no watch can resume."""
+        await self.engine.forget(space, last=KEPT_LAST)
+        self._revisions.pop(space, None)
+        self._followed.pop(space, None)
+        return "forgotten"
 
     async def _reopen(self) -> str:
         """Reopen a durable engine; a volatile one stays open."""
