@@ -96,7 +96,9 @@ def test_services_finish_what_a_process_killed_with_9_has_left_exactly_once(tmp_
 
             await until(is_finished)
             assert await store.get(PERSON, id="ada") is None
-            assert await store.count(ENTRY) == 2 == await store.record_count(MARKS_WITH_TAG, tag="x")
+            assert (
+                await store.count(ENTRY) == 2 == await store.record_count(MARKS_WITH_TAG, tag="x")
+            )
             assert [key for key in await rows(engines[0], "space") if "ada" in key] == []
             assert [finding async for finding in verify(store)] == []
             await asyncio.sleep(0.1)  # for a line of the second service, if it did the work again
