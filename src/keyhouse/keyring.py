@@ -76,13 +76,26 @@ class KeyRing:
     def load(path: Path | str) -> "KeyRing":
         """Read the file of a key ring."""
         try:
-            file = msgspec.json.decode(Path(path).read_bytes(), type=_File)
-            keys = {name: base64.b64decode(key, validate=True) for name, key in file.keys.items()}
-            index_key = base64.b64decode(file.index_key, validate=True)
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            text = Path(path).read_bytes()
+        except OSError as error:
             raise UsageError(
                 "The key ring cannot be read.", path=str(path), reason=str(error)
             ) from None
+        try:
+            return KeyRing.parse(text)
+        except UsageError as error:
+            error.fields["path"] = str(path)
+            raise
+
+    @staticmethod
+    def parse(text: bytes | str) -> "KeyRing":
+        """Read the text of a key ring: that of its file."""
+        try:
+            file = msgspec.json.decode(text, type=_File)
+            keys = {name: base64.b64decode(key, validate=True) for name, key in file.keys.items()}
+            index_key = base64.b64decode(file.index_key, validate=True)
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise UsageError("The key ring cannot be read.", reason=str(error)) from None
         return KeyRing(keys, current=file.current, index_key=index_key)
 
     def save(self, path: Path | str) -> None:

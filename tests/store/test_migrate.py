@@ -383,6 +383,7 @@ async def test_rows_that_a_declaration_adds_are_written_by_reindexing(harness: H
         "4",
     ]
     assert len(await store.members(TEAMS, team="t")) == 5
+    assert await store.record_count(SIZES, team="t") == 5
 
 
 @everywhere

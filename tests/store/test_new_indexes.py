@@ -1,11 +1,27 @@
 """A derived row that is new on old data is noticed when the store is opened."""
 
+import asyncio
+from contextlib import suppress
+
+import msgspec
 import pytest
 from msgspec import Struct
 
-from keyhouse import Index, Meta, Record, Schema, Space, Unique, open_store, reindex
-from keyhouse.errors import UnbuiltIndexError
-from keyhouse.store import Store
+from keyhouse import (
+    Index,
+    Meta,
+    Record,
+    RecordCount,
+    Schema,
+    Space,
+    Unique,
+    open_store,
+    reindex,
+)
+from keyhouse.errors import ContentionError, UnbuiltIndexError
+from keyhouse.store import Store, missing_indexes
+from keyhouse.store.count_rebuild import rebuild_counts
+from keyhouse.store.index_state import derived_digest
 from tests.store.support.harness import Harness, clean, everywhere
 
 
@@ -106,3 +122,56 @@ async def test_a_schema_without_meta_rows_is_opened_as_before(harness: Harness) 
     one = Record(Recipe, "recipe:{id}", Unique("title:{title}", value="id"))
     async with open_store(Schema("box", one, space=Space("a kitchen")), harness.engine, "mine"):
         pass
+
+
+PER_MINUTES = RecordCount("per:{minutes:04d}")
+COUNTED = Record(Recipe, "recipe:{id}", Index("title:{title}:{id}"), PER_MINUTES)
+
+
+@everywhere
+async def test_a_new_record_count_on_old_data_is_named_and_built(harness: Harness) -> None:
+    """A new count started at 0, and only `verify` noticed."""
+    await filled(harness, OLD)
+    with pytest.raises(UnbuiltIndexError) as raised:
+        await open_store(schema(COUNTED), harness.engine, "mine")
+    assert raised.value.fields["row"] == "per:{minutes:04d}"
+    async with open_store(schema(COUNTED), harness.engine, "mine", reindex=True) as store:
+        assert [await store.record_count(PER_MINUTES, minutes=n) for n in (3, 99, 100)] == [1, 1, 0]
+        await clean(store)
+    async with open_store(schema(COUNTED), harness.engine, "mine") as store:
+        await store.put(COUNTED, Recipe(id="x", minutes=3, title="t"))
+        assert await store.record_count(PER_MINUTES, minutes=3) == 2
+
+
+@everywhere
+async def test_a_space_whose_list_is_older_than_counts_is_opened(harness: Harness) -> None:
+    declared = await filled(harness, COUNTED)
+    async with open_store(declared, harness.engine, "mine") as store:
+        job = store.schema.meta.job  # type: ignore[union-attr]
+        state = await store.get(job, name="indexes")
+        assert state is not None
+        older = derived_digest(store.schema.record("recipe"), COUNTED.derived[0])
+        await store.put(job, msgspec.structs.replace(state, cursor=older), name="indexes")
+    async with open_store(declared, harness.engine, "mine") as store:
+        assert await missing_indexes(store) == []
+
+
+@everywhere
+async def test_counts_are_exact_while_others_write(harness: Harness) -> None:
+    await filled(harness, OLD)
+    store = Store(schema(COUNTED), harness.engine, "mine")
+
+    async def write(worker: int) -> None:
+        for n in range(40):
+            id = (worker * 40 + n) % 100
+            await store.put(COUNTED, Recipe(id=f"{id:04}", title="t", minutes=n % 3))
+            if n % 5 == 0:
+                await store.delete(COUNTED, id=f"{(id + 1) % 100:04}")
+
+    async def build() -> None:
+        await rebuild_counts(store, COUNTED, PER_MINUTES)
+
+    with suppress(ContentionError):
+        await asyncio.gather(*(write(worker) for worker in range(4)), build())
+    await rebuild_counts(store, COUNTED, PER_MINUTES)
+    await clean(store)

@@ -14,6 +14,7 @@ import msgspec
 
 from keyhouse.engine import Engine
 from keyhouse.http import FLAT, NESTED, PROBLEM, Route
+from keyhouse.service.key_ring import read_key_ring
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog, error_code
 from keyhouse.service.recovery import Recovery
@@ -34,7 +35,7 @@ _ERROR_FORMATS: Final = {each.name: each for each in (PROBLEM, FLAT, NESTED)}
 
 class ServiceRuntime(Generic[T]):
     """`tenant` makes a tenant from its name, the engine and the quota. `metrics` is registered
-    here."""
+    here. `key_ring` is that of the settings, for the stores of a schema with sealed members."""
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class ServiceRuntime(Generic[T]):
         context.metrics.register(metrics)
         self.log = log or OperationLog(system.name, settings.slow_seconds)
         self.quota = quota(settings)
+        self.key_ring = read_key_ring(settings.key_ring, system.schemas, table=system.name)
         self.rates = rate_limiter(settings, context.engine.clock)
         self.tenants: Tenants[T] = Tenants(lambda name: tenant(name, self.engine, self.quota))
         self.sweeper = Sweeper(self.engine, settings.sweep_seconds, metrics, self.log)
@@ -73,7 +75,10 @@ class ServiceRuntime(Generic[T]):
         """
         parts.setdefault(
             "keyspaces",
-            [Keyspace(schema=schema, engine=self.engine) for schema in self.system.schemas],
+            [
+                Keyspace(schema=schema, engine=self.engine, key_ring=self.key_ring)
+                for schema in self.system.schemas
+            ],
         )
         recovery = Recovery(parts["keyspaces"], self.log)
         return ServiceSpec(

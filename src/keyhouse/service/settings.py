@@ -16,6 +16,7 @@ from keyhouse.settings import setting
 __all__ = [
     "AnyTenantSettings",
     "JwtTenantSettings",
+    "KeyRingText",
     "QuotaBytes",
     "QuotaKeys",
     "RateBurst",
@@ -56,6 +57,15 @@ SlowSeconds = Annotated[
     float, _NotNegative, setting("Slower operations are logged as warnings; 0: never.")
 ]
 
+KeyRingText = Annotated[
+    str | None,
+    setting(
+        "The key ring of sealed members: its file, which other users must not be able to read, or"
+        " its text, as in an environment variable.",
+        secret=True,
+    ),
+]
+
 
 class TenantSettings(msgspec.Struct, frozen=True, kw_only=True):
     quota_keys: QuotaKeys = 0
@@ -65,6 +75,7 @@ class TenantSettings(msgspec.Struct, frozen=True, kw_only=True):
     sweep_seconds: SweepSeconds = 300.0
     usage_scan_seconds: UsageScanSeconds = 0.0
     slow_seconds: SlowSeconds = 0.1
+    key_ring: KeyRingText = None
 
 
 class JwtTenantSettings(JwtSettings, frozen=True, kw_only=True):
@@ -77,6 +88,7 @@ class JwtTenantSettings(JwtSettings, frozen=True, kw_only=True):
     sweep_seconds: SweepSeconds = 300.0
     usage_scan_seconds: UsageScanSeconds = 0.0
     slow_seconds: SlowSeconds = 0.1
+    key_ring: KeyRingText = None
 
 
 AnyTenantSettings = TenantSettings | JwtTenantSettings

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from keyhouse.engine import Engine
+from keyhouse.keyring import KeyRing
 from keyhouse.limits import TENANTS_CACHED
 from keyhouse.schema import Schema
 from keyhouse.service.usage import Quota, Reservation, Usage
@@ -32,10 +33,13 @@ class Tenant:
         quota: Quota,
         *,
         writes_legacy_keys: bool | None = None,
+        key_ring: KeyRing | None = None,
     ) -> None:
         """Raises KeyFieldError for a name that the schema's space does not allow."""
         self.name = name
-        self.store = Store(schema, engine, name, writes_legacy_keys=writes_legacy_keys)
+        self.store = Store(
+            schema, engine, name, writes_legacy_keys=writes_legacy_keys, key_ring=key_ring
+        )
         self.usage = Usage(self.store, quota) if quota else None
 
     async def transact(

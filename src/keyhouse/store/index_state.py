@@ -13,7 +13,7 @@ complete stays so as long as all writers declare it.
                          built again if it returns
 
 Building is a job over the records of each such row: leased, with checkpoints. It writes the rows of
-a record only where one is missing. Counts are left to `verify`, which recounts them.
+a record only where one is missing. A RecordCount is counted by scans, as `count_rebuild` explains.
 """
 
 from collections.abc import Callable
@@ -22,6 +22,7 @@ from typing import Any
 
 from keyhouse.errors import UnbuiltIndexError
 from keyhouse.schema import Derived, JobState, Meta, Record, RecordCount
+from keyhouse.store.count_rebuild import rebuild_counts
 from keyhouse.store.entry import Entry
 from keyhouse.store.jobs import forget_job, run_job
 from keyhouse.store.store import Store
@@ -77,7 +78,8 @@ async def check_indexes(store: Store, *, migrated: bool) -> None:
     """Raise UnbuiltIndexError if the space has records that a declared row does not list.
 
     A space without the list, or one whose migrations have just run, may have all rows although none
-    is noted: then records at either end of it decide, and the list is written.
+    is noted: then records at either end of it decide, and the list is written. Counts that the
+    migrations have added are built.
     """
     await note_new_space(store)
     missing = await missing_indexes(store)
@@ -87,7 +89,13 @@ async def check_indexes(store: Store, *, migrated: bool) -> None:
     for record, derived in missing:
         if not (await store.keys(record, limit=1))[0]:
             continue
-        if (is_noted and not migrated) or not await _is_built(store, record, derived):
+        # lists of spaces that are older than this rule do not have their counts
+        is_surely_new = is_noted and not migrated and not isinstance(derived, RecordCount)
+        if not is_surely_new and await _is_built(store, record, derived):
+            continue
+        if migrated and isinstance(derived, RecordCount):  # a migration writes the other rows
+            await rebuild_counts(store, record, derived)
+        else:
             raise UnbuiltIndexError(
                 "A derived row is new, and the records that the space has are not in it: build it"
                 " with `keyhouse migrate MODULE:SCHEMA --reindex`, or open the store once with"
@@ -134,6 +142,10 @@ async def build_indexes(
     for record, derived in missing:
         report = None if on_progress is None else _reporter(on_progress, record, derived)
         name = _build_job(record, derived)
+        if isinstance(derived, RecordCount):
+            built.append((record, derived, await rebuild_counts(store, record, derived, report)))
+            await _finish(store, name, derived_digest(record, derived))
+            continue
         state = await run_job(
             store, name, record, _step(store, record, derived), on_progress=report
         )
@@ -189,12 +201,7 @@ async def _is_new(store: Store) -> bool:
 
 
 def _declared(store: Store) -> list[DerivedRow]:
-    return [
-        (record, derived)
-        for record in store.schema.records
-        for derived in record.derived
-        if not isinstance(derived, RecordCount)
-    ]
+    return [(record, derived) for record in store.schema.records for derived in record.derived]
 
 
 def _list(digests: set[str], now: int) -> JobState:

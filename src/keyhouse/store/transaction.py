@@ -408,7 +408,7 @@ class Transaction(LinkedRows):
         declare new ones.
 
         A put would not write them, since by today's declaration the old record had them too. Counts
-        stay as they are: `verify` recounts them.
+        stay as they are: they are counted when the store is opened.
         """
         bound = self.binding.record(record)
         if not isinstance(entry, Entry):

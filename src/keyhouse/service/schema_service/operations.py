@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from keyhouse.engine import Engine
 from keyhouse.errors import ConflictError, NotFoundError, RevisionError, UsageError
+from keyhouse.keyring import KeyRing
 from keyhouse.keys.segment_protocol import Segment
 from keyhouse.limits import SERVED_CLEAR_RECORDS, SERVED_PAGE_ITEMS_MAX, SERVED_PAGE_KEYS_MAX
 from keyhouse.schema import MILLISECONDS, RecordCount, Schema, Summary, Unique
@@ -94,8 +95,16 @@ class ClearedRecords(msgspec.Struct):
 class SpaceOperations(Tenant):
     """The operations in one space."""
 
-    def __init__(self, name: str, engine: Engine, quota: Quota, *, schema: Schema) -> None:
-        super().__init__(name, schema, engine, quota)
+    def __init__(
+        self,
+        name: str,
+        engine: Engine,
+        quota: Quota,
+        *,
+        schema: Schema,
+        key_ring: KeyRing | None = None,
+    ) -> None:
+        super().__init__(name, schema, engine, quota, key_ring=key_ring)
         self.state = SpaceState(self.store)
 
     async def transact(

@@ -40,17 +40,21 @@ def _build(schema: Schema, context: ServiceContext) -> ServiceSpec:
     name, schema = check_name(schema), with_meta(schema)
     settings = read_settings(SchemaSettings, context.settings, table=name)
     catalog = Catalog(schema, settings.records)
-    runtime = ServiceRuntime(
+    runtime: ServiceRuntime[SpaceOperations] = ServiceRuntime(
         SchemaSystem(schema),
         context,
         settings,
-        partial(SpaceOperations, schema=schema),
+        lambda space, engine, quota: SpaceOperations(
+            space, engine, quota, schema=schema, key_ring=runtime.key_ring
+        ),
         metrics=OperationMetrics(name.replace("-", "_"), OPERATIONS, has_watches=True),
     )
     auth = jwt_auth(settings, context.data, system=name, clock=context.engine.clock)
     handlers = SchemaHandlers(catalog, settings, runtime.tenants)
     preparation = Preparation(
-        schema, context.engine, lambda space: Store(schema, context.engine, space)
+        schema,
+        context.engine,
+        lambda space: Store(schema, context.engine, space, key_ring=runtime.key_ring),
     )
     return runtime.spec(
         title=name.capitalize(),
