@@ -279,7 +279,9 @@ window.addEventListener("pagehide", () => { if (source) source.close(); source =
 window.addEventListener("pageshow", follow);
 
 showPane(location.hash === "#list" ? "list" : "catalog");
-if (location.hash === "#list" && matchMedia("(max-width: 56rem)").matches) scrollTo(0, 0);
+if (location.hash === "#list" && matchMedia("(max-width: 56rem)").matches) {
+  window.addEventListener("load", () => setTimeout(() => scrollTo(0, 0)));  // a tab needs no jump
+}
 listChanged();
 clocks();
 tick();
