@@ -1,4 +1,8 @@
-"""Case 3b: put of an audiobook with its eight index rows, which have `when` and `each`."""
+"""Case 3b: put of an audiobook with its eight index rows, which have `when` and `each`.
+
+The baseline also looks whether author, series and work of each book exist, in the transaction that
+writes it. The store does more: it notices a deletion of one of them that is under way.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from keyhouse import Store, SystemClock, UlidSource, normal, open_engine
-from keyhouse.bench.baseline_sqlite import BareSqlite
+from keyhouse.bench.baseline_sqlite import UPSERT, BareSqlite
 from keyhouse.bench.comparison import compare
 from keyhouse.bench.keyspace import SPACE, WRITERS
 from keyhouse.bench.result import Result
@@ -17,6 +21,8 @@ from keyhouse.systems.audiobooks.records import Author, Book, Series, Work
 from keyhouse.systems.audiobooks.schema import AUTHOR, BOOK, SCHEMAS, SERIES, WORK
 
 Rows = list[tuple[str, bytes]]
+
+_EXISTS = "SELECT 1 FROM rows WHERE space = ? AND key = ?"
 
 _LIBRARY = next(schema for schema in SCHEMAS if BOOK in schema.records)
 
@@ -44,13 +50,14 @@ async def measure(folder: Path, rounds: int, size: int) -> Result:
         now = SECONDS.format(engine.clock.now())
         books = next(values)
         for start in range(0, size, WRITERS):
-            group = books[start : start + WRITERS]
-            bare.put(SPACE, [row for each in group for row in _rows(each, now)], next(revisions))
+            _put_group(bare, books[start : start + WRITERS], now, next(revisions))
         return size
 
     await store.put(AUTHOR, Author(id=author, name="Ann Author"))
     await store.put(SERIES, Series(id=author, name="Evenings"))
     await store.put(WORK, Work(id=author, title="Evenings"))
+    referred = [(f"{kind}:{author}", b"{}") for kind in "asw"]
+    bare.put(SPACE, referred, next(revisions))
     await _check_same_rows(store, ids, author)
     measured = await compare({"ours": ours, "baseline": by_hand}, rounds=rounds)
     await engine.close()
@@ -84,6 +91,17 @@ def _books(ids: UlidSource, author: str, size: int) -> list[Book]:
         )
         for number in range(size)
     ]
+
+
+def _put_group(bare: BareSqlite, books: Sequence[Book], now: str, revision: int) -> None:
+    execute = bare.connection.execute
+    execute("BEGIN IMMEDIATE")
+    for book in books:
+        for key in (f"a:{book.author_id}", f"s:{book.series_id}", f"w:{book.work_id}"):
+            assert execute(_EXISTS, (SPACE, key)).get, key
+    rows = [(SPACE, key, value, revision) for book in books for key, value in _rows(book, now)]
+    bare.connection.executemany(UPSERT, rows)
+    execute("COMMIT")
 
 
 def _rows(book: Book, now: str) -> Rows:

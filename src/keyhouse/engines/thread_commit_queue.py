@@ -46,7 +46,7 @@ from keyhouse.errors import KeyhouseError
 GROUP_WRITES_MAX: Final = 128
 """Writes in one group."""
 
-GROUP_ROWS_MAX: Final = 512
+GROUP_ROWS_MAX: Final = 1_024
 """Rows read or written by a group that is planned on the event loop: about 2 ms."""
 
 GROUP_BYTES_MAX: Final = 1_024 * 1_024

@@ -72,10 +72,10 @@ class BoundLink:
     def _owners(self, value: Any, keys: Keys) -> list[Keys]:
         if not self.by:
             return [keys[: self._count]]
-        found: dict[Keys, None] = {}
+        found: list[Keys] = []
         for lead in self._leads:
-            found |= dict.fromkeys(lead(value, keys))
-        return list(found)
+            found += [owner for owner in lead(value, keys) if owner not in found]
+        return found
 
     def spans(self, values: Keys) -> Iterator[tuple[Any, Span]]:
         """Yield the declarations whose rows lead to the dependents of a record, each with its span."""
@@ -94,6 +94,9 @@ def _lead(index: Index, count: int) -> Callable[[Any, Keys], Iterable[Keys]]:
         for source in rule.sources[:count]
     ]
 
+    if count == 1:  # the common case, without a list
+        return _lead_of_one(sources[0], rule.when)
+
     def lead(value: Any, keys: Keys) -> Iterable[Keys]:
         if rule.when is not None and not rule.when(value):
             return ()
@@ -101,6 +104,18 @@ def _lead(index: Index, count: int) -> Callable[[Any, Keys], Iterable[Keys]]:
             [keys[source] if isinstance(source, int) else source(value) for source in sources]
         )
         return () if any(part is None or part is UNSET for part in found) else (found,)
+
+    return lead
+
+
+def _lead_of_one(
+    source: int | Callable[[Any], object], when: Callable[[Any], bool] | None
+) -> Callable[[Any, Keys], Iterable[Keys]]:
+    def lead(value: Any, keys: Keys) -> Iterable[Keys]:
+        if when is not None and not when(value):
+            return ()
+        part = keys[source] if isinstance(source, int) else source(value)
+        return () if part is None or part is UNSET else ((part,),)
 
     return lead
 

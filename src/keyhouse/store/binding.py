@@ -4,13 +4,24 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from keyhouse.errors import UsageError
-from keyhouse.schema import BoundLink, Declared, Derived, Index, KeyMatch, Record, Schema
+from keyhouse.schema import (
+    BoundLink,
+    Declared,
+    Derived,
+    Index,
+    KeyMatch,
+    Record,
+    Schema,
+    deletion_job,
+)
 from keyhouse.schema.record_json import MemberSealer
 from keyhouse.schema.schema import Finder
 
 T = TypeVar("T")
 D = TypeVar("D", bound=Derived)
 Links = tuple[list[BoundLink], list[BoundLink]]
+
+_GUARD_KEYS_CACHED = 1_000
 
 _NO_LINKS: Links = ([], [])
 
@@ -26,6 +37,7 @@ class Binding:
     __slots__ = (
         "_bound",
         "_finder",
+        "_guard_keys",
         "_links",
         "_originals",
         "_sealer",
@@ -52,6 +64,7 @@ class Binding:
         self._finder: Finder | None = None
         self.has_links = schema.has_links
         self._links: dict[int, Links] | None = None
+        self._guard_keys: dict[str, str] = {}
         for _, declared in schema.declared():
             declared.template.check(self.values)
 
@@ -101,6 +114,21 @@ class Binding:
         if self._links is None:
             self._links = self._bind_links()
         return self._links.get(id(bound), _NO_LINKS)
+
+    def guard_key(self, bound: Record[Any], key: str) -> str:
+        """Return the key of the row that announces the deletion of a record (see `linked_rows`).
+
+        Many records are linked to the same few, so these keys are cached.
+        """
+        guard = self._guard_keys.get(key)
+        if guard is None:
+            assert self.schema.meta is not None  # a schema with links has one
+            job = self.record(self.schema.meta.job)
+            guard = job.template.join((deletion_job(bound.name, key),))
+            if len(self._guard_keys) >= _GUARD_KEYS_CACHED:
+                self._guard_keys.clear()
+            self._guard_keys[key] = guard
+        return guard
 
     def _bind_links(self) -> dict[int, Links]:
         found: dict[int, Links] = {}

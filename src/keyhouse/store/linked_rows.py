@@ -28,7 +28,7 @@ from typing import Any
 
 from keyhouse.engine import Batch, Check, Put, Row, Span
 from keyhouse.errors import ConflictError, DataError, KeyhouseError, LimitError, LinkError
-from keyhouse.schema import BoundLink, JobState, Keys, Record, deletion_job
+from keyhouse.schema import BoundLink, JobState, Keys, Record
 from keyhouse.store.entry import Entry
 from keyhouse.store.row_buffer import LinkBuffer, Removal, RowBuffer, revision_of
 
@@ -199,19 +199,19 @@ class LinkedRows(RowBuffer):
             if key in self._writes
             and self._writes[key] is None
             and self._rows.get(key) is not None
-            and self._guard_key(removal.record, key) not in guards
+            and self.binding.guard_key(removal.record, key) not in guards
         }
 
     async def _check_links(self, noted: LinkBuffer) -> bool:
         """Check that all records which are linked to exist, and that no new record has the key of
         one whose deletion has not ended. Return False if one of them is being deleted."""
         created = {
-            key: self._guard_key(bound, key)
+            key: self.binding.guard_key(bound, key)
             for key, bound in noted.created.items()
             if self._writes.get(key) is not None
         }
         needed = {
-            owner: (link, key, self._guard_key(link.owner, owner))
+            owner: (link, key, self.binding.guard_key(link.owner, owner))
             for key, owners in noted.needed.items()
             if self._writes.get(key) is not None or key in self._adds
             for owner, link in owners.items()
@@ -247,7 +247,7 @@ class LinkedRows(RowBuffer):
         Returns False if the race is lost.
         """
         await self._reject_references(removals)
-        keys = {key: self._guard_key(each.record, key) for key, each in removals.items()}
+        keys = {key: self.binding.guard_key(each.record, key) for key, each in removals.items()}
         await self.prefetch(list(keys.values()))
         if not all(self._pass_guard(guard) for guard in keys.values()):
             return False
@@ -294,9 +294,6 @@ class LinkedRows(RowBuffer):
         meta = self.binding.schema.meta
         assert meta is not None  # a schema with links has one
         return self.binding.record(meta.job)
-
-    def _guard_key(self, bound: Record[Any], key: str) -> str:
-        return self._job_record().template.join((deletion_job(bound.name, key),))
 
     def _guard_value(self, key: str) -> bytes:
         lease = self._now + _GUARD_LEASE_MS

@@ -78,7 +78,9 @@ async def test_a_group_is_written_on_the_loop_and_synced_on_the_thread(
         ([one(number) for number in range(GROUP_WRITES_MAX + 1)], 2),
         (
             [
-                Batch(puts=tuple(Put(f"{part}/{row}", b"1") for row in range(200)))
+                Batch(
+                    puts=tuple(Put(f"{part}/{row}", b"1") for row in range(2 * GROUP_ROWS_MAX // 5))
+                )
                 for part in range(5)
             ],
             3,

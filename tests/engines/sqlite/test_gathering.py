@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from keyhouse.engine import Add, Batch, Check, Put, Row
@@ -17,12 +17,13 @@ KEYS = ("a", "b", "c")
 COUNTER = "n"
 LARGE = b'"' + b"x" * VALUE_INLINE_BYTES + b'"'
 SPACES = ("s", "t")
+ABSENT = tuple(Check(key, None) for key in KEYS)
 
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[str, Batch]:
     written = draw(st.dictionaries(st.sampled_from(KEYS), st.sampled_from((b"1", LARGE, None))))
-    checks = draw(st.sets(st.sampled_from(KEYS), max_size=1))
+    checks = draw(st.sets(st.sampled_from(KEYS)))
     adds = draw(st.booleans())
     batch = Batch(
         checks=tuple(Check(key, None) for key in checks),
@@ -35,6 +36,14 @@ def batches(draw: st.DrawFn) -> tuple[str, Batch]:
 
 @settings(deadline=None)
 @given(st.lists(batches(), min_size=1, max_size=12))
+@example(
+    [
+        ("s", Batch(checks=ABSENT, puts=(Put("a", b"1"),))),
+        ("s", Batch(checks=ABSENT, puts=(Put("b", b"1"),))),
+        ("s", Batch(deletes=("a",))),
+        ("s", Batch(checks=ABSENT, puts=(Put("c", b"1"),))),
+    ]
+)
 def test_a_group_of_batches_writes_what_they_write_one_by_one(
     group: list[tuple[str, Batch]],
 ) -> None:

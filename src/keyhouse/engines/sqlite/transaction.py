@@ -33,6 +33,9 @@ REJECTED_VALUE = (
 
 PutRow = tuple[str | bytes | int | None, ...]
 
+_CHECKS_UNSHARED: Final = 2
+"""A batch with so few checks usually checks rows that no other one checks."""
+
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
@@ -44,6 +47,7 @@ class SqliteTransaction:
     """One write transaction at the time `now`, from after BEGIN to before COMMIT."""
 
     __slots__ = (
+        "_checked",
         "_cursor",
         "_deletes",
         "_gathered",
@@ -66,6 +70,9 @@ class SqliteTransaction:
         self._gathered: list[PutRow] = []
         self._deletes: list[tuple[str, str]] = []
         self._touched: dict[str, set[str]] = {}
+        self._checked: dict[str, dict[str, int | None]] = {}
+        """Revisions of rows that were checked and not written since: batches of one group often
+        check the same rows."""
         self._log: list[tuple[int, str, bytes | str]] = []
         self._stamp: PutRow = () if sql.stamp is None else (cursor.execute(sql.stamp, (now,)).get,)
         self.now = now
@@ -100,7 +107,7 @@ class SqliteTransaction:
         Few statements, however many rows: on a thread, Python's lock must be won back after each.
         Gathered puts are written first: a row that was put again has not expired.
         """
-        self._flush()
+        self._flush()  # an expired row is absent for checks, before and after
         count = 0
         for space, keys, rows in self._cursor.execute(self._sql.expired, (self.now, limit)):
             self._record(space, keys)
@@ -124,6 +131,7 @@ class SqliteTransaction:
     def forget(self, space: str, limit: int, kept: str | None) -> int:
         """Erase up to `limit` rows of each table of a space, but not the row `kept`; return their
         number."""
+        self._checked.pop(space, None)
         before = self._cursor.connection.total_changes()
         rows, *others = self._sql.forget
         self._cursor.execute(rows, (space, kept, limit))
@@ -148,15 +156,21 @@ class SqliteTransaction:
     def _ids_expired_at(self) -> int:
         return self.now - BATCH_ID_KEPT_SECONDS * 1_000
 
-    def _checks_hold(self, space: str, checks: Iterable[Check]) -> bool:
+    def _checks_hold(self, space: str, checks: Sequence[Check]) -> bool:
         execute, state, now = self._cursor.execute, self._sql.state, self.now
         touched = self._touched.get(space, ())
+        known = self._checked.setdefault(space, {}) if len(checks) > _CHECKS_UNSHARED else {}
         for check in checks:
-            current = None
-            if check.key in touched:
-                self._flush()
-            for revision, expires in execute(state, (space, check.key)):
-                current = revision if expires is None or expires > now else None
+            key = check.key
+            if key in known:
+                current = known[key]
+            else:
+                if key in touched:
+                    self._flush()
+                current = None
+                for revision, expires in execute(state, (space, key)):
+                    current = revision if expires is None or expires > now else None
+                known[key] = current
             if current != check.revision:
                 return False
         return True
@@ -188,6 +202,9 @@ class SqliteTransaction:
         else:
             rows = [(space, put.key, revision, put.expires, put.value) for put in puts]
         keys = [put.key for put in puts]
+        if known := self._checked.get(space):
+            for key in (*keys, *deletes):
+                known.pop(key, None)
         if large or not self._gathers:
             self._flush()
             self._write_at_once(space, rows, deletes)
