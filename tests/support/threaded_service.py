@@ -93,6 +93,7 @@ class ThreadedService:
         self._thread.start()
         assert self._started.wait(TIMEOUT_SECONDS), "the service did not start"
         if self._failure is not None:
+            self._socket.close()
             raise self._failure
         return self
 

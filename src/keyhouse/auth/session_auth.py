@@ -43,7 +43,7 @@ HASHED_KEY: Final[TokenForm] = "hashed_key"
 
 _SECRET_BYTES: Final = 32
 _FORMS: Final = {
-    ID_SECRET: re.compile(rb"([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{43})"),
+    ID_SECRET: re.compile(rb"([A-Za-z0-9_-]{1,128})\.([A-Za-z0-9_-]{43})"),
     HASHED_KEY: re.compile(rb"[A-Za-z0-9_-]{43}"),
 }
 _RENEWALS_PER_LIFETIME: Final = 24
@@ -75,7 +75,7 @@ def new_token(id: str | None = None) -> NewToken:
     hashed = secret_hash(secret)
     if id is None:
         return NewToken(secret.decode(), hashed, hashed)
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", id):
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", id):
         raise DeclarationError("The id of a session has letters, digits, _ and - only.", id=id)
     return NewToken(f"{id}.{secret.decode()}", id, hashed)
 

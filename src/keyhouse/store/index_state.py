@@ -201,7 +201,14 @@ async def _is_new(store: Store) -> bool:
 
 
 def _declared(store: Store) -> list[DerivedRow]:
-    return [(record, derived) for record in store.schema.records for derived in record.derived]
+    """Return the derived rows as they are declared, without a prefix of the schema: the list stays
+    true when the prefix is converted."""
+    schema = store.schema
+    return [
+        (record, derived)
+        for record in (schema.aliases(each)[0] for each in schema.records)
+        for derived in record.derived
+    ]
 
 
 def _list(digests: set[str], now: int) -> JobState:

@@ -90,6 +90,7 @@ class Accounts:
         self.store = library.store
         self.passwords = passwords
         self._guard = guard
+        self._token_prefix = f"{library.name}-" if library.has_tenants else ""
         self._sleep = sleep
 
     # Callers
@@ -185,9 +186,10 @@ class Accounts:
         check = await self.passwords.verify(stored, password)
         if user is None or not check.is_valid:
             raise TokenError("The user name or the password is wrong.")
-        self._guard.succeeded(username, client)
-        token = new_token(self.library.new_id())
-        session = self._session(user, token, client, user_agent, remember)
+        self._guard.succeeded(self._account(username), client)
+        id = self.library.new_id()
+        token = new_token(self._token_prefix + id)
+        session = self._session(id, user, token, client, user_agent, remember)
 
         async def work(tx: Transaction) -> None:
             current = await tx.get(USER, id=user.id)
@@ -201,17 +203,27 @@ class Accounts:
         return user, session, token.token
 
     async def _sleep_before(self, username: str, client: ClientAddress) -> None:
-        seconds = self._guard.check(username, client)
+        seconds = self._guard.check(self._account(username), client)
         if seconds > 0:
             await self._sleep(seconds)
 
+    def _account(self, username: str) -> str:
+        """Return the name under which attempts are counted, over all libraries."""
+        return f"{self.library.name}/{username}"
+
     def _session(
-        self, user: User, token: NewToken, client: ClientAddress, user_agent: str, remember: bool
+        self,
+        id: str,
+        user: User,
+        token: NewToken,
+        client: ClientAddress,
+        user_agent: str,
+        remember: bool,
     ) -> Session:
         seconds = REMEMBERED_SECONDS if remember else SESSION_SECONDS
         expires = self.store.engine.clock.now() + seconds * 1_000
         return Session(
-            id=token.id,
+            id=id,
             user_id=user.id,
             expires_at=SECONDS.format(expires),
             ip=client.address,
@@ -241,7 +253,7 @@ class Accounts:
         check = await self.passwords.verify(user.password_hash, current)
         if not check.is_valid:
             raise AccessError("The current password is wrong.")
-        self._guard.succeeded(user.username, client)
+        self._guard.succeeded(self._account(user.username), client)
         await self._set_password(user.id, new)
         await self.end_sessions(user.id, except_for=member.device)
 
@@ -268,8 +280,9 @@ class Accounts:
 
     async def create_api_key(self, user_id: str, name: str) -> tuple[ApiKey, str]:
         """Return the key and its token, which is shown once."""
-        token = new_token(self.library.new_id())
-        key = ApiKey(id=token.id, name=name, created_at=self.library.now())
+        id = self.library.new_id()
+        token = new_token(self._token_prefix + id)
+        key = ApiKey(id=id, name=name, created_at=self.library.now())
 
         async def work(tx: Transaction) -> None:
             found = await tx.get(USER_SECRETS, user_id=user_id) or UserSecrets(user_id=user_id)

@@ -12,9 +12,10 @@ from keyhouse.errors import KeyhouseError
 from keyhouse.http import Route
 from keyhouse.service.background_operations import BackgroundOperations, OperationKind
 from keyhouse.service.event_hub import EventHub
+from keyhouse.service.login_guard import LoginGuard
 from keyhouse.service.passwords import Passwords
 from keyhouse.service.spec import ServiceContext
-from keyhouse.systems.audiobooks.accounts import Accounts, login_guard, password_parameters
+from keyhouse.systems.audiobooks.accounts import Accounts, password_parameters
 from keyhouse.systems.audiobooks.book_catalog import BookCatalog
 from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.covers import Covers
@@ -53,12 +54,18 @@ class LibraryParts(Struct, frozen=True):
 
 
 async def assemble(
-    library: Library, settings: AudiobooksSettings, context: ServiceContext
+    library: Library,
+    settings: AudiobooksSettings,
+    context: ServiceContext,
+    guard: LoginGuard,
+    *,
+    is_measured: bool = True,
 ) -> LibraryParts:
+    """`guard` is that of all libraries of a service, one of which is measured."""
     library.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     run = context.run_blocking
     passwords = Passwords(await password_parameters(library))
-    accounts = Accounts(library, passwords, login_guard(context.engine.clock))
+    accounts = Accounts(library, passwords, guard)
     covers, merger = Covers(library, run), Merger(library, run)
     books, catalog, search = Books(library, covers), BookCatalog(library), LibrarySearch(library)
     maintenance = Maintenance(
@@ -80,8 +87,9 @@ async def assemble(
     operations = BackgroundOperations(
         library.store, LibraryOperationRecords(), kinds, name="audiobooks"
     )
-    context.metrics.register(operations)
-    context.metrics.register(search.index)
+    if is_measured:
+        context.metrics.register(operations)
+        context.metrics.register(search.index)
 
     async def maintain_daily() -> None:
         while True:

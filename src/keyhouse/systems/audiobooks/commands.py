@@ -1,6 +1,7 @@
 """`keyhouse audiobooks`: a demonstration library, and stores of the original program."""
 
 import asyncio
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,6 +41,42 @@ def demo(
         show_json({"folder": str(folder), "files": written})
     else:
         show_line(f"Wrote {number(written, 'file')} to {folder}.")
+
+
+class Switch(StrEnum):
+    ON = "on"
+    OFF = "off"
+
+
+@app.command()
+@examples("keyhouse audiobooks tenants on --store sqlite:books.db")
+def tenants(
+    to: Annotated[Switch, typer.Argument(metavar="on|off", help="With the prefix, or without.")],
+    store: StoreUrl = None,
+    data: DataFolder = None,
+    json: Json = False,
+) -> None:
+    """Convert a store to several libraries, or back: `tenant:<name>:` in front of all keys.
+
+    Stop the service first, and change its setting `tenants` before the next start. A conversion
+    that was interrupted is continued by the next one.
+    """
+    from keyhouse.cli.target import engine_at, store_url
+    from keyhouse.systems.audiobooks.tenant_conversion import convert_tenants
+
+    async def run() -> Any:
+        async with engine_at(store_url(NAME, store, data)) as engine:
+            return await convert_tenants(engine, on=to is Switch.ON)
+
+    found = asyncio.run(run())
+    if json:
+        show_json(found)
+        return
+    moved = sum(each.moved for each in found.values())
+    show_line(f"Moved {number(moved, 'row')} of {number(len(found), 'space')}.")
+    for name, each in found.items():
+        for key in each.conflicts:
+            show_line(f"{name}: {key} was left: its new key has another row.")
 
 
 @app.command("import-original")

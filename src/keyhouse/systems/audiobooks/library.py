@@ -17,7 +17,8 @@ from keyhouse.errors import (
     RecordError,
     UsageError,
 )
-from keyhouse.schema import SECONDS, Record
+from keyhouse.keyring import KeyRing
+from keyhouse.schema import SECONDS, Record, Schema
 from keyhouse.service.tenants import Tenant
 from keyhouse.service.usage import Quota
 from keyhouse.store import Entry, Transaction
@@ -106,12 +107,23 @@ def valid_body() -> Iterator[None]:
 
 
 class Library(Tenant):
-    """`roots` are the folders of audio files, resolved; `folder` is for the service's own files."""
+    """`roots` are the folders of audio files, resolved; `folder` is for the service's own files.
+    `has_tenants`: it is one of several libraries, whose names are part of tokens."""
 
     def __init__(
-        self, name: str, engine: Engine, quota: Quota, *, roots: Sequence[Path], folder: Path
+        self,
+        name: str,
+        engine: Engine,
+        quota: Quota,
+        *,
+        roots: Sequence[Path],
+        folder: Path,
+        schema: Schema | None = None,
+        key_ring: KeyRing | None = None,
+        has_tenants: bool = False,
     ) -> None:
-        super().__init__(name, SCHEMAS[0], engine, quota)
+        super().__init__(name, schema or SCHEMAS[0], engine, quota, key_ring=key_ring)
+        self.has_tenants = has_tenants
         self.roots = tuple(roots)
         self.folder = folder
         self.new_id: Callable[[], str] = self.store.ids.new

@@ -44,6 +44,8 @@ __all__ = [
     "SetupBody",
     "SinceQuery",
     "StatusBody",
+    "TenantAgent",
+    "TenantBody",
     "TranscodeBody",
     "UserBody",
     "UserPatch",
@@ -64,15 +66,19 @@ Email = Annotated[str, Meta(max_length=254, pattern=r"^([^@\s]+@[^@\s]+)?$")]
 
 
 class SetupBody(Struct, forbid_unknown_fields=True):
+    """`tenant`: the library, where a service has several."""
+
     username: Username
     password: Password
     email: Email | None = None
+    tenant: str | None = None
 
 
 class LoginBody(Struct, forbid_unknown_fields=True):
     username: str
     password: AnyPassword
     remember_me: bool = False
+    tenant: str | None = None
 
 
 class ProfileBody(Struct, forbid_unknown_fields=True):
@@ -104,6 +110,15 @@ class UserPatch(Struct, forbid_unknown_fields=True):
 
 class Agent(Struct):
     user_agent: str = msgspec.field(name="User-Agent", default="")
+
+
+class TenantAgent(Struct):
+    user_agent: str = msgspec.field(name="User-Agent", default="")
+    tenant: str | None = msgspec.field(name="X-Tenant", default=None)
+
+
+class TenantBody(Struct, forbid_unknown_fields=True):
+    name: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
 
 
 class PageQuery(Struct):

@@ -7,36 +7,52 @@ from typing import Final
 from msgspec.structs import replace
 
 from keyhouse.auth import SessionAuth
+from keyhouse.engine import Engine
+from keyhouse.schema import Schema
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.rates import RateLimiter
 from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
+from keyhouse.service.usage import Quota
 from keyhouse.settings import read_settings
 from keyhouse.store import open_migrated
 from keyhouse.systems.audiobooks import SYSTEM
-from keyhouse.systems.audiobooks.assembly import assemble
+from keyhouse.systems.audiobooks.accounts import login_guard
+from keyhouse.systems.audiobooks.assembly import LibraryParts, assemble
 from keyhouse.systems.audiobooks.errors import LIBRARY_ERRORS
 from keyhouse.systems.audiobooks.library import Library
 from keyhouse.systems.audiobooks.permissions import PERMISSIONS
 from keyhouse.systems.audiobooks.routes.accounts import COOKIE
+from keyhouse.systems.audiobooks.schema import TENANT_PREFIX
 from keyhouse.systems.audiobooks.settings import AudiobooksSettings
+from keyhouse.systems.audiobooks.tenancy import Tenancy, check_prefix, own_roots
 
 __all__ = ["SERVICE", "build"]
 
 
 async def build(context: ServiceContext) -> ServiceSpec:
     settings = read_settings(AudiobooksSettings, context.settings, table=SYSTEM.name)
-    await open_migrated(SYSTEM.schemas[0], context.engine, settings.library)
-    roots = [Path(each).resolve() for each in settings.roots]
+    clock, first = context.engine.clock, settings.library
+    system = SYSTEM.under(TENANT_PREFIX) if settings.tenants else SYSTEM
     runtime = ServiceRuntime(
-        SYSTEM,
+        system,
         context,
         settings,
-        partial(Library, roots=roots, folder=context.data / SYSTEM.name),
+        partial(make_library, settings, context.data / SYSTEM.name, system.schemas[0]),
         metrics=OperationMetrics(SYSTEM.name, ()),
     )
-    clock = context.engine.clock
-    parts = await assemble(runtime.tenants.get(settings.library), settings, context)
+    guard = login_guard(clock)
+
+    async def open_library(name: str) -> LibraryParts:
+        library = runtime.tenants.get(name)
+        await check_prefix(context.engine, name, tenants=settings.tenants)
+        await open_migrated(library.store.schema, context.engine, name)
+        return await assemble(library, settings, context, guard, is_measured=name == first)
+
+    if settings.tenants:
+        parts = await Tenancy(context.engine, system.schemas[0], first, open_library).parts()
+    else:
+        parts = await open_library(first)
     spec = runtime.spec(
         title="Audiobooks",
         about="A library of audiobooks: books, files, listeners and their places.",
@@ -47,6 +63,26 @@ async def build(context: ServiceContext) -> ServiceSpec:
         tasks=parts.tasks,
     )
     return replace(spec, error_format=LIBRARY_ERRORS)
+
+
+def make_library(
+    settings: AudiobooksSettings,
+    folder: Path,
+    schema: Schema,
+    name: str,
+    engine: Engine,
+    quota: Quota,
+) -> Library:
+    first = settings.library
+    return Library(
+        name,
+        engine,
+        quota,
+        schema=schema,
+        roots=[Path(each).resolve() for each in own_roots(settings.roots, name, first)],
+        folder=folder if name == first else folder / "tenants" / name,
+        has_tenants=settings.tenants,
+    )
 
 
 SERVICE: Final = Service(settings=AudiobooksSettings, build=build, scopes=PERMISSIONS)

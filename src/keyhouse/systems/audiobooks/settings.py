@@ -14,13 +14,23 @@ class AudiobooksSettings(TenantSettings, frozen=True, kw_only=True):
     sweep_seconds: SweepSeconds = 60.0
     roots: Annotated[
         tuple[str, ...],
-        setting("Folders of audio files, which `scan` reads and from which audio is served."),
+        setting(
+            "Folders of audio files, which `scan` reads and from which audio is served. With"
+            " tenants, {tenant} is the name of a library; a folder without it is of the first one."
+        ),
     ] = ()
     library: Annotated[
         str,
         Meta(pattern="^[A-Za-z0-9_-]{1,64}$"),
         setting("The library that is served: the space of its rows."),
     ] = "main"
+    tenants: Annotated[
+        bool,
+        setting(
+            "Several libraries in one service, with `tenant:<name>:` in front of all keys;"
+            " `library` is the first one. `keyhouse audiobooks tenants` converts a store."
+        ),
+    ] = False
     keep_days: Annotated[
         int, Meta(ge=0), setting("Days for which playback events are kept; 0: forever.")
     ] = 365

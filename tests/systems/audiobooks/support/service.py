@@ -9,7 +9,7 @@ import httpx
 from keyhouse.engine import Engine
 from keyhouse.store import Store, verify
 from keyhouse.systems.audiobooks.records import Argon2Params
-from keyhouse.systems.audiobooks.schema import ARGON2_PARAMS, SCHEMAS
+from keyhouse.systems.audiobooks.schema import ARGON2_PARAMS, SCHEMAS, TENANT_PREFIX
 from keyhouse.systems.audiobooks.service import build
 from keyhouse.testing.conformance import Opener
 from tests.support.threaded_service import ThreadedService
@@ -47,7 +47,7 @@ class LibraryService(ThreadedService):
     async def prepare(self, engine: Engine) -> None:
         self.folder.mkdir(exist_ok=True)
         if self._cost is not None:
-            await Store(SCHEMAS[0], engine, "main").put(ARGON2_PARAMS, self._cost)
+            await self._store(engine).put(ARGON2_PARAMS, self._cost)
 
     def client(self, token: str | None = None, **options: Any) -> httpx.Client:
         return self.http(token, **options)
@@ -73,7 +73,13 @@ class LibraryService(ThreadedService):
 
     def run(self, work: Callable[[Store], Coroutine[Any, Any, R]]) -> R:
         """Run a function of the store on the loop of the service."""
-        return self.on_engine(lambda engine: work(Store(SCHEMAS[0], engine, "main")))
+        return self.on_engine(lambda engine: work(self._store(engine)))
+
+    def _store(self, engine: Engine) -> Store:
+        """Return the store of the first library."""
+        has_tenants = self._settings.get("tenants")
+        schema = SCHEMAS[0].under(TENANT_PREFIX) if has_tenants else SCHEMAS[0]
+        return Store(schema, engine, "main")
 
     def check(self) -> None:
         """Assert that `verify` finds nothing: no stale row and no orphan."""

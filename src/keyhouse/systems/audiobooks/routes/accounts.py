@@ -6,7 +6,7 @@ from typing import Any, Final
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from keyhouse.errors import ConflictError, NotFoundError, RateError, TokenError
+from keyhouse.errors import ConflictError, NotFoundError, RateError, RecordError, TokenError
 from keyhouse.http import ClientAddress, Response, Route, delete_cookie, set_cookie
 from keyhouse.systems.audiobooks import messages
 from keyhouse.systems.audiobooks.accounts import (
@@ -44,13 +44,19 @@ class AccountHandlers:
 
     async def set_up(self, body: messages.SetupBody) -> Response[Data[Json]]:
         """Create the first admin, once."""
+        self._check_library(body.tenant)
         user = await self._accounts.set_up(body.username, body.password, body.email)
         return Response(data({"message": "The library is set up.", "user": _user(user)}), 201)
+
+    def _check_library(self, tenant: str | None) -> None:
+        if tenant is not None and tenant != self._accounts.library.name:
+            raise RecordError("The service has one library: leave `tenant` out.", tenant=tenant)
 
     async def login(
         self, body: messages.LoginBody, client: ClientAddress, headers: messages.Agent, root: str
     ) -> Response[Data[Json]]:
         """Sign in: a session, as a cookie and as a token for `Authorization: Bearer`."""
+        self._check_library(body.tenant)
         user, session, token = await self._accounts.sign_in(
             body.username,
             body.password,

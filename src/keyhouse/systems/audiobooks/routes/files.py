@@ -1,6 +1,7 @@
 """Routes of segments, audio and covers."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -51,7 +52,7 @@ class FileHandlers:
         self._covers = covers
         self._merger = merger
         self._operations = operations
-        self._roots = {root: FileRoot(root, run=run) for root in library.roots if root.is_dir()}
+        self._roots: dict[Path, FileRoot] = {}
         self._run = run
 
     async def segments(self, id: Id, query: SegmentsQuery) -> Data[Items[Json]]:
@@ -114,10 +115,19 @@ class FileHandlers:
         """Send the audio of a segment, whole or by ranges."""
         segment = (await self._library.require(SEGMENT, "segment", id=id)).record
         place = below_root(segment.file_path, self._library.roots)
-        if place is None or place[0] not in self._roots:
+        if place is None:
             raise NotFoundError("The file is not below a root of the library.", id=id)
         media_type = MEDIA_TYPES.get(segment.format.casefold(), "application/octet-stream")
-        return FileResponse(self._roots[place[0]], place[1], media_type=media_type)
+        return FileResponse(await self._root(place[0]), place[1], media_type=media_type)
+
+    async def _root(self, root: Path) -> FileRoot:
+        """Return a root to serve files from; it may be there later than the service."""
+        found = self._roots.get(root)
+        if found is None:
+            if not await self._run(root.is_dir):
+                raise NotFoundError("The root of the file is not there.", root=str(root))
+            found = self._roots[root] = FileRoot(root, run=self._run)
+        return found
 
     async def cover(self, id: Id) -> FileResponse:
         """Send the cover of a book."""

@@ -58,7 +58,7 @@ from keyhouse.systems.audiobooks.schema.books import (
     WORKS_OF_AUTHOR,
     WORKS_OF_SERIES,
 )
-from keyhouse.systems.audiobooks.schema.keyspace import SCHEMAS
+from keyhouse.systems.audiobooks.schema.keyspace import SCHEMAS, TENANT_PREFIX
 from keyhouse.systems.audiobooks.schema.listening import (
     BOOK_LISTEN_SECONDS,
     BOOK_PLAYS,
@@ -158,6 +158,7 @@ __all__ = [
     "SESSION",
     "SESSIONS_OF_USER",
     "SETUP",
+    "TENANT_PREFIX",
     "USER",
     "USER_BY_EMAIL",
     "USER_BY_NAME",

@@ -1,5 +1,7 @@
 """The schema of the library: every record, and the migrations."""
 
+from typing import Final
+
 from keyhouse.schema import Meta, Migration, Schema, Space
 from keyhouse.store import reindex
 from keyhouse.systems.audiobooks.schema.books import ASSET, AUTHOR, BOOK, SEGMENT, SERIES, WORK
@@ -35,7 +37,10 @@ from keyhouse.systems.audiobooks.schema.users import (
     USER_SECRETS,
 )
 
-__all__ = ["SCHEMAS"]
+__all__ = ["SCHEMAS", "TENANT_PREFIX"]
+
+TENANT_PREFIX: Final = "tenant:{tenant}:"
+"""In front of all keys, where a service has several libraries."""
 
 SCHEMAS: tuple[Schema, ...] = (
     Schema(
