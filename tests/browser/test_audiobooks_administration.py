@@ -119,7 +119,7 @@ def test_users_the_bin_and_api_keys_are_managed(library: ServedLibrary) -> None:
             await page.get_by_role("button", name="Create").click()
             await page.get_by_label("Role of nina").select_option("editor")
             await page.get_by_role("button", name="Save nina").click()
-            await page.locator("tr:has-text('nina') option[selected]:text('editor')").wait_for(
+            await page.locator("li:has-text('nina') option[selected]:text('editor')").wait_for(
                 state="attached"
             )
             await page.get_by_label("Status of admin").select_option("disabled")

@@ -65,7 +65,7 @@ def test_a_kept_book_plays_offline_and_its_place_is_sent_when_the_network_is_bac
             await page.get_by_role("heading", name="The Lamp", exact=True).wait_for()
             await page.get_by_role("button", name="Chapter 3").click()
             await played_past(page, 8.5)
-            await page.get_by_role("button", name="Pause").click()
+            await page.get_by_role("button", name="Pause").last.click()
             await page.get_by_text("on this device, and will be sent").wait_for()
             place = await moment(page)
             await page.reload()

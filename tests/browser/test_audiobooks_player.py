@@ -71,7 +71,7 @@ def test_a_listener_signs_in_finds_a_book_and_it_plays_while_browsing(
             await page.get_by_role("heading", name="Books").wait_for()
             assert not await page.evaluate(IS_PAUSED)
             async with page.expect_response("**/position"):
-                await page.get_by_role("button", name="Pause").click()
+                await page.get_by_role("button", name="Pause").last.click()
             await page.get_by_role("link", name="Home", exact=True).click()
             await page.get_by_role("heading", name="Continue listening").wait_for()
             await page.get_by_role("button", name="Sign out").click()
@@ -102,7 +102,7 @@ def test_seek_speed_chapter_and_a_reload_keep_the_place(library: ServedLibrary) 
             assert "left at 1.10×" in await page.locator(".extras .left").inner_text()
             await page.get_by_label("Position in the book").fill("20")
             await played_past(page, 20.2)
-            await page.get_by_role("button", name="Pause").click()
+            await page.get_by_role("button", name="Pause").last.click()
             place = await moment(page)
             await page.reload()
             await page.get_by_role("button", name="Play", exact=True).last.wait_for()
@@ -160,7 +160,7 @@ def test_two_devices_are_asked_where_to_continue(library: ServedLibrary) -> None
             await open_book(page, library, "The Lamp")
             await page.get_by_role("button", name="Play", exact=True).first.click()
             await played_past(page, 0.5)
-            await page.get_by_role("button", name="Pause").click()
+            await page.get_by_role("button", name="Pause").last.click()
             for answer, place in (("Stay at", 1), ("Continue at 0:19", 19)):
                 body = {"segment_id": last, "position_seconds": 3, "event_type": "progress"}
                 assert phone.post(f"/books/{book}/position", json=body).status_code == 200
@@ -170,7 +170,7 @@ def test_two_devices_are_asked_where_to_continue(library: ServedLibrary) -> None
                 assert "Another device is at 0:19" in await question.inner_text()
                 await page.get_by_role("button", name=answer).click()
                 await question.wait_for(state="hidden")
-                await page.get_by_role("button", name="Pause").click()
+                await page.get_by_role("button", name="Pause").last.click()
                 await page.locator("#player-play[aria-label=Play]").wait_for()
                 assert abs(await moment(page) - place) < 3
 

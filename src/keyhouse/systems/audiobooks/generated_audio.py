@@ -10,6 +10,7 @@ import struct
 import wave
 import zlib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,19 +78,28 @@ def write_audio(
     return path
 
 
-def png(red: int, green: int, blue: int, side: int = 64) -> bytes:
-    """Return a square picture of one colour."""
+@cache
+def png(red: int, green: int, blue: int, side: int = 160) -> bytes:
+    """Return a square picture in shades of one colour: a disc above a horizon."""
 
     def chunk(name: bytes, content: bytes) -> bytes:
         body = name + content
         return struct.pack(">I", len(content)) + body + struct.pack(">I", zlib.crc32(body))
 
-    row = b"\0" + bytes((red, green, blue)) * side
+    def shade(part: float) -> bytes:
+        return bytes(min(255, round(value * part)) for value in (red, green, blue))
+
+    rows = bytearray()
+    for y in range(side):
+        half = math.sqrt(max(0.0, (side * 0.24) ** 2 - (y - side * 0.44) ** 2))
+        sky, disc = shade(0.65 + 0.6 * y / side), round(half) if y < side * 0.68 else 0
+        edge = (sky if y < side * 0.68 else shade(0.5)) * (side // 2 - disc)
+        rows += b"\0" + edge + shade(1.7) * (2 * disc) + edge
     head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
     return (
         b"\x89PNG\r\n\x1a\n"
         + chunk(b"IHDR", head)
-        + chunk(b"IDAT", zlib.compress(row * side))
+        + chunk(b"IDAT", zlib.compress(bytes(rows)))
         + chunk(b"IEND", b"")
     )
 

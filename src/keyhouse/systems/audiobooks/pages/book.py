@@ -87,9 +87,10 @@ class BookPages:
             return None, None
         rows = self._store.scan(BOOK, by=BOOKS_BY_SERIES, series_id=book.series_id)
         found = [entry.record async for entry in rows]
-        place = [each.id for each in found].index(book.id)
-        previous = found[place - 1] if place else None
-        return previous, found[place + 1] if place + 1 < len(found) else None
+        for before, each, after in zip([None, *found], found, [*found[1:], None], strict=False):
+            if each.id == book.id:
+                return before, after
+        return None, None
 
     async def set_status(self, id: str, form: StatusForm, caller: Member) -> Redirect:
         """Set the status of a book, or let it follow the progress."""

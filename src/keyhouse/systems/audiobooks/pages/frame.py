@@ -50,7 +50,14 @@ class Frame:
     def __init__(self, accounts: Accounts) -> None:
         self._accounts = accounts
         self._templates = Templates(
-            _TEMPLATES, at=at, length=length, clock=clock, size=size, day=day, hue=hue
+            _TEMPLATES,
+            at=at,
+            length=length,
+            clock=clock,
+            size=size,
+            day=day,
+            hue=hue,
+            device=device,
         )
 
     def page(self, path: str, handler: Handler, template: str, *, scope: str = VIEW) -> Route:
@@ -146,6 +153,16 @@ def size(value: int) -> str:
 def day(time: str | None) -> str:
     """Return the day and minute of an RFC 3339 time."""
     return "" if not time else time[:16].replace("T", " ")
+
+
+def device(user_agent: str) -> str:
+    """Return the browser and the system of a User-Agent, such as `Chrome on Android`."""
+    browsers = {"Edg/": "Edge", "Firefox/": "Firefox", "Chrome/": "Chrome", "Safari/": "Safari"}
+    systems = ("Android", "iPhone", "iPad", "Windows", "Mac OS X", "Linux")
+    browser = next((name for sign, name in browsers.items() if sign in user_agent), "")
+    system = next((name for name in systems if name in user_agent), "")
+    known = " on ".join(each for each in (browser, system) if each)
+    return known or user_agent.partition("/")[0] or "Unknown"
 
 
 def hue(text: str) -> int:

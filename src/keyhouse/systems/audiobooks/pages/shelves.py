@@ -6,8 +6,9 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 
 from keyhouse.http import Route
+from keyhouse.keys import normal
 from keyhouse.systems.audiobooks.books import Books
-from keyhouse.systems.audiobooks.library import Member
+from keyhouse.systems.audiobooks.library import Member, offset_cursor
 from keyhouse.systems.audiobooks.listening import Listener
 from keyhouse.systems.audiobooks.messages import BookQuery, Order, SortBy
 from keyhouse.systems.audiobooks.pages.frame import Frame
@@ -146,9 +147,11 @@ class Shelves:
         """All books, or those of a tag or of a status, sorted."""
         if query.status:
             states = await self._listener.of_status(caller.subject, query.status)
-            pairs = await self._listener.with_books(states)
+            start = offset_cursor(query.cursor or None, 0)
+            pairs = await self._listener.with_books(states[start : start + PAGE])
             cards = [Card(book, state.progress_pct, state.status) for state, book in pairs]
-            return ShelfPage(query, cards, total=len(cards))
+            cursor = f"@{start + PAGE}" if start + PAGE < len(states) else ""
+            return ShelfPage(query, cards, cursor)
         asked = BookQuery(
             tag=query.tag or None,
             sort_by=query.sort,
@@ -169,7 +172,7 @@ class Shelves:
             by=AUTHOR_BY_NAME,
             limit=NAMES_PAGE,
             cursor=query.cursor or None,
-            prefix=query.prefix.casefold() or None,
+            prefix=normal(query.prefix) or None,
         )
         lines = [
             NameLine(
@@ -188,21 +191,18 @@ class Shelves:
             by=SERIES_BY_NAME_AND_AUTHOR,
             limit=NAMES_PAGE,
             cursor=query.cursor or None,
-            prefix=query.prefix.casefold() or None,
+            prefix=normal(query.prefix) or None,
         )
         lines = await self._series_lines([each.record for each in page.entries])
         return NamePage(query, lines, page.cursor or "")
 
     async def tags(self, caller: Member) -> TagPage:
         """The tags, with their numbers of books."""
-        found: dict[str, tuple[str, int]] = {}
-        async for entry in self._store.scan(BOOK, by=BOOKS_BY_TAG):
-            tag = str(entry.fields.get("tag", ""))
-            for each in entry.record.tags:
-                if each.casefold() == tag or not tag:
-                    known = found.get(each.casefold(), (each, 0))
-                    found[each.casefold()] = (known[0], known[1] + 1)
-        return TagPage(sorted(found.values(), key=lambda each: each[0].casefold()))
+        found: dict[str, tuple[str, set[str]]] = {}
+        async for entry in self._store.scan(BOOK, by=BOOKS_BY_TAG):  # a row for each tag
+            for tag in entry.record.tags:
+                found.setdefault(normal(tag), (tag, set()))[1].add(entry.record.id)
+        return TagPage([(tag, len(ids)) for _, (tag, ids) in sorted(found.items())])
 
     async def author(self, id: str, caller: Member) -> AuthorPage:
         """An author: series and books."""

@@ -47,7 +47,7 @@ document.addEventListener("submit", event => {
 function bindPage() {
   for (const each of document.querySelectorAll("[data-keep]")) bindKeep(each);
   const kept = document.getElementById("kept-books");
-  if (kept) listKept(kept);
+  if (kept) listKept(kept).then(() => view.markPlaying());
   followOperations();
   for (const link of document.querySelectorAll(".top nav a")) {
     const path = new URL(link.href).pathname;
@@ -58,7 +58,10 @@ function bindPage() {
 
 document.addEventListener("htmx:after:swap", event => {
   bindPage();
-  if (event.detail?.ctx?.target?.id === "main") document.getElementById("main").focus({ preventScroll: true });
+  view.markPlaying();
+  if (event.detail?.ctx?.target?.id !== "main") return;
+  document.getElementById("main").focus({ preventScroll: true });
+  scrollTo(0, 0);
 });
 document.addEventListener("change", event => {
   if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();

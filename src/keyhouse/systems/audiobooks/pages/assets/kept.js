@@ -86,15 +86,20 @@ export async function bindKeep(place) {
   const id = place.dataset.keep, button = place.querySelector("button"), state = place.querySelector("[role=status]");
   const problem = obstacle();
   if (problem) { button.disabled = true; state.textContent = problem; return; }
+  const files = place.dataset.files.split(" ");
+  const isCurrent = book => files.every(file => book.urls.some(url => url.includes(file)));
   const show = async text => {
-    const book = await keptBooks.get(id);
-    button.textContent = book ? "Remove from this device" : "Keep on this device";
-    state.textContent = text ?? (book ? `Kept on this device: ${megabytes(book.bytes)}.` : "");
+    const book = await keptBooks.get(id), isOld = book && !isCurrent(book);
+    button.textContent = isOld ? "Keep the new files" : book ? "Remove from this device" : "Keep on this device";
+    state.textContent = text ?? (isOld ? "The files of the book have changed since it was kept."
+      : book ? `Kept on this device: ${megabytes(book.bytes)}.` : "");
     button.disabled = false;
   };
   button.onclick = async () => {
     button.disabled = true;
-    if (await keptBooks.get(id)) {
+    const known = await keptBooks.get(id);
+    if (known && !isCurrent(known)) await forget(id);
+    if (known && isCurrent(known)) {
       await forget(id);
       await show("Removed from this device.");
     } else {
@@ -115,10 +120,11 @@ export async function listKept(place) {
     link.textContent = book.title;
     facts.className = "quiet";
     facts.textContent = [book.author, length(book.duration), megabytes(book.bytes)].filter(Boolean).join(" · ");
-    play.textContent = "Play";
+    const label = document.createElement("span");
+    label.textContent = label.dataset.label = "Play";
+    play.append(label);
     play.className = "primary";
     play.dataset.play = book.id;
-    play.setAttribute("aria-label", `Play ${book.title}`);
     item.append(link, facts, play);
     return item;
   }));

@@ -33,6 +33,9 @@ export class Player extends EventTarget {
     audio.addEventListener("ended", () => this.#endOfFile());
     audio.addEventListener("error", () => this.#failed());
     addEventListener("pagehide", () => this.#leave());
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden && !this.isPaused) this.#save("progress");
+    });
   }
 
   get isPaused() { return this.#audio.paused; }

@@ -10,7 +10,7 @@
 const SHELL = "audiobooks-shell-1", KEPT = "audiobooks-kept-1";
 const OFFLINE = "/audiobooks/offline";
 const FILES = [
-  OFFLINE, "/audiobooks/app.webmanifest", "/assets/pages.css", "/assets/htmx.min.js", "/assets/hx-sse.min.js",
+  OFFLINE, "/audiobooks/app.webmanifest", "/assets/pages.css", "/assets/htmx.min.js",
   "/assets/icon.svg",
   ...["library.css", "app.js", "api.js", "kept.js", "operations.js", "places.js", "player.js", "queue.js",
     "sleep_timer.js", "timeline.js", "view.js", "icon-192.png"].map(name => `/audiobooks/assets/${name}`),

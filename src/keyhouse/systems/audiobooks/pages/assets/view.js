@@ -30,6 +30,7 @@ export class PlayerView {
     this.#bindSliders();
     this.#bindTimer();
     player.addEventListener("book", () => this.#showBook());
+    player.addEventListener("state", () => this.markPlaying());
     for (const name of ["state", "time", "jump"]) player.addEventListener(name, () => this.#show());
     player.addEventListener("error", event => this.message(event.detail.message));
     player.addEventListener("finished", () => this.#offerNext());
@@ -39,6 +40,18 @@ export class PlayerView {
     places.addEventListener("sent", () => { element("unsent").hidden = true; });
     document.addEventListener("keydown", event => this.#press(event));
     bindMediaSession(player);
+  }
+
+  /** Let the buttons of the page that play the current book say what they do now. */
+  markPlaying() {
+    const { book, isPaused } = this.#player;
+    for (const each of document.querySelectorAll("[data-play]:not([data-at])")) {
+      const isPlaying = !isPaused && each.dataset.play === book?.id;
+      each.classList.toggle("playing", isPlaying);
+      const label = each.querySelector("span");
+      if (label) label.textContent = isPlaying ? "Pause" : label.dataset.label;
+      else each.setAttribute("aria-label", each.getAttribute("aria-label").replace(/^\w+/, isPlaying ? "Pause" : "Play"));
+    }
   }
 
   /** Show a message above the player, with buttons for what can be done. */
@@ -136,7 +149,7 @@ export class PlayerView {
   }
 
   #show() {
-    const { player } = { player: this.#player };
+    const player = this.#player;
     if (!player.book) return;
     const play = element("player-play");
     play.setAttribute("aria-label", player.isPaused ? "Play" : "Pause");
@@ -255,7 +268,7 @@ export class PlayerView {
   #press(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const target = event.target;
-    if (target.closest("input, textarea, select, dialog")) return;
+    if (target.closest("input, textarea, select, dialog, [role=region]")) return;
     const isButton = target.closest("button, a, summary");
     const player = this.#player, name = (event.shiftKey && event.key.startsWith("Arrow") ? "Shift+" : "") + event.key;
     const keys = {

@@ -1,0 +1,131 @@
+"""The pages over HTTP: who may see them, what they escape, and the files that they load."""
+
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+
+from keyhouse.systems.audiobooks import pages
+from tests.systems.audiobooks.support.service import PASSWORD, LibraryService
+
+ASSETS = Path(pages.__file__).parent / "assets"
+LISTENERS_PAGES = ("", "books", "authors", "series", "tags", "search?q=x", "account")
+SCOPED = {
+    "operations": ("admin", "editor"),
+    "bin": ("admin", "editor"),
+    "users": ("admin",),
+}
+
+
+def browser(service: LibraryService, user: str = "") -> httpx.Client:
+    """Return a client that has a cookie and follows no redirect."""
+    client = service.http(cookies={})
+    client.base_url = httpx.URL(service.url.removesuffix("api/v1"))
+    if user:
+        reply = client.post("login", data={"username": user, "password": PASSWORD})
+        assert reply.status_code == 303, reply.text
+        assert "HttpOnly; SameSite=Strict" in reply.headers["set-cookie"]
+    return client
+
+
+@pytest.fixture
+def users(service: LibraryService, admin: httpx.Client) -> LibraryService:
+    for role in ("editor", "viewer"):
+        service.user(admin, role, role).close()
+    return service
+
+
+def test_pages_are_for_those_with_the_permission(users: LibraryService) -> None:
+    for role in ("admin", "editor", "viewer"):
+        client = browser(users, role)
+        for path in LISTENERS_PAGES:
+            assert client.get(path).status_code == 200, (role, path)
+        for path, roles in SCOPED.items():
+            expected = 200 if role in roles else 403
+            reply = client.get(path)
+            assert reply.status_code == expected, (role, path)
+            assert reply.headers["content-type"].startswith("text/html")
+        navigation = client.get("").text
+        assert ("Operations" in navigation) == (role != "viewer")
+        assert ("Users" in navigation) == (role == "admin")
+
+
+def test_a_visitor_is_led_to_the_login_and_back_but_nowhere_else(users: LibraryService) -> None:
+    guest = browser(users)
+    reply = guest.get("books?sort=author")
+    assert reply.status_code == 303
+    assert reply.headers["location"].startswith("/audiobooks/login?next=%2Faudiobooks%2Fbooks")
+    for next in ("https://evil.example/", "//evil.example", "/studio/", "/audiobooks/\\evil"):
+        body = {"username": "viewer", "password": PASSWORD, "next": next}
+        reply = guest.post("login", data=body)
+        assert reply.headers["location"] == "/audiobooks/", next
+    signed_out = browser(users)
+    assert (
+        signed_out.post("operations/scan", data={"folder_path": "x"}).headers["location"]
+        == "/audiobooks/login"
+    )
+
+
+def test_a_form_of_another_site_is_rejected(users: LibraryService) -> None:
+    client = browser(users, "admin")
+    foreign = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+    for path in ("operations/scan", "logout", "users"):
+        reply = client.post(path, data={"username": "mallory"}, headers=foreign)
+        assert reply.status_code == 403, path
+    login = {"username": "viewer", "password": PASSWORD}
+    assert client.post("login", data=login, headers=foreign).status_code == 403
+
+
+def test_text_of_others_is_escaped(users: LibraryService, admin: httpx.Client) -> None:
+    title = "<img src=x onerror=alert(1)>"
+    author = admin.post("/authors", json={"name": f'"{title}'}).json()["data"]["id"]
+    body = {"title": title, "author_id": author, "description": title, "tags": [title]}
+    book = admin.post("/books", json=body).json()["data"]["id"]
+    client = browser(users, "viewer")
+    for path in ("", "books", f"books/{book}", "authors", f"authors/{author}", "tags"):
+        text = client.get(path).text
+        assert "<img src=x" not in text and "&lt;img src=x" in text, path
+    policy = client.get("").headers["content-security-policy"]
+    assert "unsafe" not in policy and "script-src 'self'" in policy
+
+
+def test_the_scripts_write_text_and_never_markup() -> None:
+    for file in ASSETS.glob("*.js"):
+        source = file.read_text()
+        for word in ("innerHTML", "insertAdjacentHTML", "document.write", "eval("):
+            assert word not in source, f"{file.name}: {word}"
+
+
+def test_pages_have_no_inline_script_or_style() -> None:
+    for file in (ASSETS.parent / "templates").glob("*.html"):
+        source = file.read_text()
+        assert not re.search(r"<style|\sstyle=|\son\w+=|hx-on", source), file.name
+        assert not re.search(r"<script(?![^>]*\ssrc=)", source), file.name
+
+
+def test_the_service_worker_keeps_every_file_of_the_pages(service: LibraryService) -> None:
+    source = (ASSETS / "service_worker.js").read_text()
+    for file in ASSETS.iterdir():
+        if file.suffix in (".js", ".css") and file.name != "service_worker.js":
+            assert f'"{file.name}"' in source, f"{file.name} is missing offline"
+    guest = browser(service)
+    for path in re.findall(r'"(/audiobooks/[\w.-]+)"', source):
+        assert guest.get(path.removeprefix("/audiobooks/")).status_code == 200, path
+    manifest = guest.get("app.webmanifest")
+    assert manifest.headers["content-type"] == "application/manifest+json"
+    for icon in manifest.json()["icons"]:
+        assert guest.get(icon["src"].removeprefix("/audiobooks/")).content[:4] == b"\x89PNG"
+
+
+def test_the_first_page_is_small(users: LibraryService) -> None:
+    """The page, its styles and its scripts, compressed as they are sent."""
+    client = browser(users, "viewer")
+    files = ["library.css", *(file.name for file in ASSETS.glob("*.js"))]
+    total = len(client.get("").content)
+    for name in files:
+        if name == "service_worker.js":
+            continue
+        reply = client.get(f"assets/{name}", headers={"Accept-Encoding": "gzip"})
+        total += int(reply.headers["content-length"])
+    assert total < 28_000
