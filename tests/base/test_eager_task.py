@@ -199,8 +199,8 @@ def test_work_that_returns_in_its_first_step_is_done() -> None:
         async def work() -> int:
             return 7
 
-        begun = Started(work())
-        assert begun.is_done and begun.result == 7
+        started = Started(work())
+        assert started.is_done and started.result == 7
 
     asyncio.run(scenario())
 
@@ -214,8 +214,8 @@ def test_work_that_was_stepped_once_is_awaited_to_its_end() -> None:
                 await asyncio.Event().wait()
             return 7
 
-        begun = Started(work(wait=False))
-        assert not begun.is_done and await begun == 7
+        started = Started(work(wait=False))
+        assert not started.is_done and await started == 7
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await Started(work(wait=True))

@@ -12,7 +12,7 @@ from keyhouse.systems.audiobooks import messages
 from keyhouse.systems.audiobooks.accounts import Accounts
 from keyhouse.systems.audiobooks.library import Member
 from keyhouse.systems.audiobooks.listening import Listener, Statistics
-from keyhouse.systems.audiobooks.pages.frame import AT, Frame, at
+from keyhouse.systems.audiobooks.pages.frame import AT, LibraryFrame, at
 from keyhouse.systems.audiobooks.records import ApiKey, Session
 from keyhouse.systems.audiobooks.records import User as StoredUser
 from keyhouse.systems.audiobooks.routes.accounts import AccountHandlers
@@ -23,7 +23,7 @@ _HERE: Final = re.compile(rf"{AT}/[\x21-\x5b\x5d-\x7e]*")
 Json = dict[str, Any]
 
 
-class SignInQuery(Struct):
+class AfterLoginQuery(Struct):
     next: str = ""
 
 
@@ -84,13 +84,13 @@ def checked(kind: type[Any], **given: Any) -> Any:
 
 
 class AccountPages:
-    def __init__(self, frame: Frame, accounts: Accounts, listener: Listener) -> None:
+    def __init__(self, frame: LibraryFrame, accounts: Accounts, listener: Listener) -> None:
         self._frame = frame
         self._accounts = accounts
         self._handlers = AccountHandlers(accounts)
         self._listener = listener
 
-    async def show_login(self, query: SignInQuery) -> HtmlPage | Redirect:
+    async def show_login(self, query: AfterLoginQuery) -> HtmlPage | Redirect:
         """The page to sign in; before there is a user, the one to set up the library."""
         if not await self._accounts.has_users():
             return Redirect(at("setup"))
@@ -191,7 +191,7 @@ class AccountPages:
         page = await self._account(caller, **more)
         return await self._frame.render("account.html", caller, page, here=at("account"))
 
-    def routes(self, frame: Frame) -> list[Route]:
+    def routes(self, frame: LibraryFrame) -> list[Route]:
         return [
             _public("GET", "/login", self.show_login),
             _public("POST", "/login", self.log_in),

@@ -15,7 +15,7 @@ from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.library import Library, Member
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.pages.account import checked
-from keyhouse.systems.audiobooks.pages.frame import Frame, at
+from keyhouse.systems.audiobooks.pages.frame import LibraryFrame, at
 from keyhouse.systems.audiobooks.permissions import (
     DELETE,
     MANAGE_SETTINGS,
@@ -117,7 +117,7 @@ class UserForm(Struct):
 class AdministrationPages:
     def __init__(
         self,
-        frame: Frame,
+        frame: LibraryFrame,
         library: Library,
         accounts: Accounts,
         books: Books,
@@ -266,7 +266,7 @@ class AdministrationPages:
         await self._users.change_user(form.id, body)
         return Redirect(at("users"))
 
-    def routes(self, frame: Frame) -> list[Route]:
+    def routes(self, frame: LibraryFrame) -> list[Route]:
         one = "/operations/{id}"
         return [
             frame.page("/operations", self.operations, "operations.html", scope=SCAN),

@@ -9,7 +9,7 @@ from keyhouse.http import Redirect, Route
 from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.library import Member
 from keyhouse.systems.audiobooks.listening import Listener, PlaybackState, Statistics
-from keyhouse.systems.audiobooks.pages.frame import Frame, at
+from keyhouse.systems.audiobooks.pages.frame import LibraryFrame, at
 from keyhouse.systems.audiobooks.permissions import DELETE
 from keyhouse.systems.audiobooks.records import Book
 from keyhouse.systems.audiobooks.routes.files import FileHandlers, SegmentsQuery
@@ -104,7 +104,7 @@ class BookPages:
         await self._books.bin(id, lambda revision: None)
         return Redirect(at("books"))
 
-    def routes(self, frame: Frame) -> list[Route]:
+    def routes(self, frame: LibraryFrame) -> list[Route]:
         return [
             frame.page("/books/{id}", self.book, "book.html"),
             frame.form("/books/{id}/status", self.set_status),

@@ -23,7 +23,7 @@ from keyhouse.systems.audiobooks.permissions import (
     VIEW,
 )
 
-__all__ = ["AT", "Frame", "User", "at"]
+__all__ = ["AT", "LibraryFrame", "User", "at"]
 
 AT: Final = "/audiobooks"
 Handler = Callable[..., Awaitable[Any]]
@@ -44,7 +44,7 @@ class User(Struct, frozen=True):
     can_prune: bool = False
 
 
-class Frame:
+class LibraryFrame:
     """Makes the routes of pages and forms."""
 
     def __init__(self, accounts: Accounts) -> None:

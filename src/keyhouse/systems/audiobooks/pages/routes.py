@@ -10,7 +10,7 @@ from keyhouse.systems.audiobooks.listening import Listener
 from keyhouse.systems.audiobooks.pages.account import AccountPages
 from keyhouse.systems.audiobooks.pages.administration import AdministrationPages
 from keyhouse.systems.audiobooks.pages.book import BookPages
-from keyhouse.systems.audiobooks.pages.frame import Frame, at
+from keyhouse.systems.audiobooks.pages.frame import LibraryFrame, at
 from keyhouse.systems.audiobooks.pages.shelves import Shelves
 from keyhouse.systems.audiobooks.routes.files import FileHandlers
 from keyhouse.systems.audiobooks.routes.operations import OperationHandlers
@@ -34,7 +34,7 @@ def page_routes(
     pattern: str,
 ) -> list[Route]:
     """Return the routes. `pattern` is the default one of `organize`."""
-    frame = Frame(accounts)
+    frame = LibraryFrame(accounts)
     administration = AdministrationPages(
         frame, books.library, accounts, books, files, operations, pattern
     )

@@ -11,7 +11,7 @@ from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.library import Member, offset_cursor
 from keyhouse.systems.audiobooks.listening import Listener
 from keyhouse.systems.audiobooks.messages import BookQuery, Order, SortBy
-from keyhouse.systems.audiobooks.pages.frame import Frame
+from keyhouse.systems.audiobooks.pages.frame import LibraryFrame
 from keyhouse.systems.audiobooks.playback import status
 from keyhouse.systems.audiobooks.records import Author, Book, Series, Status, is_listed
 from keyhouse.systems.audiobooks.schema import (
@@ -259,7 +259,7 @@ class Shelves:
             for book, row in zip(books, rows, strict=True)
         ]
 
-    def routes(self, frame: Frame) -> list[Route]:
+    def routes(self, frame: LibraryFrame) -> list[Route]:
         return [
             frame.page("/", self.home, "home.html"),
             frame.page("/books", self.books, "books.html"),
