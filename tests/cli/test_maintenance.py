@@ -246,3 +246,30 @@ def test_the_environment_names_the_system(tmp_path: Path) -> None:
     assert "2 rows" in keyhouse("move", "sqlite:bot.db", "sqlite:{system}.db")
     assert (tmp_path / "rosey.db").exists()
     assert "Missing argument 'KEY'" in run("get", "rosey", environment=named, code=2).stderr
+
+
+def test_convert_gives_all_keys_a_prefix_and_takes_it_away_again(folder: Path) -> None:
+    prefixed = f"{CLIPS}@channel:{{channel}}:"
+    before = run("export", CLIPS, *STORE, cwd=folder).stdout
+    to = ("--to", "channel:{channel}:")
+    shown = run("convert", CLIPS, *to, "--yes", *STORE, cwd=folder).stdout
+    assert "2 spaces, 18 rows moved." in shown
+    assert (
+        "18 rows of 2 spaces read: no problems."
+        in run("verify", prefixed, *STORE, cwd=folder).stdout
+    )
+    lines = run("list", prefixed, "--space", "channel-7", *STORE, cwd=folder).stdout
+    assert "channel:channel-7:clip:kick-off" in lines
+    again = run("convert", CLIPS, *to, "--yes", "--json", *STORE, cwd=folder).stdout
+    assert [each["moved"] for each in json.loads(again)] == [0, 0]
+    run("convert", prefixed, "--to", "", "--yes", *STORE, cwd=folder)
+    assert run("export", CLIPS, *STORE, cwd=folder).stdout == before
+
+
+def test_convert_lists_the_rows_that_it_leaves(folder: Path) -> None:
+    taken = Put("channel:channel-7:clip:kick-off", b"{}")
+    commit(folder, "channel-7", Batch(puts=(taken,)))
+    to = ("--to", "channel:{channel}:")
+    shown = run("convert", CLIPS, *to, "--yes", *STORE, cwd=folder, code=1).stdout
+    assert "the new key has a different value: channel-7, clip:kick-off" in shown
+    assert "add --yes" in run("convert", CLIPS, *to, *STORE, cwd=folder, code=1).stderr

@@ -2,18 +2,26 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from keyhouse.engines.memory import MemoryEngine
-from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
+from keyhouse.errors import (
+    DeclarationError,
+    KeyFieldError,
+    LeaseError,
+    UnavailableError,
+    UsageError,
+)
 from keyhouse.keys import NATS, Template
 from keyhouse.schema import Record, Schema, Space
 from keyhouse.schema.description import describe
 from keyhouse.schema.explanation import Explanation, explain
 from keyhouse.store import BulkDelete, Store, convert_prefix, migrate, run_job, version
+from keyhouse.store.prefix_conversion import CONVERSION_KEY
 from keyhouse.systems.audiobooks.schema import SCHEMAS as AUDIOBOOKS
-from keyhouse.testing.faults import FaultyEngine, Killed, fail
+from keyhouse.testing.faults import FaultyEngine, Killed, die, fail, meanwhile
 from tests.store.support.harness import SPACE, Harness, clean, everywhere, played, sound
 from tests.store.support.library_schema import BOOK, LIBRARY
 from tests.store.support.linked_schema import LIST, SCHEMA, fill
@@ -63,23 +71,66 @@ async def test_a_library_with_every_kind_of_row_works_under_a_prefix(harness: Ha
     await clean(harness.store())
 
 
-def test_a_conversion_killed_at_every_commit_is_continued() -> None:
+def lasting(rows: dict[str, Any]) -> dict[str, Any]:
+    """Return the rows that a lease of another runner does not outlive."""
+    return {key: row for key, row in rows.items() if "login" not in key}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_conversion_killed_at_every_step_is_continued(after: bool) -> None:
     async def story(harness: Harness) -> None:
-        for at in range(1, 100):
+        for at in range(1, 200):
             space = f"space-{at}"
             await fill(harness.store(SCHEMA, space), lists=3, size=4)
-            before = await harness.rows(space)
-            engine = FaultyEngine(harness.engine, fail(at, Killed), rows=20)
+            before = lasting(await harness.rows(space))
+            engine = FaultyEngine(harness.engine, die(at, after=after), rows=20)
             try:
                 await convert_prefix(engine, space, SCHEMA, LINKED)
-                assert at > 5
+                assert at > 15
                 return
             except Killed:
                 pass
+            if CONVERSION_KEY in await harness.rows(space):
+                with pytest.raises(LeaseError):
+                    await convert_prefix(harness.engine, space, SCHEMA, LINKED)
+                harness.clock.advance(seconds=61)
             await convert_prefix(harness.engine, space, SCHEMA, LINKED)
-            after = await harness.rows(space)
-            assert after == {f"tenant:{space}:{key}": row for key, row in before.items()}
+            after_all = lasting(await harness.rows(space))
+            assert after_all == {f"tenant:{space}:{key}": row for key, row in before.items()}
             await clean(harness.store(LINKED, space))
+
+    asyncio.run(played(story, "memory", Path()))
+
+
+def test_a_conversion_that_fails_can_be_repeated_at_once() -> None:
+    async def story(harness: Harness) -> None:
+        await fill(harness.store(SCHEMA), lists=3, size=4)
+        engine = FaultyEngine(harness.engine, fail(3, UnavailableError), rows=20)
+        with pytest.raises(UnavailableError):
+            await convert_prefix(engine, SPACE, SCHEMA, LINKED)
+        await convert_prefix(harness.engine, SPACE, SCHEMA, LINKED)
+        await clean(harness.store(LINKED))
+
+    asyncio.run(played(story, "memory", Path()))
+
+
+def test_of_two_runners_of_a_conversion_one_moves_the_rows() -> None:
+    async def story(harness: Harness) -> None:
+        await fill(harness.store(SCHEMA), lists=3, size=4)
+        rows = len(lasting(await harness.rows()))
+        moved: list[int] = []
+
+        async def take_over() -> None:
+            harness.clock.advance(seconds=61)
+            other = await convert_prefix(harness.engine, SPACE, SCHEMA, LINKED)
+            moved.append(other.moved)
+
+        stalled = FaultyEngine(harness.engine, meanwhile(3, take_over, call="commit"), rows=20)
+        with pytest.raises(LeaseError):
+            await convert_prefix(stalled, SPACE, SCHEMA, LINKED)
+        assert 0 < moved[0] < rows
+        assert len(lasting(await harness.rows())) == rows
+        await clean(harness.store(LINKED))
 
     asyncio.run(played(story, "memory", Path()))
 

@@ -15,6 +15,7 @@ from keyhouse import __version__
 from keyhouse.cli.commands.acl import acl
 from keyhouse.cli.commands.backup import backup
 from keyhouse.cli.commands.bench import bench
+from keyhouse.cli.commands.convert import convert
 from keyhouse.cli.commands.count import count
 from keyhouse.cli.commands.delete import delete
 from keyhouse.cli.commands.describe import describe
@@ -123,6 +124,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "explain": explain,
     "verify": verify,
     "migrate": migrate,
+    "convert": convert,
     "sweep": sweep,
     "backup": backup,
     "restore": restore,

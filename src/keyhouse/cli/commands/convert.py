@@ -1,0 +1,102 @@
+"""`keyhouse convert`: give the keys of existing rows another prefix, or none."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from keyhouse.cli.options import (
+    DataFolder,
+    Json,
+    SpaceNames,
+    StoreUrl,
+    SystemName,
+    Yes,
+    examples,
+)
+from keyhouse.cli.output import Report, number, show_json, show_reports
+from keyhouse.cli.progress import ProgressLine
+from keyhouse.cli.prompt import confirm, interruptible
+
+CONFLICTS = 1
+"""Exit code when a row was left at its old key."""
+
+
+class Converted(msgspec.Struct, frozen=True):
+    """One space: the rows that have new keys, and the keys that were left."""
+
+    space: str
+    moved: int
+    conflicts: list[str]
+
+
+@examples(
+    "keyhouse convert recipes:BOX --to 'tenant:{tenant}:' --store sqlite:box.db",
+    "keyhouse convert 'recipes:BOX@tenant:{tenant}:' --to '' --store sqlite:box.db --yes",
+)
+def convert(
+    system: SystemName,
+    to: Annotated[
+        str, typer.Option("--to", metavar="PREFIX", help="The text before all new keys; '': none.")
+    ],
+    space: SpaceNames = None,
+    yes: Yes = False,
+    store: StoreUrl = None,
+    data: DataFolder = None,
+    json: Json = False,
+) -> None:
+    """Move all rows of each space to keys with another prefix, or without one.
+
+    SYSTEM@PREFIX names the prefix that they have. Stop the programs that use the store first. If it
+    is interrupted, run it again: it continues, after a kill within a minute. Rows whose new key has
+    a different value are left and listed. Exit code 1: some were left.
+    """
+    with interruptible("Run the same command again: it continues."):
+        done = asyncio.run(_convert(system, to, store, data, space, yes))
+    if json:
+        show_json(done)
+    else:
+        moved = sum(each.moved for each in done)
+        left = [
+            f"Left, because the new key has a different value: {each.space}, {key}"
+            for each in done
+            for key in each.conflicts
+        ]
+        text = f"{number(len(done), 'space')}, {number(moved, 'row')} moved."
+        show_reports([Report("Converted", "\n\n".join([text, *left]))])
+    if any(each.conflicts for each in done):
+        raise typer.Exit(CONFLICTS)
+
+
+async def _convert(
+    name: str, to: str, store: str | None, data: Path | None, spaces: list[str] | None, yes: bool
+) -> list[Converted]:
+    from keyhouse.cli.target import engine_at, load_system, store_url, targets
+    from keyhouse.store import convert_prefix
+
+    system = load_system(name)
+    plain = load_system(name.partition("@")[0])
+    schemas = dict(zip(system.schemas, (plain.under(to) if to else plain).schemas, strict=True))
+    done: list[Converted] = []
+    with ProgressLine() as line:
+        async with engine_at(store_url(name, store, data), existing=True) as engine:
+            found = [target async for target in targets(system, engine, spaces)]
+            if found:
+                question = f"Give all rows of {number(len(found), 'space')} new keys?"
+                confirm(f"{question} Programs that use the store must be stopped.", yes=yes)
+            for target in found:
+
+                def report(rows: int, space: str = target.space) -> None:
+                    line.update(f"{space}: {number(rows, 'row')} moved")
+
+                converted = await convert_prefix(
+                    engine,
+                    target.space,
+                    target.schema,
+                    schemas[target.schema],
+                    on_progress=report,
+                )
+                done.append(Converted(target.space, converted.moved, converted.conflicts))
+    return done
