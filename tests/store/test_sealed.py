@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -140,27 +139,32 @@ async def test_rotation_seals_with_the_new_key_and_the_old_one_can_be_removed(
     assert [each async for each in verify(store)] == []
 
 
-def test_a_rotation_that_is_killed_at_any_call_is_continued(tmp_path: Path) -> None:
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_rotation_that_is_killed_at_any_call_is_continued(tmp_path: Path, after: bool) -> None:
     """Each record is sealed again exactly once, wherever the job was cut off."""
     rotated = RING.rotated()
 
-    async def scenario(call: int) -> None:
+    async def was_killed(call: int) -> bool:
         harness = Harness("memory", tmp_path)
         store = opened(harness)
         for number in range(120):
             await store.put(USER, User(id=f"{number:03}", email=f"{number}@example.org"))
-        faulty = harness.faulty(die(call, after=call % 2 == 0))
-        with suppress(Killed):
+        faulty = harness.faulty(die(call, after=after))
+        killed = False
+        try:
             await reseal(Store(USERS, faulty, SPACE, key_ring=rotated))
+        except Killed:
+            killed = True
         harness.clock.advance(seconds=120)  # the lease of the run that was killed ends
         await reseal(opened(harness, rotated))
         rows = await harness.rows()
         ids = {json.loads(rows[f"u:{n:03}"][0])["email"]["$enc"]["k"] for n in range(120)}
         assert ids == {rotated.current}
         assert [each async for each in verify(opened(harness, rotated))] == []
+        return killed
 
-    for call in range(1, 25):
-        asyncio.run(scenario(call))
+    calls = next(call for call in range(1, 200) if not asyncio.run(was_killed(call)))
+    assert calls > 8, "the kills did not reach every call"
 
 
 @everywhere
