@@ -1,7 +1,7 @@
 """A bulk delete removes records with their derived rows, can be resumed, and can empty a space."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import wraps
 
 import msgspec
@@ -11,7 +11,7 @@ from keyhouse import Store
 from keyhouse.demo.clips import BOARD, CLIP, NEXT_BOARD, Clip
 from keyhouse.engine import Batch, Capabilities, Check, Put, Row, Span
 from keyhouse.engines.memory import MemoryEngine
-from keyhouse.errors import ContentionError
+from keyhouse.errors import ContentionError, UsageError
 from keyhouse.schema import Record, Schema, Space
 from keyhouse.store import BulkDelete, BulkDeleteResult, migrate, verify
 
@@ -63,6 +63,29 @@ async def test_rows_that_are_derived_are_not_removed_by_their_own_keys() -> None
     await fill(Store(BOARD, engine, "a"), 3)
     assert await BulkDelete(BOARD, engine, "a").run(Span.prefix("idx:")) == BulkDeleteResult(0, 0)
     assert len(await everything(engine)) == 12
+
+
+@awaited
+async def test_records_of_a_scan_by_an_index_are_deleted_by_their_keys() -> None:
+    engine = MemoryEngine()
+    store = Store(BOARD, engine, "a")
+    await fill(store, 130)
+
+    async def listed() -> AsyncIterator[str]:
+        for number in range(0, 130, 2):
+            yield f"clip:{number:04d}"
+
+    removal = BulkDelete(BOARD, engine, "a")
+    assert await removal.run_keys(listed()) == BulkDeleteResult(65, 0)
+    assert await store.count(CLIP) == 65
+    assert [finding async for finding in verify(store)] == []
+    assert await removal.run_keys(listed()) == BulkDeleteResult(0, 0)
+
+    async def other() -> AsyncIterator[str]:
+        yield "idx:of-no-record"
+
+    with pytest.raises(UsageError, match="not that of a record"):
+        await removal.run_keys(other())
 
 
 @awaited

@@ -112,3 +112,27 @@ async def test_a_bulk_delete_respects_links_and_emptying_a_space_need_not(harnes
     await fill(store, lists=1)
     await bulk.empty()
     assert await harness.rows() == {}
+
+
+@everywhere
+async def test_links_are_checked_before_a_commit_and_nothing_is_written(harness: Harness) -> None:
+    store = harness.store(SCHEMA)
+    await store.put(AUTHOR, Author(id="a"))
+    await store.put(BOOK, Book(id="1", author="a"))
+    before = await harness.rows()
+    async with store.transaction() as tx:
+        await tx.put(BOOK, Book(id="2", author="nobody"))
+        with pytest.raises(LinkError, match="refers to does not exist"):
+            await tx.check_links()
+        tx.discard()
+    async with store.transaction() as tx:
+        await tx.delete(AUTHOR, id="a")
+        with pytest.raises(LinkError, match="still referred to"):
+            await tx.check_links()
+        tx.discard()
+    async with store.transaction() as tx:
+        await tx.put(BOOK, Book(id="2", author="a"))
+        await tx.check_links()
+        assert "author:a" in [check.key for check in tx.batch().checks]
+        tx.discard()
+    assert await harness.rows() == before

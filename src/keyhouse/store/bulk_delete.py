@@ -4,13 +4,14 @@ An interrupted run has deleted some records completely and the others not at all
 continues. Records written meanwhile are deleted if the run reaches them.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import Any, Final
 
 import msgspec
 
 from keyhouse.engine import Batch, Check, Engine, Row, Span
-from keyhouse.errors import ContentionError, DataError, LimitError
+from keyhouse.errors import ContentionError, DataError, LimitError, UsageError
+from keyhouse.keyring import KeyRing
 from keyhouse.schema import KeyMatch, Record, Schema
 from keyhouse.store.pagination import rows
 from keyhouse.store.store import Store
@@ -20,6 +21,9 @@ _GROUP_RECORDS: Final = 50
 """Records deleted in one commit, where it can hold them."""
 
 _PASSES_MAX: Final = 10
+
+FoundKey = tuple[str, KeyMatch]
+"""The key of a record, and its declaration."""
 
 
 class BulkDeleteResult(msgspec.Struct):
@@ -41,8 +45,11 @@ class BulkDelete:
         engine: Engine,
         space: str,
         on_progress: Callable[[int], None] | None = None,
+        *,
+        key_ring: KeyRing | None = None,
     ) -> None:
         self._schema = schema
+        self._key_ring = key_ring
         self._engine = engine
         self._space = space
         self._report = on_progress or (lambda records: None)
@@ -59,25 +66,49 @@ class BulkDelete:
     async def records(self, span: Span) -> AsyncIterator[tuple[Row, KeyMatch]]:
         """Yield the records of the span that would be deleted: all but the store's own rows."""
         async for row in rows(self._engine, self._space, span):
-            found = self._schema.find(row.key)
-            if (
-                found is not None
-                and isinstance(found.declared, Record)
-                and id(found.record) not in self._meta
-            ):
+            if (found := self._record(row.key)) is not None:
                 yield row, found
+
+    def _record(self, key: str) -> KeyMatch | None:
+        """Return the declaration of a record's key; None for any other, and for the store's own
+        rows."""
+        found = self._schema.find(key)
+        if (
+            found is None
+            or not isinstance(found.declared, Record)
+            or id(found.record) in self._meta
+        ):
+            return None
+        return found
 
     async def run(self, span: Span) -> BulkDeleteResult:
         """Delete the records of the span, with their derived rows and all that belongs to them.
 
         Raises LinkError if records outside the group refer to one of them.
         """
-        return await self._run(span, linked=True)
+        return await self._run(self._found(span), linked=True)
 
-    async def _run(self, span: Span, *, linked: bool) -> BulkDeleteResult:
+    async def run_keys(self, keys: AsyncIterable[str]) -> BulkDeleteResult:
+        """Delete the records with these keys, as `run` does: for those of a scan by an index.
+
+        Records that are gone already do not count. Raises UsageError for the key of no record.
+        """
+        return await self._run(self._named(keys), linked=True)
+
+    async def _found(self, span: Span) -> AsyncIterator[FoundKey]:
+        async for row, found in self.records(span):
+            yield row.key, found
+
+    async def _named(self, keys: AsyncIterable[str]) -> AsyncIterator[FoundKey]:
+        async for key in keys:
+            if (found := self._record(key)) is None:
+                raise UsageError("The key is not that of a record.", key=key)
+            yield key, found
+
+    async def _run(self, records: AsyncIterable[FoundKey], *, linked: bool) -> BulkDeleteResult:
         result = BulkDeleteResult()
-        pending: list[tuple[Row, KeyMatch]] = []
-        async for each in self.records(span):
+        pending: list[FoundKey] = []
+        async for each in records:
             pending.append(each)
             if len(pending) == _GROUP_RECORDS:
                 await self._delete(pending, result, linked)
@@ -91,7 +122,7 @@ class BulkDelete:
         """Empty the space: delete every record with its rows, then all rows that are left."""
         result = BulkDeleteResult()
         for _ in range(_PASSES_MAX):
-            once = await self._run(Span(), linked=False)
+            once = await self._run(self._found(Span()), linked=False)
             result.records += once.records
             if self._is_stopped or not await self._delete_rest():
                 return result
@@ -123,26 +154,26 @@ class BulkDelete:
             )
 
     async def _delete(
-        self, pending: list[tuple[Row, KeyMatch]], result: BulkDeleteResult, linked: bool
+        self, pending: list[FoundKey], result: BulkDeleteResult, linked: bool
     ) -> None:
-        by_store: dict[int, tuple[Store, list[tuple[Row, KeyMatch]]]] = {}
-        for row, found in pending:
+        by_store: dict[int, tuple[Store, list[FoundKey]]] = {}
+        for key, found in pending:
             store = self._store(found)
-            by_store.setdefault(id(store), (store, []))[1].append((row, found))
+            by_store.setdefault(id(store), (store, []))[1].append((key, found))
         for store, group in by_store.values():
             await self._delete_group(store, group, result, linked)
 
     async def _delete_group(
         self,
         store: Store,
-        group: list[tuple[Row, KeyMatch]],
+        group: list[FoundKey],
         result: BulkDeleteResult,
         linked: bool,
     ) -> None:
         """Delete in one commit; in halves, if that is too large or a record does not decode."""
 
         async def work(tx: Transaction) -> int:
-            await tx.prefetch([row.key for row, _ in group])
+            await tx.prefetch([key for key, _ in group])
             delete = tx.delete if linked else tx.delete_alone
             return sum(
                 [await delete(found.record, **self._fields(store, found)) for _, found in group]
@@ -171,7 +202,9 @@ class BulkDelete:
         )
         if fixed not in self._stores:
             settings: dict[str, Any] = dict(fixed)
-            self._stores[fixed] = Store(self._schema, self._engine, self._space, **settings)
+            self._stores[fixed] = Store(
+                self._schema, self._engine, self._space, key_ring=self._key_ring, **settings
+            )
         return self._stores[fixed]
 
     def _fields(self, store: Store, found: KeyMatch) -> dict[str, Any]:

@@ -167,6 +167,18 @@ class LinkedRows(RowBuffer):
 
     # Committing
 
+    async def check_links(self) -> None:
+        """Read and check what a commit would check of linked records, without committing: `batch`
+        and `changes` then have it too.
+
+        Raises LinkError as `commit` would, and ConflictError if one of them is being deleted.
+        """
+        if (noted := self._links) is None:
+            return
+        if not await self._check_links(noted):
+            raise ConflictError("A record that this one is linked to is being deleted: try again.")
+        await self._reject_references(self._unguarded(noted, {}))
+
     async def _commit_linked(self, batch_id: str | None) -> int | None:
         noted, self._links = self._links, None
         assert noted is not None
