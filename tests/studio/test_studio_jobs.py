@@ -1,52 +1,29 @@
 """Verify, repair and bulk deletion as jobs; durations; export."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import httpx
 import msgspec
 
 from keyhouse.clock import SystemClock
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.metrics import MeteredEngine
+from tests.studio.support.jobs import ended, job_id, running_jobs
 from tests.studio.support.library import BOOK, Library, fill, library
 
 MAIN = "/studio/library/main"
-
-
-@asynccontextmanager
-async def running(served: Library) -> AsyncIterator[None]:
-    """Run the tasks of the Studio, as the server does."""
-    [task] = served.studio.spec().tasks
-    started = asyncio.ensure_future(task())
-    try:
-        yield
-    finally:
-        started.cancel()
-        await asyncio.gather(started, return_exceptions=True)
 
 
 def run(data: Path, scenario: Callable[[Library], Awaitable[None]], books: int = 3) -> None:
     async def main() -> None:
         async with library(data) as served:
             await fill(served.store, books)
-            async with running(served):
+            async with running_jobs(served):
                 await scenario(served)
 
     asyncio.run(main())
-
-
-async def ended(client: httpx.AsyncClient, answer: httpx.Response) -> dict[str, object]:
-    assert answer.status_code == 303, answer.text
-    async with asyncio.timeout(20):
-        while True:
-            page = (await client.get(f"{answer.headers['location']}.json")).json()
-            if not page["is_active"]:
-                return dict(page)
-            await asyncio.sleep(0.05)
 
 
 def test_a_broken_index_is_found_and_repaired(tmp_path: Path) -> None:
@@ -74,7 +51,8 @@ def test_records_are_deleted_by_prefix_once_their_number_is_typed(tmp_path: Path
     async def scenario(served: Library) -> None:
         async with served.signed_in(unlocked=True) as client:
             page = (await client.get(f"{MAIN}/bulk.json", params={"prefix": "book:b00"})).json()
-            assert page["count"] == 10
+            assert page["counted"]["count"] == 10
+            assert page["can_undo"]
             form = {"prefix": "book:b00", "count": "9"}
             wrong = await client.post(f"{MAIN}/bulk", data=form)
             assert wrong.status_code == 400
@@ -102,11 +80,11 @@ def test_a_deletion_is_cancelled_half_way(tmp_path: Path) -> None:
             form = {"prefix": "book:", "count": "2000"}
             answer = await client.post(f"{MAIN}/bulk", data=form)
             assert answer.status_code == 303
-            id = answer.headers["location"].rpartition("/")[2]
+            id = job_id(answer)
             async with asyncio.timeout(20):
                 while await served.store.count(BOOK) == 2_000:
                     await asyncio.sleep(0.02)
-            await client.post("/studio/jobs", data={"id": id})
+            await client.post("/studio/job", data={"id": id})
             page = await ended(client, answer)
             assert page["job"]["error"] == "cancelled"  # type: ignore[index]
             left = await served.store.count(BOOK)

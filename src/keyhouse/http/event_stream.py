@@ -59,6 +59,15 @@ class EventStream(Responder):
         self._subscribe = subscribe
         self._since = since
 
+    def while_valid(self, is_valid: Callable[[], Awaitable[bool]]) -> "EventStream":
+        """Return the same stream, which ends before the first event or heartbeat at which
+        `is_valid()` is false: a session that was revoked, for example."""
+
+        async def subscribe(since: int | None) -> EventSource:
+            return _ValidSource(await self._subscribe(since), is_valid)
+
+        return EventStream(subscribe, self._since)
+
     async def respond(self, method: str, headers: Mapping[bytes, bytes]) -> EncodedResponse:
         since = _last_event_id(headers)
         if since is None:
@@ -66,6 +75,24 @@ class EventStream(Responder):
         if method == "HEAD":
             return EncodedResponse(200, [*_HEADERS])
         return EncodedResponse(200, [*_HEADERS], EventBody(await self._subscribe(since)))
+
+
+class _ValidSource:
+    """A source that ends when it is no longer valid."""
+
+    def __init__(self, source: EventSource, is_valid: Callable[[], Awaitable[bool]]) -> None:
+        self._source = source
+        self._is_valid = is_valid
+
+    async def next(self) -> bytes | None:
+        blocks = await self._source.next()
+        if blocks is None or await self._is_valid():
+            return blocks
+        self.close()
+        return None
+
+    def close(self) -> None:
+        self._source.close()
 
 
 class EventBody:

@@ -180,6 +180,7 @@ class Server:
                 about=spec.about,
                 engine=public_url(self._loaded.engine_url(name, alone=alone)),
                 keyspaces=spec.keyspaces,
+                figures=spec.figures,
             )
             for name, spec in zip(self._services, specs, strict=True)
             if spec.keyspaces

@@ -9,10 +9,12 @@ is cut at `LOG_TEXT_CHARS_MAX`.
 import logging
 import random
 import time
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
 import structlog
+from msgspec import Struct
 
 from keyhouse.errors import (
     AccessError,
@@ -25,7 +27,7 @@ from keyhouse.errors import (
 )
 from keyhouse.limits import LOG_TEXT_CHARS_MAX
 
-__all__ = ["OperationLog", "error_code", "traceback_fields"]
+__all__ = ["OperationLog", "SlowOperation", "error_code", "traceback_fields"]
 
 SAMPLED_ABOVE: Final = 1_000
 """Operations per second up to which every one is logged."""
@@ -33,6 +35,9 @@ SAMPLED_ABOVE: Final = 1_000
 SAMPLE: Final = 0.01
 
 SLOW_SWEEP_SECONDS: Final = 1.0
+
+SLOW_KEPT: Final = 100
+"""Slow operations that a process remembers, the newest ones."""
 
 OUTAGES: Final = (
     UnavailableError,
@@ -44,6 +49,17 @@ OUTAGES: Final = (
 )
 """Errors that an engine or many concurrent callers cause, and that come with every request while
 they last."""
+
+
+class SlowOperation(Struct, frozen=True):
+    """An operation that took longer than the limit of its service. `at` is its end, in milliseconds
+    since 1970."""
+
+    at: int
+    operation: str
+    tenant: str
+    milliseconds: float
+    fields: dict[str, Any]
 
 
 class OperationLog:
@@ -67,6 +83,8 @@ class OperationLog:
         self._tenant_field = tenant_field
         self._slow_seconds = slow_seconds or float("inf")
         self._random = (rng or random.Random()).random
+        self.slow: deque[SlowOperation] = deque(maxlen=SLOW_KEPT)
+        """The newest slow operations."""
         self._second = 0
         self._count = 0
         self._is_busy = False
@@ -80,11 +98,15 @@ class OperationLog:
         slow = seconds > self._slow_seconds
         if not slow and not (self._logs_debug and self._is_sampled()):
             return
+        milliseconds, described = round(seconds * 1_000, 3), _cut(fields)
+        if slow:
+            now = time.time_ns() // 1_000_000
+            self.slow.append(SlowOperation(now, operation, tenant, milliseconds, described))
         (self.logger.warning if slow else self.logger.debug)(
             f"{self._prefix} {operation}" + (" slow" if slow else ""),
-            latency_ms=round(seconds * 1_000, 3),
+            latency_ms=milliseconds,
             **self._named(operation, tenant),
-            **_cut(fields),
+            **described,
         )
 
     def failed(

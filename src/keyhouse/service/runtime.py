@@ -17,6 +17,7 @@ from keyhouse.http import FLAT, NESTED, PROBLEM, Route
 from keyhouse.service.key_ring import read_key_ring
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog, error_code
+from keyhouse.service.operator_figures import OperatorFigures
 from keyhouse.service.recovery import Recovery
 from keyhouse.service.settings import AnyTenantSettings, quota, rate_limiter
 from keyhouse.service.spec import Keyspace, ServiceContext, ServiceSpec
@@ -81,6 +82,7 @@ class ServiceRuntime(Generic[T]):
             ],
         )
         recovery = Recovery(parts["keyspaces"], self.log)
+        parts.setdefault("figures", OperatorFigures(self.metrics, self.log, self.quota, self.rates))
         return ServiceSpec(
             name=self.system.name,
             error_format=_ERROR_FORMATS[self.system.error_format],

@@ -24,6 +24,7 @@ from keyhouse.nats.bus import Bus
 from keyhouse.nats.endpoint import Endpoint
 from keyhouse.schema import Schema
 from keyhouse.service.host import ServiceHost
+from keyhouse.service.operator_figures import OperatorFigures
 from keyhouse.service.rates import RateLimiter
 
 __all__ = ["Keyspace", "Service", "ServiceContext", "ServiceSpec"]
@@ -97,7 +98,8 @@ class ServiceSpec(msgspec.Struct, kw_only=True):
     the prefix. `endpoints` are answered in the queue group `queue`,
     by default the name: processes in one group share the requests. `tasks` run as long as the
     service and are cancelled at shutdown: a sweep, a job. `ready` raises the KeyhouseError that
-    keeps the service from answering. `keyspaces` are what it stores, for the Studio.
+    keeps the service from answering. `keyspaces` are what it stores, and `figures` how it is used,
+    for the Studio.
     """
 
     name: str
@@ -115,6 +117,7 @@ class ServiceSpec(msgspec.Struct, kw_only=True):
     tasks: Sequence[Callable[[], Awaitable[None]]] = ()
     ready: Callable[[], Awaitable[None]] | None = None
     keyspaces: Sequence[Keyspace] = ()
+    figures: OperatorFigures | None = None
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,7 +34,15 @@ from keyhouse.store.key_migration import KeyMigrationResult, migrate_keys
 from keyhouse.store.log_append import append_in
 from keyhouse.store.logs import append, fold, prune
 from keyhouse.store.migrate import MigrationResult, migrate, open_migrated, reindex, version
-from keyhouse.store.move import MARK_SPACE, MoveProgress, MoveResult, SpaceDigest, move
+from keyhouse.store.move import (
+    MARK_SPACE,
+    MoveMark,
+    MoveProgress,
+    MoveResult,
+    SpaceDigest,
+    move,
+    unfinished_move,
+)
 from keyhouse.store.prefix_conversion import PrefixConversion, convert_prefix
 from keyhouse.store.raw_rows import RawRows
 from keyhouse.store.removal import resume_deletions
@@ -60,6 +68,7 @@ __all__ = [
     "ImportResult",
     "KeyMigrationResult",
     "MigrationResult",
+    "MoveMark",
     "MoveProgress",
     "MoveResult",
     "OnUnreadable",
@@ -109,6 +118,7 @@ __all__ = [
     "run_job",
     "sweep",
     "try_job",
+    "unfinished_move",
     "verify",
     "version",
 ]

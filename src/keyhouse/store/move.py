@@ -42,7 +42,7 @@ PASSES_MAX: Final = 5
 """Verifying passes with differences before the move fails."""
 
 
-class Mark(msgspec.Struct, frozen=True):
+class MoveMark(msgspec.Struct, frozen=True):
     """The marker row. `source` is the name given by the caller; `started` in clock milliseconds."""
 
     source: str
@@ -105,6 +105,19 @@ async def move(
     return await mover.finish()
 
 
+async def unfinished_move(target: Engine) -> MoveMark | None:
+    """Return the mark of a move into this engine that has not ended, or None."""
+    [row] = await target.read(MARK_SPACE, [MARK_KEY])
+    if row is None:
+        return None
+    try:
+        return msgspec.json.decode(row.value, type=MoveMark)
+    except msgspec.MsgspecError as error:
+        raise UnreadableError(
+            "The row that marks the target of a move is unreadable.", space=MARK_SPACE
+        ) from error
+
+
 class Mover:
     """The phases of a move. The source may be an engine or a backup file."""
 
@@ -127,15 +140,9 @@ class Mover:
                 "The source is the target of an unfinished move: finish that one first.",
                 space=MARK_SPACE,
             )
-        [row] = await self._target.read(MARK_SPACE, [MARK_KEY])
-        if row is None:
+        mark = await unfinished_move(self._target)
+        if mark is None:
             return await self._start_new(name, replace)
-        try:
-            mark = msgspec.json.decode(row.value, type=Mark)
-        except msgspec.MsgspecError as error:
-            raise UnreadableError(
-                "The row that marks the target of a move is unreadable.", space=MARK_SPACE
-            ) from error
         if mark.source != name:
             raise UsageError(
                 "A move from another source into this target is unfinished: finish it, or choose an"
@@ -156,7 +163,7 @@ class Mover:
                     "The target has other rows: choose an empty one.", differing_rows=differing
                 )
             break
-        mark = msgspec.json.encode(Mark(name, self._target.clock.now()))
+        mark = msgspec.json.encode(MoveMark(name, self._target.clock.now()))
         marking = Batch(checks=(Check(MARK_KEY, None),), puts=(Put(MARK_KEY, mark),))
         if await self._target.commit(MARK_SPACE, marking) is None:
             raise ConflictError("Another move into this target has just started.")

@@ -7,7 +7,8 @@ import msgspec
 
 from keyhouse.engine import Engine
 from keyhouse.errors import KeyFieldError, NotFoundError
-from keyhouse.schema import KeyMatch, Record, Schema
+from keyhouse.schema import KeyMatch, Log, Record, Schema
+from keyhouse.service.operator_figures import OperatorFigures
 from keyhouse.service.spec import Keyspace
 from keyhouse.store import MARK_SPACE, Store
 
@@ -17,13 +18,15 @@ _STORES_CACHED_MAX: Final = 256
 
 
 class StudioSystem(msgspec.Struct, frozen=True, kw_only=True):
-    """A served system. `engine` is its engine's URL without secrets."""
+    """A served system. `engine` is its engine's URL without secrets. `figures` tell how it is
+    used."""
 
     name: str
     title: str = ""
     about: str = ""
     engine: str = ""
     keyspaces: Sequence[Keyspace] = ()
+    figures: OperatorFigures | None = None
 
     @property
     def schemas(self) -> list[Schema]:
@@ -123,3 +126,15 @@ def record_of(store: Store, name: str) -> Record[Any]:
         if record.name == name:
             return record
     raise NotFoundError("The schema has no such record.", record=name)
+
+
+def is_writable(store: Store, record: Record[Any]) -> bool:
+    """Tell whether people may write a record: it is no event of a log or row of the store itself."""
+    meta = store.schema.meta
+    own = () if meta is None else tuple(each.name for each in meta.records)
+    return not isinstance(record, Log) and record.name not in own
+
+
+def is_editable(store: Store, match: KeyMatch) -> bool:
+    """Tell whether a key is of a record that people may write, and of no derived row."""
+    return isinstance(match.declared, Record) and is_writable(store, match.record)

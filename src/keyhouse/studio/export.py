@@ -1,21 +1,18 @@
-"""Export of a table as JSON lines, in the form of `keyhouse export`."""
+"""Export of selected records as JSON lines, in the form of `keyhouse export`."""
 
 from collections.abc import AsyncIterator
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
 from keyhouse.auth import Caller
 from keyhouse.http import Response, Stream
-from keyhouse.studio.catalog import SystemCatalog, record_of
-from keyhouse.studio.record_table import parse_filter
+from keyhouse.store import Store
+from keyhouse.studio.catalog import SystemCatalog
 from keyhouse.studio.rendering import hidden_members, masked
-
-
-class ExportQuery(msgspec.Struct, forbid_unknown_fields=True):
-    record: str
-    q: str = ""
-    by: str = ""
+from keyhouse.studio.selection import SelectedRecords, Selection
 
 
 class Export:
@@ -23,34 +20,23 @@ class Export:
         self._catalog = catalog
 
     async def download(
-        self, system: str, space: str, query: ExportQuery, caller: Caller
+        self, system: str, space: str, query: Selection, caller: Caller
     ) -> Response[Stream]:
-        """Send the records of a filter as JSON lines: key, value and expiry. Private members are
-        masked."""
-        store = self._catalog.store(self._catalog.system(system), space, query.record)
-        record = record_of(store, query.record)
-        chosen = parse_filter(store, record, query.q, query.by)
-        hidden = hidden_members(record)
+        """Send selected records as JSON lines: key, value, revision and expiry. Private members
+        are masked."""
+        selected = SelectedRecords(self._catalog, self._catalog.system(system), space, query)
 
         async def lines() -> AsyncIterator[bytes]:
-            entries = store.scan(
-                record,
-                by=chosen.by,
-                prefix=chosen.prefix,
-                between=chosen.between,
-                unreadable="skip",
-                **chosen.fields,
-            )
-            keys: list[str] = []
-            async for entry in entries:
-                keys.append(entry.key)
-                if len(keys) == 100:
-                    yield await _lines(store, keys, hidden)
-                    keys = []
-            if keys:
-                yield await _lines(store, keys, hidden)
+            found: list[tuple[Store, str]] = []
+            async for each in selected.records():
+                found.append(each)
+                if len(found) == 100:
+                    yield await _lines(found)
+                    found = []
+            if found:
+                yield await _lines(found)
 
-        name = f"{query.record}.jsonl"
+        name = f"{query.record or space}.jsonl"
         headers = (
             ("Content-Disposition", f'attachment; filename="{_ascii(name)}"'),
             ("Cache-Control", "private, no-store"),
@@ -58,21 +44,22 @@ class Export:
         return Response(lines(), headers=headers, media_type="application/jsonl")
 
 
-async def _lines(store: Any, keys: list[str], hidden: tuple[str, ...]) -> bytes:
-    rows = await store.rows(keys)
-    return b"".join(
-        msgspec.json.encode(
-            {
+async def _lines(found: list[tuple[Store, str]]) -> bytes:
+    lines: list[bytes] = []
+    for store, group in groupby(found, key=itemgetter(0)):
+        for row in await store.rows([key for _, key in group]):
+            if row is None:
+                continue
+            match = store.find(row.key)
+            hidden = () if match is None else hidden_members(match.record)
+            line = {
                 "key": row.key,
                 "value": _raw(masked(row.value, hidden)),
                 "revision": row.revision,
                 "expires": row.expires,
             }
-        )
-        + b"\n"
-        for row in rows
-        if row is not None
-    )
+            lines += (msgspec.json.encode(line), b"\n")
+    return b"".join(lines)
 
 
 def _raw(value: bytes) -> Any:

@@ -1,19 +1,20 @@
-"""Slow operations and durations: how the engines of each system answer, in this process."""
+"""Slow operations, and durations of operations and engine calls, by system, in this process."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from keyhouse.auth import Caller
 from keyhouse.metrics import SECONDS, MeteredEngine, Timing
-from keyhouse.studio.catalog import SystemCatalog
+from keyhouse.studio.catalog import StudioSystem, SystemCatalog
 
 QUANTILES: Final = (0.5, 0.95, 0.99)
 
 
 class CallFigures(msgspec.Struct, kw_only=True):
-    """Calls of an engine since the process started. Quantiles are the ends of their histogram
-    buckets in milliseconds; null past the last one."""
+    """Operations of a system, or calls of its engine, since the process started. Quantiles are the
+    ends of their histogram buckets in milliseconds; null past the last one."""
 
     system: str
     call: str
@@ -26,10 +27,24 @@ class CallFigures(msgspec.Struct, kw_only=True):
     slow: int
 
 
+class SlowLine(msgspec.Struct, kw_only=True):
+    """One slow operation. `what` describes it: its key or its path."""
+
+    system: str
+    operation: str
+    tenant: str
+    at: int
+    milliseconds: float
+    what: str
+
+
 class SlowPage(msgspec.Struct):
-    """`slow` calls took longer than `slow_ms`."""
+    """`slow` are the newest operations that exceeded the `slow_seconds` of their system. `slow`
+    calls of an engine took longer than `slow_ms`."""
 
     slow_ms: float
+    slow: list[SlowLine]
+    operations: list[CallFigures]
     calls: list[CallFigures]
 
 
@@ -38,10 +53,11 @@ class Figures:
         self._catalog = catalog
 
     async def page(self, caller: Caller) -> SlowPage:
-        """Durations of engine calls by system, the slowest kinds first."""
+        """Slow operations, the newest first; durations by system, the slowest kinds first."""
+        systems = self._catalog.systems.values()
         calls = [
-            call_figures(system.name, name, timing)
-            for system in self._catalog.systems.values()
+            call_figures(system.name, name, [timing])
+            for system in systems
             for engine in system.engines
             if isinstance(engine, MeteredEngine)
             for name, timing in (
@@ -50,29 +66,58 @@ class Figures:
                 ("commit", engine.commits),
             )
         ]
-        calls.sort(key=lambda each: (-each.slow, -each.mean_ms))
-        return SlowPage(SLOW_SECONDS * 1_000, calls)
+        operations = [each for system in systems for each in operation_figures(system)]
+        for figures in (calls, operations):
+            figures.sort(key=lambda each: (-each.slow, -each.mean_ms))
+        return SlowPage(SLOW_SECONDS * 1_000, _slow_lines(systems), operations, calls)
 
 
+def operation_figures(system: StudioSystem, tenant: str | None = None) -> list[CallFigures]:
+    """Return the durations of a system's operations, of all tenants or of one."""
+    if system.figures is None:
+        return []
+    timings = system.figures.operations(tenant)
+    return [call_figures(system.name, name, each) for name, each in timings.items()]
+
+
+def _slow_lines(systems: Iterable[StudioSystem]) -> list[SlowLine]:
+    lines = [
+        SlowLine(
+            system=system.name,
+            operation=each.operation,
+            tenant=each.tenant,
+            at=each.at,
+            milliseconds=each.milliseconds,
+            what=" ".join(f"{name}={value}" for name, value in each.fields.items()),
+        )
+        for system in systems
+        if system.figures is not None
+        for each in system.figures.slow
+    ]
+    return sorted(lines, key=lambda each: -each.at)[:SLOW_LINES_MAX]
+
+
+SLOW_LINES_MAX: Final = 200
 SLOW_SECONDS: Final = 0.1
 
 
-def call_figures(system: str, call: str, timing: Timing) -> CallFigures:
-    count = sum(timing.steps)
+def call_figures(system: str, call: str, timings: Sequence[Timing]) -> CallFigures:
+    steps = [sum(each) for each in zip(*(timing.steps for timing in timings), strict=True)]
+    count = sum(steps)
     quantiles: dict[str, Any] = {
-        f"p{round(100 * each)}_ms": _quantile(timing.steps, count, each) for each in QUANTILES
+        f"p{round(100 * each)}_ms": _quantile(steps, count, each) for each in QUANTILES
     }
     slow = sum(
-        steps
-        for end, steps in zip((*SECONDS, float("inf")), timing.steps, strict=True)
+        number
+        for end, number in zip((*SECONDS, float("inf")), steps, strict=True)
         if end > SLOW_SECONDS
     )
     return CallFigures(
         system=system,
         call=call,
         count=count,
-        failures=timing.failures,
-        mean_ms=round(1_000 * timing.seconds / max(1, count), 3),
+        failures=sum(timing.failures for timing in timings),
+        mean_ms=round(1_000 * sum(each.seconds for each in timings) / max(1, count), 3),
         slow=slow,
         **quantiles,
     )

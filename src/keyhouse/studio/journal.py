@@ -1,5 +1,6 @@
 """The journal: who did what through the Studio, with the record as it was before."""
 
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import msgspec
@@ -46,10 +47,6 @@ class Journal:
         await self._store.put(JOURNAL, line)
         return line.id
 
-    async def begin(self, operator: str, action: str, **parts: Any) -> str:
-        """Append the line of a change that is about to be committed, and return its id."""
-        return await self.write(operator, action, **parts)
-
     async def complete(self, id: str, revision: int, after: str | None) -> None:
         """Add the outcome of a committed change."""
         line = await self.line(id)
@@ -64,6 +61,12 @@ class Journal:
 
     async def line(self, id: str) -> JournalLine | None:
         return await self._store.get(JOURNAL, id=id)
+
+    async def of_job(self, id: str) -> AsyncIterator[JournalLine]:
+        """Yield the changes that a job has made, the oldest first."""
+        async for entry in self._store.scan(JOURNAL, between=(id, None)):
+            if entry.record.detail == f"job {id}" and entry.record.revision is not None:
+                yield entry.record
 
     async def page(self, query: JournalQuery, caller: Caller) -> JournalPage:
         """List what operators did, the newest first."""

@@ -1,5 +1,6 @@
 """One key: its segments, its value as stored, its expiry, and the rows that it is related to."""
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,14 +10,15 @@ from keyhouse.engine import Row
 from keyhouse.errors import ScopeError
 from keyhouse.http import EventStream, Redirect
 from keyhouse.keys import check_key
-from keyhouse.schema import KeyMatch, Log, Record
+from keyhouse.schema import KeyMatch, Record
 from keyhouse.schema.explanation import Explanation, Miss, explain, nearest
 from keyhouse.service.event_hub import EventHub
 from keyhouse.service.stored_row import RelatedRow, stored_row
 from keyhouse.store import Store
-from keyhouse.studio.catalog import StudioSystem, SystemCatalog
+from keyhouse.studio.catalog import StudioSystem, SystemCatalog, is_editable
 from keyhouse.studio.journal import Journal
 from keyhouse.studio.rendering import hidden_members, masked, pretty, studio_path
+from keyhouse.studio.sessions import Sessions
 from keyhouse.studio.settings import ADMIN
 
 
@@ -65,9 +67,10 @@ class KeyPage(msgspec.Struct, kw_only=True):
 
 
 class KeyPages:
-    def __init__(self, catalog: SystemCatalog, journal: Journal) -> None:
+    def __init__(self, catalog: SystemCatalog, journal: Journal, sessions: Sessions) -> None:
         self._catalog = catalog
         self._journal = journal
+        self._sessions = sessions
         self._events = EventHub()
 
     async def page(self, system: str, space: str, query: KeyQuery, caller: Caller) -> KeyPage:
@@ -88,13 +91,14 @@ class KeyPages:
         return Redirect(studio_path(system, space, "key", k=form.k, reveal="true"))
 
     async def live(self, system: str, space: str, query: KeyQuery, caller: Caller) -> EventStream:
-        """Stream the changes of a record."""
+        """Stream the changes of a record, until the session ends."""
         store, match = self._catalog.find(self._catalog.system(system), space, query.k)
         if match is None or not isinstance(match.declared, Record):
             raise ScopeError("Only the changes of a record can be followed.", key=query.k)
         record = store.binding.original(match.record)
         fields: dict[str, Any] = match.fields
-        return self._events.stream(store, record, **fields)
+        stream = self._events.stream(store, record, **fields)
+        return stream.while_valid(partial(self._sessions.is_valid, caller))
 
 
 async def key_page(
@@ -132,18 +136,6 @@ async def key_page(
         stored = await stored_row(store, match, row)
         page.related, page.unreadable = stored.neighbours, stored.unreadable
     return page
-
-
-def is_editable(store: Store, match: KeyMatch) -> bool:
-    """Tell whether the key is of a record that people may write: no derived row, event or row of
-    the store itself."""
-    meta = store.schema.meta
-    own = () if meta is None else tuple(each.name for each in meta.records)
-    return (
-        isinstance(match.declared, Record)
-        and not isinstance(match.record, Log)
-        and match.record.name not in own
-    )
 
 
 def _explain(page: KeyPage, explained: Explanation) -> None:

@@ -1,7 +1,6 @@
 """Signing in and out, and the lock of a session."""
 
-import re
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -11,11 +10,10 @@ from keyhouse.http import ClientAddress, HtmlPage, Redirect, Route
 from keyhouse.service.login_guard import LoginGuard
 from keyhouse.studio.journal import Journal
 from keyhouse.studio.page_routes import PageRoutes
+from keyhouse.studio.rendering import local_path
 from keyhouse.studio.schema import Session
 from keyhouse.studio.sessions import Sessions
 from keyhouse.studio.settings import ADMIN, NAME, READ, WRITE
-
-_HERE: Final = re.compile(rf"/{NAME}/[\x21-\x5b\x5d-\x7e]*")
 
 
 class LoginQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,7 +64,7 @@ class Login:
 
     async def show(self, query: LoginQuery) -> HtmlPage:
         """The page to sign in."""
-        return self._page(LoginPage(_local(query.next), query.link))
+        return self._page(LoginPage(local_path(query.next), query.link))
 
     async def sign_in(self, form: LoginForm, client: ClientAddress, root: str) -> Any:
         """Sign in with an operator's token, or with the code of a one-time link."""
@@ -74,11 +72,11 @@ class Login:
             self._guard.check("", client)
             session, cookie = await self._sessions.sign_in(form.token, client, f"{root}/{NAME}")
         except KeyhouseError as error:
-            page = LoginPage(_local(form.next), "", error.sentence)
+            page = LoginPage(local_path(form.next), "", error.sentence)
             return self._page(page, status=error.status)
         self._guard.succeeded("", client)
         await self._journal.write(session.operator, "sign in", detail=", ".join(session.scopes))
-        return Redirect(_local(form.next) or f"/{NAME}/", headers=(cookie,))
+        return Redirect(local_path(form.next) or f"/{NAME}/", headers=(cookie,))
 
     async def sign_out(self, caller: Caller, client: ClientAddress, root: str) -> Redirect:
         """End the session."""
@@ -89,7 +87,7 @@ class Login:
         """Lock or unlock the edits of this session."""
         await self._sessions.lock(caller, is_unlocked=form.unlocked)
         await self._journal.write(caller.tenant, "unlock" if form.unlocked else "lock")
-        return Redirect(_local(form.next) or f"/{NAME}/")
+        return Redirect(local_path(form.next) or f"/{NAME}/")
 
     async def sessions(self, caller: Caller) -> SessionList:
         """List the sessions of all operators."""
@@ -114,11 +112,6 @@ class Login:
 
     def _page(self, page: LoginPage, status: int = 200) -> HtmlPage:
         return self._pages.render("login.html", None, page, status=status)
-
-
-def _local(path: str) -> str:
-    """Return the path if it is one of the Studio, else nothing."""
-    return path if _HERE.fullmatch(path) else ""
 
 
 def _line(session: Session, caller: Caller) -> SessionLine:

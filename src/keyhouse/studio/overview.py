@@ -12,6 +12,9 @@ from keyhouse.schema.description import SchemaText, describe, space_text
 from keyhouse.store import Store
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog
 from keyhouse.studio.diagram import Diagram, diagram
+from keyhouse.studio.figures import CallFigures, operation_figures
+from keyhouse.studio.saved_views import SavedViews
+from keyhouse.studio.schema import SavedView
 
 SPACES_PAGE: Final = 50
 COUNT_SECONDS: Final = 0.05
@@ -31,12 +34,16 @@ class SystemLine(msgspec.Struct, kw_only=True):
     is_ready: bool
     why: str
     records: int
+    size: "SpaceSize"
     operations: int
     per_second: float
 
 
 class Landing(msgspec.Struct):
+    """The systems, and the views that the operator has saved."""
+
     systems: list[SystemLine]
+    views: list[SavedView]
 
 
 class SpaceSize(msgspec.Struct):
@@ -73,6 +80,24 @@ class SpacesQuery(msgspec.Struct, forbid_unknown_fields=True):
     after: str = ""
 
 
+class Rate(msgspec.Struct):
+    """Operations per second that a tenant may send, and how many at once now."""
+
+    per_second: float
+    left: int
+
+
+class SpaceUse(msgspec.Struct):
+    """How a space is used, in this process: operations, errors by code, quota (null: none) and
+    rate."""
+
+    operations: list[CallFigures]
+    errors: dict[str, int]
+    quota_keys: int | None
+    quota_bytes: int | None
+    rate: Rate | None
+
+
 class SpacePage(msgspec.Struct, kw_only=True):
     system: str
     engine: str
@@ -80,6 +105,7 @@ class SpacePage(msgspec.Struct, kw_only=True):
     size: SpaceSize
     revision: int
     records: list["RecordLine"]
+    use: SpaceUse | None = None
 
 
 class RecordLine(msgspec.Struct):
@@ -103,8 +129,11 @@ class SchemaPage(msgspec.Struct, kw_only=True):
 
 
 class Overview:
-    def __init__(self, catalog: SystemCatalog, readiness: Readiness | None) -> None:
+    def __init__(
+        self, catalog: SystemCatalog, readiness: Readiness | None, views: SavedViews
+    ) -> None:
         self._catalog = catalog
+        self._views = views
         self._readiness = readiness
         self._rates = _Rates()
 
@@ -113,7 +142,23 @@ class Overview:
         health: Mapping[str, Any] = {}
         if self._readiness is not None:
             health = (await self._readiness()).systems
-        return Landing([self._line(each, health) for each in self._catalog.systems.values()])
+        systems = self._catalog.systems.values()
+        lines: list[SystemLine] = []
+        for each in systems:
+            deadline = perf_counter() + COUNT_SECONDS / len(systems)
+            lines.append(self._line(each, health, await self._size(each, deadline)))
+        return Landing(lines, await self._views.of(caller.tenant))
+
+    async def _size(self, system: StudioSystem, deadline: float) -> SpaceSize:
+        """Count the rows of all spaces, until the deadline."""
+        total = SpaceSize()
+        async for space in self._catalog.spaces(system):
+            size = await count(self._catalog.stores(system, space)[0], deadline)
+            total.rows, total.bytes = total.rows + size.rows, total.bytes + size.bytes
+            if not size.is_exact or perf_counter() > deadline:
+                total.is_exact = False
+                break
+        return total
 
     async def system(self, system: str, query: SpacesQuery, caller: Caller) -> SpaceList:
         """List the spaces of a system with their sizes."""
@@ -153,6 +198,7 @@ class Overview:
                 for store in stores
                 for each in describe(store.schema).records
             ],
+            use=space_use(found, space),
         )
 
     async def schema(self, system: str, caller: Caller) -> SchemaPage:
@@ -167,7 +213,7 @@ class Overview:
             diagrams=[diagram(text) for text in texts],
         )
 
-    def _line(self, system: StudioSystem, health: Mapping[str, Any]) -> SystemLine:
+    def _line(self, system: StudioSystem, health: Mapping[str, Any], size: SpaceSize) -> SystemLine:
         state = health.get(system.name)
         operations = sum(
             sum(timing.steps)
@@ -184,6 +230,7 @@ class Overview:
             is_ready=state is None or state.ready,
             why="" if state is None else state.why or "",
             records=sum(len(schema.records) for schema in system.schemas),
+            size=size,
             operations=operations,
             per_second=self._rates.rate(system.name, operations),
         )
@@ -194,6 +241,22 @@ class Overview:
         return SpaceLine(
             space, await count(stores[0], deadline), await stores[0].revision(), records
         )
+
+
+def space_use(system: StudioSystem, space: str) -> SpaceUse | None:
+    """Return how a space is used; None if the service does not tell."""
+    figures = system.figures
+    if figures is None:
+        return None
+    tenant = figures.has_tenants
+    rates = figures.rates
+    return SpaceUse(
+        operation_figures(system, space) if tenant else [],
+        figures.errors(space) if tenant else {},
+        figures.quota.keys or None,
+        figures.quota.bytes or None,
+        None if rates is None else Rate(rates.per_second, rates.left(space)),
+    )
 
 
 class _Rates:

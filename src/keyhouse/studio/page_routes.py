@@ -35,6 +35,7 @@ class PageRoutes:
             _TEMPLATES,
             q=rendering.quoted,
             studio=rendering.studio_path,
+            table=rendering.record_path,
             number=rendering.number,
             size=rendering.size,
             moment=rendering.moment,

@@ -17,8 +17,10 @@ from keyhouse.keys import Template
 from keyhouse.schema import Index, Record
 from keyhouse.schema.description import kind_of
 from keyhouse.store import Store
-from keyhouse.studio.catalog import StudioSystem, SystemCatalog, record_of
-from keyhouse.studio.rendering import MASK, hidden_members
+from keyhouse.studio.catalog import StudioSystem, SystemCatalog, is_writable, record_of
+from keyhouse.studio.rendering import MASK, hidden_members, record_name, record_path
+from keyhouse.studio.saved_views import SavedViews
+from keyhouse.studio.schema import SavedView
 
 ROWS_PAGE: Final = 50
 CELL_CHARS_MAX: Final = 200
@@ -68,6 +70,8 @@ class TablePage(msgspec.Struct, kw_only=True):
     choices: list[KeyChoice]
     cursor: str
     revision: int
+    is_writable: bool
+    views: list[SavedView] = []
     error: str = ""
 
 
@@ -81,17 +85,25 @@ class Filter(msgspec.Struct):
 
 
 class RecordTable:
-    def __init__(self, catalog: SystemCatalog) -> None:
+    def __init__(self, catalog: SystemCatalog, views: SavedViews) -> None:
         self._catalog = catalog
+        self._views = views
 
     async def page(
         self, system: str, space: str, record: str, query: RecordQuery, caller: Caller
     ) -> TablePage:
         """List records as a table."""
         found = self._catalog.system(system)
-        store = self._catalog.store(found, space, record)
-        declared = record_of(store, record)
+        name = record_name(record)
+        store = self._catalog.store(found, space, name)
+        declared = record_of(store, name)
         page = self._empty(found, store, declared, query)
+        below = record_path(system, space, name)
+        page.views = [
+            each
+            for each in await self._views.of(caller.tenant, below)
+            if each.path in (below, f"{below}?{each.path.partition('?')[2]}")
+        ]
         try:
             chosen = parse_filter(store, declared, query.q, query.by)
         except UsageError as error:
@@ -141,6 +153,7 @@ class RecordTable:
             ],
             cursor="",
             revision=0,
+            is_writable=is_writable(store, record),
         )
 
 

@@ -1,5 +1,6 @@
 """Values as text: numbers, sizes, times, stored JSON. Nothing is rounded by a script."""
 
+import re
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -8,6 +9,12 @@ import msgspec
 from keyhouse.schema import MILLISECONDS, KeyMatch, Record
 from keyhouse.studio.settings import NAME
 
+SPACE_PAGES: Final = frozenset(
+    {"tree", "key", "edit", "verify", "bulk", "export", "live", "reveal"}
+)
+"""Last segments of the pages of a space."""
+
+_HERE: Final = re.compile(rf"/{NAME}/[\x21-\x5b\x5d-\x7e]*")
 MASK: Final = "••••••"
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -20,8 +27,30 @@ def quoted(text: str) -> str:
 def studio_path(*segments: str, **query: Any) -> str:
     """Return a path of the Studio. A trailing "" makes it end with a slash."""
     path = "/".join([f"/{NAME}", *map(quoted, segments)])
-    given = {name: value for name, value in query.items() if value not in (None, "")}
-    return f"{path}?{urlencode(given)}" if given else path
+    given = {name: value for name, value in query.items() if value not in (None, "", [])}
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path
+
+
+def local_path(path: str) -> str:
+    """Return the path if it is one of the Studio, else nothing."""
+    return path if _HERE.fullmatch(path) else ""
+
+
+def record_segment(name: str) -> str:
+    """Return a record's name as a segment of a path: between tildes if a page has that path."""
+    if name in SPACE_PAGES or name.endswith(".json") or name.startswith("~"):
+        return f"~{name}~"
+    return name
+
+
+def record_name(segment: str) -> str:
+    """Return the record's name that a segment of a path means."""
+    return segment[1:-1] if len(segment) > 2 and segment[0] == segment[-1] == "~" else segment
+
+
+def record_path(system: str, space: str, record: str, **query: Any) -> str:
+    """Return the path of a record's table."""
+    return studio_path(system, space, record_segment(record), **query)
 
 
 def number(value: int | None) -> str:

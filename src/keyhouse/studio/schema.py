@@ -1,4 +1,4 @@
-"""The rows of the Studio itself: sessions of operators, and the journal of their changes."""
+"""The rows of the Studio itself: sessions and views of operators, the journal, jobs."""
 
 from typing import Final
 
@@ -24,7 +24,8 @@ class Session(msgspec.Struct, kw_only=True):
 
 
 class JournalLine(msgspec.Struct, kw_only=True):
-    """Something that an operator did. `before` and `after` are the stored values of the record."""
+    """Something that an operator did. `before` and `after` are the stored values of the record;
+    `expires_before` is the expiry that it had."""
 
     id: str = ""
     at: int
@@ -35,21 +36,32 @@ class JournalLine(msgspec.Struct, kw_only=True):
     key: str = ""
     detail: str = ""
     revision_before: int | None = None
+    expires_before: int | None = None
     revision: int | None = None
     before: str | None = None
     after: str | None = None
+
+
+class SavedView(msgspec.Struct, kw_only=True):
+    """The address of a page that an operator has named."""
+
+    operator: str
+    name: str
+    path: str
 
 
 SESSION: Final = Record(
     Session, "session:{id}", name="session", private=("secret_hash",), expiry=per_write()
 )
 JOURNAL: Final = Record(JournalLine, "journal:{id:ulid}", name="journal")
+VIEW: Final = Record(SavedView, "view:{operator}:{name}", name="view")
 OPERATIONS: Final = DefaultOperationRecords()
 SCHEMA: Final = Schema(
     "studio",
     SESSION,
     JOURNAL,
+    VIEW,
     *OPERATIONS.records,
     space=Space("all operators", name=SPACE),
-    doc="Sessions, journal and jobs of the Studio.",
+    doc="Sessions, journal, saved views and jobs of the Studio.",
 )

@@ -8,10 +8,13 @@ from keyhouse.engine import Engine
 from keyhouse.http import ResponseSpec, Route, file_route
 from keyhouse.service.spec import ServiceSpec
 from keyhouse.store import Store
+from keyhouse.studio.bulk import Bulk
 from keyhouse.studio.catalog import SystemCatalog
+from keyhouse.studio.change import Changes
 from keyhouse.studio.edit import Edit
 from keyhouse.studio.export import Export
 from keyhouse.studio.figures import Figures
+from keyhouse.studio.job_work import JobWork
 from keyhouse.studio.jobs import Jobs
 from keyhouse.studio.journal import Journal
 from keyhouse.studio.key_page import KeyPages
@@ -19,6 +22,7 @@ from keyhouse.studio.login import Login
 from keyhouse.studio.overview import Overview, Readiness
 from keyhouse.studio.page_routes import PageRoutes
 from keyhouse.studio.record_table import RecordTable
+from keyhouse.studio.saved_views import SavedViews
 from keyhouse.studio.schema import SCHEMA, SPACE
 from keyhouse.studio.sessions import Sessions
 from keyhouse.studio.settings import (
@@ -29,7 +33,9 @@ from keyhouse.studio.settings import (
     WRITE,
     StudioSettings,
 )
+from keyhouse.studio.store_jobs import StoreJobs
 from keyhouse.studio.tree import Tree
+from keyhouse.studio.upkeep import Upkeep
 
 _ASSETS: Final = Path(__file__).parent / "assets"
 
@@ -54,12 +60,17 @@ class Studio:
         self._pages = PageRoutes()
         self._journal = Journal(store, catalog)
         self._login = Login(self._pages, self.sessions, self._journal)
-        self._overview = Overview(catalog, readiness)
+        self._views = SavedViews(store)
+        self._overview = Overview(catalog, readiness, self._views)
         self._tree = Tree(catalog)
-        self._table = RecordTable(catalog)
-        self._keys = KeyPages(catalog, self._journal)
-        self._edit = Edit(catalog, self._journal, self._pages)
-        self._jobs = Jobs(store, catalog, self._journal, self._pages)
+        self._table = RecordTable(catalog, self._views)
+        self._keys = KeyPages(catalog, self._journal, self.sessions)
+        changes = Changes(catalog, self._journal)
+        self._edit = Edit(catalog, self._journal, changes, self._pages)
+        work = JobWork(catalog, self._journal, changes)
+        self._jobs = Jobs(store, self._journal, StoreJobs(catalog), work.kinds())
+        self._upkeep = Upkeep(catalog, self._jobs)
+        self._bulk = Bulk(catalog, self._jobs, self._pages)
         self._figures = Figures(catalog)
         self._export = Export(catalog)
 
@@ -82,18 +93,20 @@ class Studio:
             *page("/journal", self._journal.page, "journal.html"),
             *page("/slow", self._figures.page, "slow.html"),
             *page("/jobs", self._jobs.list_page, "jobs.html"),
-            *page("/jobs/{id}", self._jobs.page, "job.html"),
-            form("/jobs", self._jobs.cancel, scope=ADMIN, locked=False),
+            *page("/job", self._jobs.page, "job.html"),
+            form("/job", self._jobs.cancel, scope=ADMIN, locked=False),
+            form("/job/undo", self._jobs.undo, scope=ADMIN),
+            form("/views", self._views.submit, scope=READ, locked=False),
             *page("/{system}/", overview.system, "system.html"),
             *page("/{system}/schema", overview.schema, "schema.html"),
             *page("/{system}/{space}/", overview.space, "space.html"),
             *page("/{system}/{space}/tree", self._tree.page, "tree.html"),
             *page("/{system}/{space}/key", self._keys.page, "key.html"),
             *page("/{system}/{space}/edit", self._edit.page, "edit.html"),
-            *page("/{system}/{space}/verify", self._jobs.verify_page, "verify.html"),
-            form("/{system}/{space}/verify", self._jobs.start_verify, scope=ADMIN, locked=False),
-            *page("/{system}/{space}/bulk", self._jobs.delete_page, "bulk.html", scope=ADMIN),
-            form("/{system}/{space}/bulk", self._jobs.start_delete, scope=ADMIN),
+            *page("/{system}/{space}/verify", self._upkeep.page, "verify.html"),
+            form("/{system}/{space}/verify", self._upkeep.start, scope=ADMIN, locked=False),
+            *page("/{system}/{space}/bulk", self._bulk.page, "bulk.html", scope=ADMIN),
+            form("/{system}/{space}/bulk", self._bulk.start, scope=ADMIN),
             Route(
                 method="GET",
                 path="/{system}/{space}/export",

@@ -32,6 +32,9 @@ COOKIE: Final = "keyhouse_studio"
 UNLOCKED: Final = "unlocked"
 """The role of a caller whose edits are not locked."""
 
+SIGNED_IN: Final = "signed in"
+"""The role of a caller that has a session, not a token."""
+
 _IMPLIED: Final = {ADMIN: {READ, WRITE, ADMIN}, WRITE: {READ, WRITE}, READ: {READ}}
 
 
@@ -96,6 +99,13 @@ class Sessions(Authenticator):
         """End a session of any operator; return whether it was there."""
         return await self._store.delete(SESSION, id=id)
 
+    async def is_valid(self, caller: Caller) -> bool:
+        """Tell whether the session of a caller has not ended; a token has no session."""
+        if SIGNED_IN not in caller.roles:
+            return True
+        session = await self._store.get(SESSION, id=caller.subject)
+        return session is not None and session.expires > self._clock.now()
+
     async def lock(self, caller: Caller, *, is_unlocked: bool) -> None:
         """Lock or unlock the edits of the caller's session."""
         session = await self._store.get(SESSION, id=caller.subject)
@@ -124,7 +134,7 @@ class Sessions(Authenticator):
         session = await self._store.get(SESSION, id=id)
         if session is None:
             return None
-        roles = frozenset({UNLOCKED}) if session.is_unlocked else frozenset[str]()
+        roles = frozenset({SIGNED_IN, UNLOCKED} if session.is_unlocked else {SIGNED_IN})
         return StoredSession(
             caller=Caller(
                 tenant=session.operator,

@@ -1,0 +1,104 @@
+"""Deleting many records: counted, with a sample, and started once their number was typed."""
+
+from time import perf_counter
+from typing import Any
+
+import msgspec
+
+from keyhouse.auth import Caller
+from keyhouse.http import HtmlPage, Redirect
+from keyhouse.studio.catalog import SystemCatalog, record_of
+from keyhouse.studio.job_work import UNDO_RECORDS_MAX, JobInput
+from keyhouse.studio.jobs import Jobs
+from keyhouse.studio.overview import COUNT_SECONDS
+from keyhouse.studio.page_routes import PageRoutes
+from keyhouse.studio.rendering import hidden_members, studio_path
+from keyhouse.studio.selection import Counted, SelectedRecords, Selection
+
+
+class BulkQuery(Selection, forbid_unknown_fields=True):
+    """`all`: count all records, however long it takes."""
+
+    all: bool = False
+
+
+class BulkForm(Selection, forbid_unknown_fields=True):
+    """`count` is the number of records as it was typed."""
+
+    count: str = ""
+
+
+class BulkPage(msgspec.Struct, kw_only=True):
+    """What a deletion would delete. `can_undo`: the journal keeps each record, so that it can be
+    put back."""
+
+    system: str
+    engine: str
+    space: str
+    selection: Selection
+    text: str = ""
+    query: dict[str, Any] = {}
+    counted: Counted = msgspec.field(default_factory=Counted)
+    can_undo: bool = False
+    undo_max: int = UNDO_RECORDS_MAX
+    has_hidden: bool = False
+    error: str = ""
+
+
+class Bulk:
+    def __init__(self, catalog: SystemCatalog, jobs: Jobs, pages: PageRoutes) -> None:
+        self._catalog = catalog
+        self._jobs = jobs
+        self._pages = pages
+
+    async def page(self, system: str, space: str, query: BulkQuery, caller: Caller) -> BulkPage:
+        """Count what a deletion would delete, with a sample."""
+        return await self._counted(system, space, _selection(query), whole=query.all)
+
+    async def start(
+        self, system: str, space: str, form: BulkForm, caller: Caller
+    ) -> HtmlPage | Redirect:
+        """Start to delete records, once their number was typed."""
+        selection = _selection(form)
+        page = await self._counted(system, space, selection, whole=True)
+        if form.count.replace(",", "").strip() != str(page.counted.count):
+            page.error = f"Type the number of records, {page.counted.count}, to confirm."
+            here = studio_path(system, space, "bulk", **selection.query)
+            return self._pages.render("bulk.html", caller, page, here=here, status=400)
+        given = JobInput(system, space, selection, page.counted.count)
+        return await self._jobs.submit("delete", given, caller)
+
+    async def _counted(
+        self, system: str, space: str, selection: Selection, *, whole: bool
+    ) -> BulkPage:
+        found = self._catalog.system(system)
+        stores = self._catalog.stores(found, space)
+        page = BulkPage(
+            system=system,
+            engine=found.engine,
+            space=space,
+            selection=selection,
+            text="" if selection.is_empty else selection.text,
+            query=selection.query,
+        )
+        if selection.is_empty:
+            return page
+        deadline = float("inf") if whole else perf_counter() + COUNT_SECONDS
+        records = SelectedRecords(self._catalog, found, space, selection, to_write=True)
+        page.counted = await records.count(deadline)
+        page.can_undo = page.counted.is_exact and page.counted.count <= UNDO_RECORDS_MAX
+        page.has_hidden = any(
+            hidden_members(record)
+            for store in stores
+            for record in (
+                [record_of(store, selection.record)]
+                if selection.record
+                and selection.record in [each.name for each in store.schema.records]
+                else store.schema.records
+            )
+        )
+        return page
+
+
+def _selection(given: Selection) -> Selection:
+    return Selection(given.prefix, given.record, given.q, given.by, given.k)

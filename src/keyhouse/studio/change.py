@@ -1,0 +1,235 @@
+"""A change of one record: its preview is the Batch of the same transaction that commits it.
+
+Every change is in the journal, with the record as it was; an undo is a change too.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from keyhouse.engine import Row
+from keyhouse.errors import KeyhouseError, NotFoundError, UsageError
+from keyhouse.schema import KeyMatch, Record
+from keyhouse.store import Store, Transaction, Unset
+from keyhouse.studio.catalog import StudioSystem, SystemCatalog, is_editable
+from keyhouse.studio.journal import Journal
+from keyhouse.studio.rendering import MASK, hidden_members, masked, pretty
+from keyhouse.studio.schema import JournalLine
+
+ABSENT: Final = "absent"
+
+UNDOABLE: Final = ("save", "delete", "undo")
+"""Actions of journal lines that are changes of one record."""
+
+_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_MASKED: Final = msgspec.Raw(msgspec.json.encode(MASK))
+
+
+class RowDifference(msgspec.Struct):
+    """A row that a save writes. None: absent."""
+
+    key: str
+    action: str
+    before: str | None
+    after: str | None
+
+
+class Preview(msgspec.Struct):
+    """The Batch that a save commits now."""
+
+    checks: list[str]
+    puts: list[str]
+    deletes: list[str]
+    adds: list[str]
+    rows: list[RowDifference]
+
+
+class RecordChange:
+    """A put of `text`, or a deletion if that is None, that expects a revision.
+
+    Private and sealed members that the text does not have stay as they are; `is_whole`: the text is
+    a stored value and has them. `row` is the record as it is now.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        match: KeyMatch,
+        key: str,
+        row: Row | None,
+        text: bytes | None,
+        *,
+        expect: int | Unset | None,
+        ttl: float | None = None,
+        is_whole: bool = False,
+    ) -> None:
+        self.store = store
+        self.key = key
+        self.row = row
+        self._match = match
+        self._record: Record[Any] = store.binding.original(match.record)
+        self._text = text
+        self._expect = expect
+        self._ttl = ttl
+        self._is_whole = is_whole
+
+    @property
+    def stored_text(self) -> str | None:
+        return None if self.row is None else self.row.value.decode(errors="backslashreplace")
+
+    async def preview(self) -> Preview:
+        """Return the Batch of this change, without committing it. Raises LinkError as it would."""
+        async with self.store.transaction() as tx:
+            await self._apply(tx)
+            await tx.check_links()
+            batch = tx.batch()
+            changes = await tx.changes()
+            tx.discard()
+        return Preview(
+            checks=[
+                f"{check.key} " + (ABSENT if check.revision is None else f"at {check.revision}")
+                for check in batch.checks
+            ],
+            puts=[put.key for put in batch.puts],
+            deletes=list(batch.deletes),
+            adds=[f"{add.key} {add.by:+d}" for add in batch.adds],
+            rows=[
+                RowDifference(
+                    each.key,
+                    "put" if each.after is not None else "delete",
+                    self._image(each.key, each.before),
+                    self._image(each.key, each.after),
+                )
+                for each in changes
+                if each.before != each.after
+            ],
+        )
+
+    async def commit(self) -> tuple[int, str | None]:
+        """Commit, and return the revision and the record's new row."""
+        async with self.store.transaction() as tx:
+            await self._apply(tx)
+        row = await self.store.row(self.key)
+        if row is None or self._text is None:
+            return tx.revision, None
+        return tx.revision, row.value.decode(errors="backslashreplace")
+
+    async def _apply(self, tx: Transaction) -> None:
+        fields: dict[str, Any] = self._match.fields
+        if self._text is None:
+            if not await tx.delete(self._record, expect=self._expect, **fields):
+                raise NotFoundError("The record does not exist.", key=self.key)
+            return
+        ttl = self._ttl if self._ttl is not None else self._ttl_left()
+        await tx.put(self._record, self._value(self._text), ttl=ttl, expect=self._expect, **fields)
+
+    def _value(self, text: bytes) -> Any:
+        if self._is_whole:
+            return self._match.record.decode(text, self.key)
+        hidden = hidden_members(self._record)
+        if hidden and self.row is not None:
+            opened = self._record.plain(self._match.record.decode(self.row.value, self.key))
+            given = _RAW.decode(text)
+            kept = {
+                name: msgspec.Raw(msgspec.json.encode(opened[name]))
+                for name in hidden
+                if name in opened and bytes(given.get(name, _MASKED)) == bytes(_MASKED)
+            }
+            text = msgspec.json.encode({**given, **kept})
+        return self._record.parse(text)
+
+    def _ttl_left(self) -> int | None:
+        """Return the seconds that a record with a TTL still has."""
+        expiry = self._record.expiry
+        if expiry is None or expiry.mode != "write" or self.row is None or not self.row.expires:
+            return None
+        return max(1, (self.row.expires - self.store.engine.clock.now()) // 1_000)
+
+    def _image(self, key: str, value: bytes | None) -> str | None:
+        """Return the value of a row for a page, without private members of any record."""
+        if value is None:
+            return None
+        match = self._match if key == self.key else self.store.find(key)
+        if match is None or not isinstance(match.declared, Record):
+            return value.decode(errors="replace")
+        return pretty(masked(value, hidden_members(match.record)))[0]
+
+
+class Changes:
+    """Commits changes and their undos, each with a line of the journal."""
+
+    def __init__(self, catalog: SystemCatalog, journal: Journal) -> None:
+        self._catalog = catalog
+        self._journal = journal
+
+    def editable(self, system: str, space: str, key: str) -> tuple[StudioSystem, Store, KeyMatch]:
+        """Return where a record is stored. Raises UsageError for the key of another row."""
+        found = self._catalog.system(system)
+        store, match = self._catalog.find(found, space, key)
+        if match is None or not is_editable(store, match):
+            raise UsageError("Only records can be edited, by the key of the record.", key=key)
+        return found, store, match
+
+    async def commit(
+        self, operator: str, action: str, system: str, change: RecordChange, detail: str = ""
+    ) -> None:
+        """Commit a change. The journal has it before, so that no change is without a line."""
+        row = change.row
+        line = await self._journal.write(
+            operator,
+            action,
+            system=system,
+            space=change.store.space,
+            key=change.key,
+            detail=detail,
+            before=change.stored_text,
+            revision_before=None if row is None else row.revision,
+            expires_before=None if row is None else row.expires,
+        )
+        try:
+            revision, after = await change.commit()
+        except KeyhouseError:
+            await self._journal.drop(line)
+            raise
+        await self._journal.complete(line, revision, after)
+
+    async def delete(self, operator: str, system: str, space: str, key: str, detail: str) -> bool:
+        """Delete a record as it is now; return whether it was there."""
+        _, store, match = self.editable(system, space, key)
+        row = await store.row(key)
+        if row is None:
+            return False
+        change = RecordChange(store, match, key, row, None, expect=row.revision)
+        await self.commit(operator, "delete", system, change, detail)
+        return True
+
+    async def undo(self, operator: str, line: JournalLine, detail: str = "") -> None:
+        """Put a record back as it was before a change.
+
+        Raises RevisionError if somebody has changed it since.
+        """
+        if line.revision is None or (line.before is None and line.after is None):
+            raise UsageError("The journal does not have the value as it was: it is too large.")
+        _, store, match = self.editable(line.system, line.space, line.key)
+        change = RecordChange(
+            store,
+            match,
+            line.key,
+            await store.row(line.key),
+            None if line.before is None else line.before.encode(),
+            expect=None if line.after is None else line.revision,
+            ttl=_ttl_before(line, match.record, store.engine.clock.now()),
+            is_whole=True,
+        )
+        await self.commit(operator, "undo", line.system, change, detail)
+
+
+def _ttl_before(line: JournalLine, record: Record[Any], now: int) -> float | None:
+    """Return the seconds that a record with a TTL of its own would still have."""
+    if line.before is None or line.expires_before is None:
+        return None
+    if record.expiry is None or record.expiry.mode not in ("write", "fixed"):
+        return None
+    if line.expires_before <= now:
+        raise UsageError("The record would have expired by now.", key=line.key)
+    return (line.expires_before - now) / 1_000
