@@ -86,7 +86,7 @@ def test_a_deletion_is_cancelled_half_way(tmp_path: Path) -> None:
                     await asyncio.sleep(0.02)
             await client.post("/studio/job", data={"id": id})
             page = await ended(client, answer)
-            assert page["job"]["error"] == "cancelled"  # type: ignore[index]
+            assert page["job"]["error"] == "cancelled"
             left = await served.store.count(BOOK)
             assert 0 < left < 2_000
             await asyncio.sleep(0.2)

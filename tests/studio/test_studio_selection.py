@@ -129,7 +129,7 @@ def test_more_records_than_the_journal_keeps_are_deleted_in_groups(tmp_path: Pat
     run(tmp_path, scenario, books=1_001)
 
 
-def test_a_count_that_takes_too_long_says_so_and_cannot_be_confirmed(
+def test_a_count_that_takes_too_long_is_a_lower_bound_and_cannot_be_confirmed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("keyhouse.studio.bulk.COUNT_SECONDS", -1.0)

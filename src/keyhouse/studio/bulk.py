@@ -13,32 +13,32 @@ from keyhouse.studio.jobs import Jobs
 from keyhouse.studio.overview import COUNT_SECONDS
 from keyhouse.studio.page_routes import PageRoutes
 from keyhouse.studio.rendering import hidden_members, studio_path
-from keyhouse.studio.selection import Counted, SelectedRecords, Selection
+from keyhouse.studio.selection import RecordSelection, SelectedRecords, SelectionCount
 
 
-class BulkQuery(Selection, forbid_unknown_fields=True):
+class BulkQuery(RecordSelection, forbid_unknown_fields=True):
     """`all`: count all records, however long it takes."""
 
     all: bool = False
 
 
-class BulkForm(Selection, forbid_unknown_fields=True):
+class BulkForm(RecordSelection, forbid_unknown_fields=True):
     """`count` is the number of records as it was typed."""
 
     count: str = ""
 
 
 class BulkPage(msgspec.Struct, kw_only=True):
-    """What a deletion would delete. `can_undo`: the journal keeps each record, so that it can be
+    """The records that a deletion would delete. `can_undo`: the journal keeps each record, so that it can be
     put back."""
 
     system: str
     engine: str
     space: str
-    selection: Selection
+    selection: RecordSelection
     text: str = ""
     query: dict[str, Any] = {}
-    counted: Counted = msgspec.field(default_factory=Counted)
+    counted: SelectionCount = msgspec.field(default_factory=SelectionCount)
     can_undo: bool = False
     undo_max: int = UNDO_RECORDS_MAX
     has_hidden: bool = False
@@ -69,7 +69,7 @@ class Bulk:
         return await self._jobs.submit("delete", given, caller)
 
     async def _counted(
-        self, system: str, space: str, selection: Selection, *, whole: bool
+        self, system: str, space: str, selection: RecordSelection, *, whole: bool
     ) -> BulkPage:
         found = self._catalog.system(system)
         stores = self._catalog.stores(found, space)
@@ -100,5 +100,5 @@ class Bulk:
         return page
 
 
-def _selection(given: Selection) -> Selection:
-    return Selection(given.prefix, given.record, given.q, given.by, given.k)
+def _selection(given: RecordSelection) -> RecordSelection:
+    return RecordSelection(given.prefix, given.record, given.q, given.by, given.k)

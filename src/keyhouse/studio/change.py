@@ -225,7 +225,7 @@ class Changes:
 
 
 def _ttl_before(line: JournalLine, record: Record[Any], now: int) -> float | None:
-    """Return the seconds that a record with a TTL of its own would still have."""
+    """Return the seconds that a record with its own TTL would still have."""
     if line.before is None or line.expires_before is None:
         return None
     if record.expiry is None or record.expiry.mode not in ("write", "fixed"):

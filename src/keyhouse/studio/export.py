@@ -12,7 +12,7 @@ from keyhouse.http import Response, Stream
 from keyhouse.store import Store
 from keyhouse.studio.catalog import SystemCatalog
 from keyhouse.studio.rendering import hidden_members, masked
-from keyhouse.studio.selection import SelectedRecords, Selection
+from keyhouse.studio.selection import RecordSelection, SelectedRecords
 
 
 class Export:
@@ -20,7 +20,7 @@ class Export:
         self._catalog = catalog
 
     async def download(
-        self, system: str, space: str, query: Selection, caller: Caller
+        self, system: str, space: str, query: RecordSelection, caller: Caller
     ) -> Response[Stream]:
         """Send selected records as JSON lines: key, value, revision and expiry. Private members
         are masked."""

@@ -18,7 +18,7 @@ from keyhouse.store import BulkDelete, Store, build_indexes, migrate, sweep, ver
 from keyhouse.studio.catalog import SystemCatalog
 from keyhouse.studio.change import Changes
 from keyhouse.studio.journal import Journal
-from keyhouse.studio.selection import SelectedRecords, Selection
+from keyhouse.studio.selection import RecordSelection, SelectedRecords
 
 JobKind = Literal["verify", "repair", "migrate", "index", "sweep", "delete", "undo"]
 
@@ -31,12 +31,12 @@ REPORT_SECONDS: Final = 0.25
 
 
 class JobInput(msgspec.Struct):
-    """What a job works on. `selection` are the records to delete, `total` of them; `of` is the job
+    """The input of a job: a space. `selection` are the records to delete, `total` of them; `of` is the job
     to undo."""
 
     system: str
     space: str = ""
-    selection: Selection = msgspec.field(default_factory=Selection)
+    selection: RecordSelection = msgspec.field(default_factory=RecordSelection)
     total: int = 0
     of: str = ""
 

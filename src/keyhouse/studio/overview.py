@@ -88,7 +88,7 @@ class Rate(msgspec.Struct):
 
 
 class SpaceUse(msgspec.Struct):
-    """How a space is used, in this process: operations, errors by code, quota (null: none) and
+    """The use of a space in this process: operations, errors by code, quota (null: none) and
     rate."""
 
     operations: list[CallFigures]

@@ -23,7 +23,7 @@ _LOOKED_AT: Final = 256
 """Records after which a count looks at the time."""
 
 
-class Selection(msgspec.Struct, forbid_unknown_fields=True):
+class RecordSelection(msgspec.Struct, forbid_unknown_fields=True):
     """`k` are keys of records; else `record` with the filter `q` and `by`; else `prefix`."""
 
     prefix: str = ""
@@ -51,7 +51,7 @@ class Selection(msgspec.Struct, forbid_unknown_fields=True):
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value}
 
 
-class Counted(msgspec.Struct):
+class SelectionCount(msgspec.Struct):
     """`count` records, of which `sample` are the first. `is_exact` is false if counting was cut
     off."""
 
@@ -71,7 +71,7 @@ class SelectedRecords:
         catalog: SystemCatalog,
         system: StudioSystem,
         space: str,
-        selection: Selection,
+        selection: RecordSelection,
         *,
         to_write: bool = False,
     ) -> None:
@@ -129,9 +129,9 @@ class SelectedRecords:
             and (not self._to_write or is_writable(store, match.record))
         )
 
-    async def count(self, deadline: float) -> Counted:
+    async def count(self, deadline: float) -> SelectionCount:
         """Count the records, until `perf_counter()` passes the deadline."""
-        found = Counted(sample=[])
+        found = SelectionCount(sample=[])
         async for _, key in self.records():
             found.count += 1
             if len(found.sample) < SAMPLE_RECORDS:

@@ -1,4 +1,4 @@
-"""Work under way in the stores, whoever started it: migrations, index builds, deletions, moves, sweeps."""
+"""Work under way in the stores, of any program: migrations, index builds, deletions, moves, sweeps."""
 
 from time import perf_counter
 
@@ -36,7 +36,7 @@ class SystemUpkeep(msgspec.Struct, kw_only=True):
     move_started: int | None = None
 
 
-class SpaceState(msgspec.Struct):
+class UpkeepState(msgspec.Struct):
     """The version of a space's rows, what is to be migrated, and derived rows that are to be built."""
 
     version: int = 0
@@ -86,9 +86,9 @@ class StoreJobs:
         return upkeep
 
 
-async def space_state(stores: list[Store]) -> SpaceState:
+async def space_state(stores: list[Store]) -> UpkeepState:
     """Return what is to be done in a space."""
-    state = SpaceState(pending=[], missing=[])
+    state = UpkeepState(pending=[], missing=[])
     for store in stores:
         if store.schema.meta is None:
             continue

@@ -11,14 +11,14 @@ from keyhouse.studio.job_work import JobInput
 from keyhouse.studio.jobs import Jobs
 from keyhouse.studio.page_routes import require_unlocked
 from keyhouse.studio.settings import ADMIN
-from keyhouse.studio.store_jobs import SpaceState, space_state
+from keyhouse.studio.store_jobs import UpkeepState, space_state
 
 
 class UpkeepPage(msgspec.Struct):
     system: str
     engine: str
     space: str
-    state: SpaceState
+    state: UpkeepState
 
 
 class UpkeepForm(msgspec.Struct, forbid_unknown_fields=True):

@@ -13,6 +13,7 @@ from keyhouse.auth import mint
 from keyhouse.engine import Engine
 from keyhouse.http import App, make_app
 from keyhouse.schema import per_write
+from keyhouse.service.operator_figures import OperatorFigures
 from keyhouse.service.spec import Keyspace
 from keyhouse.studio import (
     SCOPES,
@@ -60,11 +61,11 @@ SCHEMA = Schema("library", BOOK, SHELF, space=Space("a library"), doc="Books on 
 class Library:
     """The Studio over one library, and a client that may sign in."""
 
-    def __init__(self, engine: Engine, studio: Studio, app: App) -> None:
+    def __init__(self, engine: Engine, studio: Studio, app: App, schema: Schema = SCHEMA) -> None:
         self.engine = engine
         self.studio = studio
         self.app = app
-        self.store = Store(SCHEMA, engine, "main")
+        self.store = Store(schema, engine, "main")
 
     def client(self, **options: Any) -> httpx.AsyncClient:
         transport = httpx.ASGITransport(self.app)
@@ -89,18 +90,26 @@ def token(*scopes: str) -> str:
 
 
 @asynccontextmanager
-async def library(data: Path, engine: Engine | None = None) -> AsyncIterator[Library]:
+async def library(
+    data: Path,
+    engine: Engine | None = None,
+    *,
+    schema: Schema = SCHEMA,
+    figures: OperatorFigures | None = None,
+) -> AsyncIterator[Library]:
+    """Serve the Studio over a library, or over another schema by the name `library`."""
     opened = engine or await open_engine("memory:")
     own = await open_engine("memory:")
     system = StudioSystem(
         name="library",
         title="A library",
         engine="memory:",
-        keyspaces=[Keyspace(schema=SCHEMA, engine=opened)],
+        keyspaces=[Keyspace(schema=schema, engine=opened)],
+        figures=figures,
     )
     studio = build_studio(SystemCatalog([system]), own, data, StudioSettings(jwt_secret=SECRET))
     try:
-        yield Library(opened, studio, make_app([studio.spec()]))
+        yield Library(opened, studio, make_app([studio.spec()]), schema)
     finally:
         await own.close()
         if engine is None:
