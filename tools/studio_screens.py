@@ -17,7 +17,7 @@ MAIN: Final = "/studio/library/main"
 
 async def preview(page: Page) -> None:
     await page.get_by_label("author").fill("asimov")
-    await page.get_by_role("button", name="Preview").click()
+    await page.get_by_role("button", name="Preview", exact=True).click()
     region = page.get_by_role("region", name="Preview")
     await region.scroll_into_view_if_needed()
     await region.evaluate("each => each.scrollIntoView()")

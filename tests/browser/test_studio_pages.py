@@ -138,7 +138,7 @@ def test_an_edit_is_previewed_meets_a_conflict_is_saved_and_undone(tmp_path: Pat
             await page.get_by_role("button", name="Unlock").click()
             await page.get_by_role("link", name="Edit", exact=True).click()
             await page.get_by_label("author").fill("asimov")
-            await page.get_by_role("button", name="Preview").click()
+            await page.get_by_role("button", name="Preview", exact=True).click()
             preview = await page.get_by_role("region", name="Preview").inner_text()
             assert "put by-author:asimov:b000" in preview
             assert "delete by-author:lem:b000" in preview
@@ -192,7 +192,7 @@ def test_pages_work_without_scripts(tmp_path: Path) -> None:
         url = f"{one.url}/studio/library/main/edit?k=book:b000"
         async with one.browser.visit(url, context=context, scripts=False) as page:
             await page.get_by_label("title").fill("Plain")
-            await page.get_by_role("button", name="Preview").click()
+            await page.get_by_role("button", name="Preview", exact=True).click()
             await page.get_by_text("Preview: the commit").wait_for()
 
     run(tmp_path, scenario)

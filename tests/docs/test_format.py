@@ -38,7 +38,7 @@ from keyhouse.engines.sql.version import HEAD
 from keyhouse.keys import PLAIN, Template
 from keyhouse.schema import First, Index, RecordCount, Summary, Unique
 from keyhouse.store.jsonl import Trailer, decode, encode_row, encode_trailer
-from keyhouse.store.move import MARK_KEY, MARK_SPACE, Mark
+from keyhouse.store.move import MARK_KEY, MARK_SPACE, MoveMark
 from tests.docs.pages import DOCS, blocks, code, table
 
 PAGE = (DOCS / "format.md").read_text()
@@ -239,5 +239,5 @@ def test_an_exported_line_is_as_documented(text: str) -> None:
 
 def test_the_marker_row_of_a_move_is_as_documented() -> None:
     [text] = [each for each in CODE_SPANS if each.startswith('{"source"')]
-    assert msgspec.json.encode(msgspec.json.decode(text, type=Mark)).decode() == text
+    assert msgspec.json.encode(msgspec.json.decode(text, type=MoveMark)).decode() == text
     assert f"the space `{MARK_SPACE}` holds one row, `{MARK_KEY}`" in PAGE

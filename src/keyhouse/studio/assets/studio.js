@@ -30,7 +30,9 @@ function follow() {
     if (place) place.textContent = text;
   };
   source.onopen = () => state("Live: changes appear here.");
-  source.onerror = () => state("The connection was lost; reconnecting.");
+  source.onerror = () => state(source.readyState === EventSource.CLOSED
+    ? "No longer live: the session has ended, or the service was stopped. Reload the page."
+    : "The connection was lost; reconnecting.");
   for (const name of ["put", "gone"]) {
     source.addEventListener(name, event => {
       const revision = JSON.parse(event.data).revision;
