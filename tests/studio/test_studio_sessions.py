@@ -143,3 +143,13 @@ def test_spaces_are_listed_with_exact_counts(tmp_path: Path) -> None:
             assert "No such system is served" in missing.text
 
     run(tmp_path, scenario)
+
+
+def test_the_page_at_the_root_leads_to_the_studio(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with library(tmp_path) as served, served.client() as client:
+            page = await client.get("/")
+            assert '<a href="studio/">open the page</a>' in page.text
+            assert "keyhouse token --operator" in page.text
+
+    asyncio.run(main())

@@ -45,7 +45,7 @@ def _service(section: Section) -> str:
     name = html.escape(section.name)
     links = []
     if any(route.path == "/" and route.method == "GET" for route in section.routes):
-        links.append(f'<a href="{name}/">page</a>')
+        links.append(f'<a href="{name}/">open the page</a>')
     if any(route.listed for route in section.routes):
         links.append(f'<a href="{name}/docs">API reference</a>')
         links.append(f'<a href="{name}/openapi.json">OpenAPI</a>')

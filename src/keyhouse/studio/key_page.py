@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+import structlog
 
 from keyhouse.auth import Caller
 from keyhouse.engine import Row
@@ -20,6 +21,8 @@ from keyhouse.studio.journal import Journal
 from keyhouse.studio.rendering import hidden_members, masked, pretty, studio_path
 from keyhouse.studio.sessions import Sessions
 from keyhouse.studio.settings import ADMIN
+
+_log = structlog.get_logger("keyhouse.studio")
 
 
 class KeyQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -79,6 +82,9 @@ class KeyPages:
         found = self._catalog.system(system)
         store, match = self._catalog.find(found, space, query.k)
         row = await store.row(query.k)
+        _log.info(
+            "operator read a value", operator=caller.tenant, system=system, space=space, key=query.k
+        )
         if query.reveal:
             caller.require(ADMIN)
             await self._journal.write(

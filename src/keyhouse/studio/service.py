@@ -78,7 +78,9 @@ class Studio:
         return ServiceSpec(
             name=NAME,
             title="Studio",
-            about="The keyspaces of all systems, for operators. The pages have the same paths.",
+            about="Browse, edit and verify what the systems store. Operators sign in with a token, or"
+            " with the link that the service prints when it starts.",
+            examples=["keyhouse token --operator"],
             routes=self._routes(),
             auth=self.sessions,
             tasks=[self._jobs.operations.run],

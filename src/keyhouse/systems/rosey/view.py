@@ -1,12 +1,10 @@
 """The operator's view over HTTP: what plugins store, and how the service is used. It is read-only.
 
-It shows data of plugins' users, so every route but the static page requires a token with the scope
-`operator`, and every look at a value is logged. The page holds no secret: its script keeps the
-token in memory.
+It shows data of plugins' users, so every route requires a token with the scope `operator`, and every
+look at a value is logged. The page for people is the Studio: `/rosey/` leads there.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -14,7 +12,7 @@ import msgspec
 from keyhouse.auth import Caller
 from keyhouse.engine import Row
 from keyhouse.errors import CursorError, KeyFieldError, NotFoundError
-from keyhouse.http import Response, ResponseSpec, Route, file_route, page_route
+from keyhouse.http import Redirect, Response, ResponseSpec, Route
 from keyhouse.schema import MILLISECONDS
 from keyhouse.service import statistics
 from keyhouse.service.runtime import ServiceRuntime
@@ -25,7 +23,7 @@ from keyhouse.systems.rosey.schema import SCHEMAS, VALUE
 
 SCOPE: Final = "operator"
 
-_ASSETS = Path(__file__).parent / "assets"
+STUDIO_PAGE: Final = "/studio/rosey/"
 
 _READ_ROWS: Final = 50
 """Rows read at once for their sizes: each may hold a large value."""
@@ -42,6 +40,10 @@ class View:
         self._metrics = runtime.metrics
         self._usage_scan = runtime.usage_scan
         self._log = runtime.log.logger
+
+    async def page(self) -> Redirect:
+        """Lead to the page of the plugins in the Studio."""
+        return Redirect(STUDIO_PAGE)
 
     async def plugins(self, query: models.PluginsQuery) -> models.PluginList:
         """List the plugins that store anything, by name."""
@@ -118,9 +120,7 @@ class View:
         missing = [NotFoundError]
         invalid = [*missing, KeyFieldError]
         return (
-            page_route("/", (_ASSETS / "view.html").read_bytes(), "The operator's view."),
-            file_route("/view.js", _ASSETS / "view.js"),
-            file_route("/view.css", _ASSETS / "view.css"),
+            Route(method="GET", path="/", handler=self.page, listed=False),
             Route(method="GET", path="/plugins", handler=self.plugins, scope=SCOPE),
             Route(
                 method="GET",
