@@ -1,164 +1,94 @@
-"""The Studio in a real browser."""
+"""The pages of the Studio in a real browser: accessible, by keyboard, without scripts."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import apsw
 import pytest
-from playwright.async_api import BrowserContext
 
-from tests.studio.support.library import BOOK, Book, Library, fill, library, token
-from tests.support.browser_pages import Pages, open_browser
-from tests.support.page_server import serving
+from keyhouse import Store
+from tests.browser.support.visitor import Studio, open_studio
+from tests.studio.support.library import token
 
 pytestmark = pytest.mark.browser
-
-Scenario = Callable[["Visitor"], Awaitable[None]]
 
 PAGES = (
     "/studio/",
     "/studio/journal",
     "/studio/sessions",
-    "/studio/library/",
-    "/studio/library/schema",
-    "/studio/library/main/",
-    "/studio/library/main/tree",
-    "/studio/library/main/tree?at=by-author:",
-    "/studio/library/main/book",
-    "/studio/library/main/book?q=pages%3D1",
-    "/studio/library/main/key?k=book:b000",
-    "/studio/library/main/key?k=by-author:lem:b000",
-    "/studio/library/main/key?k=nothing",
-    "/studio/library/main/edit?k=book:b000",
-    "/studio/library/main/edit?k=book:b000&mode=text",
-    "/studio/library/main/verify",
-    "/studio/library/main/bulk?prefix=book:",
     "/studio/jobs",
     "/studio/slow",
+    "/studio/library/",
+    "/studio/library/schema",
+    "{space}/",
+    "{space}/tree",
+    "{space}/tree?at=by-author:",
+    "{space}/book",
+    "{space}/book?q=pages%3D1",
+    "{space}/key?k=book:b000",
+    "{space}/key?k=by-author:lem:b000",
+    "{space}/key?k=nothing",
+    "{space}/edit?k=book:b000",
+    "{space}/edit?k=book:b000&mode=text",
+    "{space}/verify",
+    "{space}/bulk",
+    "{space}/bulk?record=book&q=author%3Dlem",
+    "{space}/nothing",
 )
 
 
-class Visitor:
-    """A browser that has signed in."""
-
-    def __init__(self, served: Library, url: str, browser: Pages, context: BrowserContext) -> None:
-        self.served = served
-        self.url = url
-        self.browser = browser
-        self.context = context
-
-    def visit(self, path: str, **options: Any) -> Any:
-        return self.browser.visit(f"{self.url}{path}", context=self.context, **options)
-
-    async def check(self, path: str) -> None:
-        state = await self.context.storage_state()
-        options = {"storage_state": state}
-        await self.browser.check(f"{self.url}{path}", context_options=options)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("studio")
 
 
-@asynccontextmanager
-async def visitor(data: Path) -> AsyncIterator[Visitor]:
-    async with library(data) as served:
-        await fill(served.store)
-        async with serving(served.app) as url, open_browser() as browser:
-            context = await browser.context()
-            async with browser.visit(f"{url}/studio/", context=context) as page:
-                await page.get_by_label("Operator's token").fill(token())
-                await page.get_by_role("button", name="Sign in").click()
-                await page.get_by_role("heading", name="Systems").wait_for()
-            yield Visitor(served, url, browser, context)
+@pytest.fixture(scope="module")
+def studio(folder: Path) -> Iterator[Studio]:
+    with open_studio("sqlite", folder) as opened:
+        yield opened
 
 
-def run(data: Path, scenario: Scenario) -> None:
-    async def main() -> None:
-        async with visitor(data) as one:
-            await scenario(one)
+def test_every_page_is_accessible_in_every_theme_and_width(studio: Studio) -> None:
+    async def scenario(space: str, store: Store) -> None:
+        async with studio.visitor.operator(unlocked=True) as operator:
+            form: dict[str, str | float | bool] = {"action": "save", "name": "By Lem"}
+            form["path"] = f"{space}/book?q=author%3Dlem"
+            await operator.context.request.post(f"{studio.visitor.url}/studio/views", form=form)
+            for path in PAGES:
+                await operator.check(path.replace("{space}", space))
+        await studio.visitor.browser.check(f"{studio.visitor.url}/studio/login")
+        await studio.visitor.browser.check(f"{studio.visitor.url}/")
 
-    asyncio.run(main())
-
-
-def test_the_login_is_accessible_in_every_theme_and_width(tmp_path: Path) -> None:
-    async def scenario(one: Visitor) -> None:
-        await one.browser.check(f"{one.url}/studio/login")
-
-    run(tmp_path, scenario)
-
-
-@pytest.mark.parametrize("part", range(3))
-def test_every_page_is_accessible_in_every_theme_and_width(part: int, tmp_path: Path) -> None:
-    async def scenario(one: Visitor) -> None:
-        for path in PAGES[part::3]:
-            await one.check(path)
-
-    run(tmp_path, scenario)
+    studio.run("accessible", scenario)
 
 
-def test_an_operator_walks_from_the_systems_to_a_space_and_signs_out(tmp_path: Path) -> None:
-    async def scenario(one: Visitor) -> None:
-        async with one.visit("/studio/") as page:
+def test_an_operator_signs_in_walks_to_a_space_unlocks_and_signs_out(studio: Studio) -> None:
+    async def scenario(space: str, store: Store) -> None:
+        async with studio.visitor.browser.visit(f"{studio.visitor.url}{space}/") as page:
+            await page.get_by_label("Operator's token").fill(token())
+            await page.get_by_role("button", name="Sign in").click()
+            await page.get_by_role("heading", name="walk", exact=True).wait_for()
+            await page.get_by_role("link", name="Systems").first.click()
             await page.get_by_role("link", name="library", exact=True).click()
-            await page.get_by_role("link", name="main", exact=True).click()
+            await page.get_by_role("link", name="walk", exact=True).click()
             assert "book:{id}" in await page.get_by_role("region", name="Records").inner_text()
             await page.get_by_role("button", name="Unlock").click()
             assert "Edits are unlocked" in await page.get_by_role("status").inner_text()
             await page.get_by_role("button", name="Lock").click()
             await page.get_by_role("button", name="Sign out").click()
             await page.get_by_label("Operator's token").wait_for()
+            await page.goto(f"{studio.visitor.url}{space}/")
+            await page.get_by_label("Operator's token").wait_for()
 
-    run(tmp_path, scenario)
-
-
-def test_a_change_of_another_client_appears_and_its_time_to_live_counts_down(
-    tmp_path: Path,
-) -> None:
-    async def scenario(one: Visitor) -> None:
-        store = one.served.store
-        async with one.visit("/studio/library/main/key?k=book:b000") as page:
-            await page.get_by_text("Live: changes appear here.").wait_for()
-            await store.put(BOOK, Book("b000", "By another", "lem"), ttl=90)
-            await page.get_by_text("By another").wait_for()
-            countdown = page.locator("kh-ttl")
-            before = await countdown.inner_text()
-            assert "min" in before
-            await page.wait_for_function(
-                "before => document.querySelector('kh-ttl').textContent !== before", arg=before
-            )
-
-    run(tmp_path, scenario)
+    studio.run("walk", scenario)
 
 
-def test_an_edit_is_previewed_meets_a_conflict_is_saved_and_undone(tmp_path: Path) -> None:
-    async def scenario(one: Visitor) -> None:
-        store = one.served.store
-        async with one.visit(
-            "/studio/library/main/key?k=book:b000", allowed_errors=("412", "409")
-        ) as page:
-            await page.get_by_role("button", name="Unlock").click()
-            await page.get_by_role("link", name="Edit", exact=True).click()
-            await page.get_by_label("author").fill("asimov")
-            await page.get_by_role("button", name="Preview", exact=True).click()
-            preview = await page.get_by_role("region", name="Preview").inner_text()
-            assert "put by-author:asimov:b000" in preview
-            assert "delete by-author:lem:b000" in preview
-            await store.put(BOOK, Book("b000", "By another", "lem"))
-            await page.get_by_role("button", name="Save").click()
-            conflict = await page.get_by_role("region", name="Conflict").inner_text()
-            assert "By another" in conflict
-            assert "asimov" in conflict
-            await page.get_by_role("button", name="Save").click()
-            await page.get_by_text("by-author:asimov:b000").wait_for()
-            await page.get_by_role("link", name="Journal").click()
-            await page.get_by_role("button", name="Undo save of book:b000").click()
-            await page.get_by_role("link", name="title:By another").wait_for()
-
-    run(tmp_path, scenario)
-
-
-def test_keys_move_filter_and_edit_without_a_mouse(tmp_path: Path) -> None:
-    async def scenario(one: Visitor) -> None:
-        async with one.visit("/studio/library/main/book") as page:
+def test_keys_move_filter_and_edit_without_a_mouse(studio: Studio) -> None:
+    async def scenario(space: str, store: Store) -> None:
+        async with (
+            studio.visitor.operator() as operator,
+            operator.visit(f"{space}/book") as page,
+        ):
             await page.keyboard.press("/")
             await page.keyboard.type("author=lem")
             await page.keyboard.press("Enter")
@@ -181,18 +111,79 @@ def test_keys_move_filter_and_edit_without_a_mouse(tmp_path: Path) -> None:
             await page.keyboard.press("e")
             await page.get_by_label("title").wait_for()
 
-    run(tmp_path, scenario)
+    studio.run("keyboard", scenario)
 
 
-def test_pages_work_without_scripts(tmp_path: Path) -> None:
-    async def scenario(one: Visitor) -> None:
-        context = await one.browser.context(
-            scripts=False, storage_state=await one.context.storage_state()
-        )
-        url = f"{one.url}/studio/library/main/edit?k=book:b000"
-        async with one.browser.visit(url, context=context, scripts=False) as page:
+def test_pages_work_without_scripts(studio: Studio) -> None:
+    async def scenario(space: str, store: Store) -> None:
+        async with (
+            studio.visitor.operator(scripts=False, unlocked=True) as operator,
+            operator.visit(f"{space}/edit?k=book:b000") as page,
+        ):
             await page.get_by_label("title").fill("Plain")
             await page.get_by_role("button", name="Preview", exact=True).click()
             await page.get_by_text("Preview: the commit").wait_for()
+            await page.get_by_role("button", name="Save").click()
+            await page.get_by_text("title:Plain").wait_for()
+            await page.goto(f"{studio.visitor.url}{space}/book")
+            await page.get_by_label("Select book:b001").check()
+            await page.get_by_role("button", name="Delete selected").click()
+            await page.get_by_text("1 selected").wait_for()
 
-    run(tmp_path, scenario)
+    studio.run("no scripts", scenario)
+
+
+def test_a_view_is_saved_and_found_on_the_first_page(studio: Studio) -> None:
+    async def scenario(space: str, store: Store) -> None:
+        async with (
+            studio.visitor.operator("studio:read") as operator,
+            operator.visit(f"{space}/book?q=author%3Dlem") as page,
+        ):
+            await page.get_by_label("Name of this view").fill("Books by Lem")
+            await page.get_by_role("button", name="Save view").click()
+            await page.goto(f"{studio.visitor.url}/studio/")
+            await page.get_by_role("link", name="Books by Lem").click()
+            await page.get_by_role("link", name="book:b002").wait_for()
+            assert await page.get_by_role("link", name="book:b001").count() == 0
+
+    studio.run("views", scenario)
+
+
+BOOKS = """
+INSERT INTO rows (space, key, revision, expires, large, value)
+WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 499999)
+SELECT ?1, printf('book:n%07d', i), 1, NULL, NULL,
+  printf('{"id":"n%07d","title":"Title %d","author":"a%02d"}', i, i, i % 100) FROM n
+UNION ALL
+SELECT ?1, printf('by-author:a%02d:n%07d', i % 100, i), 1, NULL, NULL, '1' FROM n
+"""
+
+
+def test_a_million_rows_are_browsed_by_tree_table_and_index(studio: Studio, folder: Path) -> None:
+    """Rows are written by SQL, which is faster than commits, before any page reads them."""
+
+    async def scenario(space: str, store: Store) -> None:
+        connection = apsw.Connection(str(folder / "rows.db"))
+        connection.execute(BOOKS, (store.space,))
+        connection.close()
+        async with (
+            studio.visitor.operator("studio:read") as operator,
+            operator.visit(f"{space}/") as page,
+        ):
+            assert "at least" in await page.locator("main").inner_text()
+            await page.get_by_role("link", name="Key tree").click()
+            await page.get_by_role("link", name="by-author:", exact=False).click()
+            nodes = page.locator("ul.tree > li")
+            assert await nodes.count() == 102, "each author once, with the two of the first books"
+            await page.get_by_role("link", name="a42:", exact=False).click()
+            await page.get_by_role("link", name="Next keys").click()
+            await page.get_by_role("link", name="n0020042", exact=True).click()
+            await page.get_by_role("link", name="book:n0020042", exact=True).click()
+            await page.get_by_role("heading", name="book:n0020042").wait_for()
+            await page.goto(f"{studio.visitor.url}{space}/book?q=author%3Da42+id%3E%3Dn0499900")
+            assert await page.locator("tbody tr").count() == 1
+            await page.goto(f"{studio.visitor.url}{space}/book")
+            await page.get_by_role("link", name="Next records").click()
+            await page.get_by_role("link", name="book:n0000050", exact=True).wait_for()
+
+    studio.run("million", scenario)

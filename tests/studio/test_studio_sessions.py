@@ -149,7 +149,7 @@ def test_the_page_at_the_root_leads_to_the_studio(tmp_path: Path) -> None:
     async def main() -> None:
         async with library(tmp_path) as served, served.client() as client:
             page = await client.get("/")
-            assert '<a href="studio/">open the page</a>' in page.text
+            assert '<a href="studio/">Open the page</a>' in page.text
             assert "keyhouse token --operator" in page.text
 
     asyncio.run(main())

@@ -22,12 +22,12 @@ _PAGE = """<!doctype html>
 <main>
 <h1>Keyhouse</h1>
 <p>These services run here:</p>
+<ul class="cards">
 {services}
-<h2>The process</h2>
-<ul>
-<li><a href="docs">API reference of every service</a></li>
-<li><a href="ready">Readiness</a>, <a href="health">health</a>, <a href="metrics">metrics</a></li>
 </ul>
+<h2>The process</h2>
+<p class="row"><a href="docs">API reference of every service</a> <a href="ready">Readiness</a>
+<a href="health">Health</a> <a href="metrics">Metrics</a></p>
 </main>
 </body>
 </html>
@@ -45,15 +45,16 @@ def _service(section: Section) -> str:
     name = html.escape(section.name)
     links = []
     if any(route.path == "/" and route.method == "GET" for route in section.routes):
-        links.append(f'<a href="{name}/">open the page</a>')
+        links.append(f'<a href="{name}/">Open the page</a>')
     if any(route.listed for route in section.routes):
         links.append(f'<a href="{name}/docs">API reference</a>')
         links.append(f'<a href="{name}/openapi.json">OpenAPI</a>')
-    parts = [f"<h2>{html.escape(section.title or section.name)}</h2>"]
+    parts = [f'<li class="card"><h2>{html.escape(section.title or section.name)}</h2>']
     if section.about:
         parts.append(f"<p>{html.escape(section.about)}</p>")
     if links:
-        parts.append(f"<p>{', '.join(links)}</p>")
+        parts.append(f'<p class="row">{" ".join(links)}</p>')
     if section.examples:
-        parts.append(f"<p>Try:</p>\n<pre>{html.escape(chr(10).join(section.examples))}</pre>")
-    return "\n".join(parts)
+        examples = html.escape("\n".join(section.examples))
+        parts.append(f'<p>Try:</p>\n<pre tabindex="0">{examples}</pre>')
+    return "\n".join([*parts, "</li>"])

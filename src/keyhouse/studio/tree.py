@@ -23,8 +23,9 @@ from keyhouse.studio.catalog import SystemCatalog
 
 CHILDREN_PAGE: Final = 200
 _READ_KEYS: Final = 64
-_DELIMITERS = re.compile(r"[^A-Za-z0-9]+")
-_UNKNOWN_DELIMITERS = re.compile(r"[:/|]+")
+_DELIMITERS = re.compile(r"[:/|]+")
+_OTHER_DELIMITERS = re.compile(r"[^A-Za-z0-9]+")
+"""Delimiters of a literal without the usual ones: `cust_{customer}_`."""
 
 
 class TreeNode(msgspec.Struct):
@@ -143,7 +144,7 @@ def find(stores: Iterable[Store], key: str) -> KeyMatch | None:
 def _ends(match: KeyMatch | None, key: str) -> list[int]:
     """Return the positions in the key behind each delimiter that is not part of a field."""
     if match is None:
-        return [each.end() for each in _UNKNOWN_DELIMITERS.finditer(key)]
+        return [each.end() for each in _DELIMITERS.finditer(key)]
     template = match.declared.template
     ends: list[int] = []
     position = 0
@@ -152,7 +153,8 @@ def _ends(match: KeyMatch | None, key: str) -> list[int]:
         for segment, value in zip(template.segments, match.values, strict=True)
     ]
     for literal, text in zip(template.literals, [*texts, ""], strict=True):
-        ends += [position + each.end() for each in _DELIMITERS.finditer(literal)]
+        delimiters = _DELIMITERS if _DELIMITERS.search(literal) else _OTHER_DELIMITERS
+        ends += [position + each.end() for each in delimiters.finditer(literal)]
         position += len(literal) + len(text)
     return ends if position == len(key) else [len(key)]
 
