@@ -47,6 +47,6 @@ def page_location(service: str, path: str, arguments: dict[str, Any]) -> str:
         given = [
             (name, value)
             for name, value in msgspec.to_builtins(query).items()
-            if value not in (None, "", 0, False)
+            if value not in (None, "", 0, False, [])
         ]
-    return f"/{service}{filled}" + (f"?{urlencode(given)}" if given else "")
+    return f"/{service}{filled}" + (f"?{urlencode(given, doseq=True)}" if given else "")

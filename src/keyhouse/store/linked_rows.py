@@ -177,7 +177,7 @@ class LinkedRows(RowBuffer):
             return
         if not await self._check_links(noted):
             raise ConflictError("A record that this one is linked to is being deleted: try again.")
-        await self._reject_references(self._unguarded(noted, {}))
+        await self._reject_references(await self._unguarded(noted, {}))
 
     async def _commit_linked(self, batch_id: str | None) -> int | None:
         noted, self._links = self._links, None
