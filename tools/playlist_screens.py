@@ -49,8 +49,8 @@ async def push(page: Page) -> None:
 SCREENS: Final = (
     Screen("playlist-builder", HOME, height=760, prepare=search),
     Screen("playlist-marathon", MARATHON, height=760),
-    Screen("playlist-push", f"{HOME}playlists/demo-1", is_dark=True, height=640, prepare=push),
     Screen("playlist-phone", f"{HOME}#list", width=390, height=760),
+    Screen("playlist-push", f"{HOME}playlists/demo-1", is_dark=True, height=640, prepare=push),
 )
 
 

@@ -258,6 +258,27 @@ def test_two_members_add_at_the_same_time_and_nothing_is_lost(tmp_path: Path) ->
     run(tmp_path, work)
 
 
+def test_a_long_list_is_shown_in_parts(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = await member(service, "Bob")
+        api = service.visitor()
+        api.http.cookies = bob.http.cookies
+        items = [{"video_id": f"v{number}"} for number in range(450)]
+        made = await api.post("/playlists", {"name": "Long", "items": items}, 201)
+        list = made["playlist_id"]
+        assert "1 to 200 of 450" in await bob.get(f"/playlist/?list={list}")
+        assert "450 items" in bob.text and "v200" not in bob.text
+        assert f'href="/playlist/?list={list}&amp;from=200"' in bob.source
+        assert "401 to 450 of 450" in await bob.get(f"/playlist/playlists/{list}?from=400")
+        part = {"list": list, "from": "200"}
+        await bob.part("/playlist/items", step="up 200 v200", **part)
+        assert "v200 is now 200 of 450." in bob.text and "201 to 400 of 450" in bob.text
+        await bob.part("/playlist/items", step="add a1", **part)
+        assert "401 to 451 of 451" in bob.text and "Alien S01E01" in bob.text
+
+    run(tmp_path, work)
+
+
 # Playlists
 
 

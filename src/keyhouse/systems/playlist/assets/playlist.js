@@ -40,11 +40,15 @@ function listChanged() {
   for (const grip of all("[data-grip]")) grip.hidden = false;
   const list = one("#list");
   if (!list) return;
+  if (list.dataset.partial !== undefined) { countItems(list); return; }
   const inList = new Set(all("[data-items] > li", list).map(row => row.dataset.video));
   for (const row of all(".titles > li")) {
     const mark = one("[data-in-list]", row);
     if (mark) mark.hidden = !inList.has(row.dataset.video);
   }
+  countItems(list);
+}
+function countItems(list) {
   const count = one("#tab-count");
   if (count) count.textContent = list.dataset.count || "0";
 }
@@ -86,6 +90,7 @@ document.addEventListener("htmx:before:swap", event => {
   rememberFocus();
 });
 document.addEventListener("htmx:after:swap", event => {
+  if (one("[data-panes]:not([data-show])")) showPane("catalog");
   listChanged();
   clocks();
   restoreFocus();
@@ -117,6 +122,7 @@ function step(item, to) {
   });
 }
 function place(item) { return [...item.parentNode.children].indexOf(item); }
+function start(item) { return Number(one("[name=from]", item.closest("form")).value); }
 function put(item, to) {
   const rows = [...item.parentNode.children].filter(row => row !== item);
   item.parentNode.insertBefore(item, rows[to] || null);
@@ -129,27 +135,45 @@ document.addEventListener("pointerdown", event => {
   grip.focus({ preventScroll: true });
   grip.setPointerCapture(event.pointerId);
   item.classList.add("dragged");
-  moving = { item };
+  moving = { item, y: event.clientY, start: event.clientY };
+  requestAnimationFrame(scrollAtEdge);
 });
 document.addEventListener("pointermove", event => {
   if (!moving) return;
-  const { item } = moving;
+  moving.y = event.clientY;
+  followPointer();
+});
+function followPointer() {
+  const { item, y } = moving;
   for (const row of item.parentNode.children) {
     if (row === item) continue;
     const box = row.getBoundingClientRect();
     const middle = box.top + box.height / 2;
     const before = item.compareDocumentPosition(row) & Node.DOCUMENT_POSITION_PRECEDING;
-    if (before && event.clientY < middle) { row.before(item); break; }
-    if (!before && event.clientY > middle && event.clientY < box.bottom + box.height) row.after(item);
+    if (before && y < middle) { row.before(item); break; }
+    if (!before && y > middle && y < box.bottom + box.height) row.after(item);
   }
-});
+}
+/* Near an edge the list scrolls, as long as the pointer stays there. */
+function scrollAtEdge() {
+  if (!moving) return;
+  const list = moving.item.closest("#list");
+  const inner = list.scrollHeight > list.clientHeight + 1;
+  const box = inner ? list.getBoundingClientRect() : { top: 0, bottom: innerHeight };
+  const by = moving.y < box.top + 60 ? -9 : moving.y > box.bottom - 60 ? 9 : 0;
+  if (by && moving.y !== moving.start) {
+    (inner ? list : document.scrollingElement).scrollBy(0, by);
+    followPointer();
+  }
+  requestAnimationFrame(scrollAtEdge);
+}
 function drop(event) {
   if (!moving) return;
   const { item } = moving;
   moving = null;
   item.classList.remove("dragged");
-  if (event.type === "pointercancel") put(item, Number(item.dataset.at));
-  else step(item, place(item));
+  if (event.type === "pointercancel") put(item, Number(item.dataset.at) - start(item));
+  else step(item, start(item) + place(item));
 }
 document.addEventListener("pointerup", drop);
 document.addEventListener("pointercancel", drop);
@@ -168,7 +192,7 @@ document.addEventListener("keydown", event => {
   put(item, to);
   grip.focus();
   clearTimeout(keyTimer);
-  keyTimer = setTimeout(() => step(item, place(item)), 400);
+  keyTimer = setTimeout(() => step(item, start(item) + place(item)), 400);
 });
 
 document.addEventListener("keydown", event => {
@@ -248,7 +272,7 @@ function pushed(push) {
   list.hidden = !failed.length;
   list.replaceChildren(...failed.map(each => {
     const line = document.createElement("li");
-    line.textContent = `${each.video_id}: ${each.reason}`;
+    line.textContent = `${each.video_id}: ${each.reason.replaceAll("_", " ")}`;
     return line;
   }));
 }
@@ -278,6 +302,8 @@ document.addEventListener("visibilitychange", follow);
 window.addEventListener("pagehide", () => { if (source) source.close(); source = null; });
 window.addEventListener("pageshow", follow);
 
+const here = one("header nav [aria-current]");
+if (here) here.scrollIntoView({ inline: "center", block: "nearest" });
 showPane(location.hash === "#list" ? "list" : "catalog");
 if (location.hash === "#list" && matchMedia("(max-width: 56rem)").matches) {
   window.addEventListener("load", () => setTimeout(() => scrollTo(0, 0)));  // a tab needs no jump

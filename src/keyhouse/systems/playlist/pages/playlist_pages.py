@@ -27,6 +27,10 @@ class PlaylistsPageQuery(msgspec.Struct):
     search: str = ""
 
 
+class PlaylistPageQuery(msgspec.Struct):
+    start: Annotated[int, Meta(ge=0, le=2**31)] = msgspec.field(default=0, name="from")
+
+
 class PlaylistNameForm(msgspec.Struct):
     name: Name = ""
 
@@ -63,10 +67,12 @@ class PlaylistPages:
             return await self._listing(query, caller, root, error, form.name)
         return Redirect(text.query(f"{root}{HOME}", {"list": id}))
 
-    async def show(self, id: str, caller: ChannelMember | None, root: str) -> HtmlPage:
+    async def show(
+        self, id: str, query: PlaylistPageQuery, caller: ChannelMember | None, root: str
+    ) -> HtmlPage:
         """One playlist."""
         self._sessions.check_reader(caller)
-        return await self._page(id, caller, root)
+        return await self._page(id, caller, root, start=query.start)
 
     async def rename(
         self, id: str, form: PlaylistNameForm, caller: ChannelMember, root: str
@@ -142,8 +148,9 @@ class PlaylistPages:
         root: str,
         error: KeyhouseError | None = None,
         name: str | None = None,
+        start: int = 0,
     ) -> HtmlPage:
-        view = await self._lists.view(id, caller)
+        view = await self._lists.view(id, caller, start)
         return await self._frame.page(
             "playlist.html",
             caller,

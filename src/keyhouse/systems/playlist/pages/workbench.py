@@ -18,6 +18,8 @@ from keyhouse.systems.playlist.sessions import ChannelMember, MemberSessions
 
 __all__ = ["Workbench"]
 
+Start = Annotated[int, Meta(ge=0, le=2**31)]
+
 PAGE_ITEMS: Final = 30
 FACETS_SHOWN: Final = 12
 
@@ -25,13 +27,15 @@ FACETS_SHOWN: Final = 12
 class WorkbenchQuery(msgspec.Struct):
     q: str = ""
     category: list[str] = []
-    offset: Annotated[int, Meta(ge=0, le=2**31)] = 0
+    offset: Start = 0
     open: str = msgspec.field(default="", name="list")
+    start: Start = msgspec.field(default=0, name="from")
 
 
 class StepForm(msgspec.Struct):
     step: Annotated[str, Meta(max_length=500)]
     list: str = ""
+    start: Start = msgspec.field(default=0, name="from")
     next: str = ""
 
 
@@ -94,7 +98,7 @@ class Workbench:
             root,
             _link(query),
             catalog=_view(query, found),
-            list=await self._open(query.open, caller),
+            list=await self._open(query.open, caller, query.start),
         )
 
     async def step(
@@ -114,14 +118,15 @@ class Workbench:
             said, undo = result.said, result.undo
         except KeyhouseError as error:
             status, failed = error.status, error.sentence
-        view = await self._lists.view(id, caller)
+        start = 2**31 if form.step.startswith("add ") and not failed else form.start
+        view = await self._lists.view(id, caller, start)
         view.said, view.undo, view.error = said, undo, failed
         view.others = await self._own(caller)
         return self._frame.part(
             "list_part.html", caller, root, list=view, next=local_path(form.next), status=status
         )
 
-    async def _open(self, id: str, caller: ChannelMember | None) -> ListView | None:
+    async def _open(self, id: str, caller: ChannelMember | None, start: int) -> ListView | None:
         """Return the list with this id, or the one that the member changed last."""
         if caller is None or "write" not in caller.scopes:
             return None
@@ -130,7 +135,7 @@ class Workbench:
         if not shown:
             return None
         try:
-            view = await self._lists.view(shown, caller)
+            view = await self._lists.view(shown, caller, start)
         except NotFoundError:
             if id:
                 raise
@@ -156,6 +161,7 @@ def _link(query: WorkbenchQuery, **changes: Any) -> str:
         "category": query.category,
         "offset": query.offset,
         "list": query.open,
+        "from": query.start,
     }
     return text.query(HOME, given | changes)
 

@@ -29,6 +29,9 @@ from keyhouse.systems.playlist.stored_playlist import StoredPlaylist
 
 __all__ = ["ListItem", "ListView", "StepResult", "WorkingLists"]
 
+ITEMS_SHOWN: Final = 200
+"""Items of a playlist that a page shows at once."""
+
 _ATTEMPTS: Final = 8
 _NEW_NAMES_MAX: Final = 100
 _PLACES: Final = {"add": 0, "insert": 1, "up": 1, "down": 1, "remove": 1, "move": 2, "unique": 0}
@@ -48,13 +51,16 @@ class ListItem(msgspec.Struct):
 
 
 class ListView(msgspec.Struct):
-    """A playlist as the page shows it."""
+    """A playlist as the page shows it. A long one is shown in parts: `items` are those from `start`."""
 
     id: str
     name: str
     created_by: str
     updated_at: str
     items: list[ListItem]
+    start: int
+    count: int
+    video_ids: set[str]
     total_seconds: int
     duplicates: int
     can_change: bool
@@ -66,8 +72,17 @@ class ListView(msgspec.Struct):
     others: list[PlaylistSummary] = []
 
     @property
-    def video_ids(self) -> set[str]:
-        return {item.video_id for item in self.items}
+    def end(self) -> int:
+        return self.start + len(self.items)
+
+    @property
+    def previous(self) -> int | None:
+        """The start of the part before this one."""
+        return max(0, self.start - ITEMS_SHOWN) if self.start else None
+
+    @property
+    def following(self) -> int | None:
+        return self.end if self.end < self.count else None
 
 
 class StepResult(msgspec.Struct, frozen=True):
@@ -83,8 +98,9 @@ class WorkingLists:
         self._playlists = playlists
         self._catalog = catalog
 
-    async def view(self, id: str, member: ChannelMember | None) -> ListView:
-        """Raises NotFoundError without this playlist."""
+    async def view(self, id: str, member: ChannelMember | None, start: int = 0) -> ListView:
+        """Return a playlist, with the part of its items from `start`; beyond its end, the last part.
+        Raises NotFoundError without this playlist."""
         stored = await self._playlists.read(id)
         known = await self._catalog.get_many([item.video_id for item in stored.items])
         items: list[ListItem] = []
@@ -104,6 +120,8 @@ class WorkingLists:
             )
             first.setdefault(item.video_id, at)
             items.append(shown)
+        if start >= len(items):
+            start = max(0, len(items) - 1) // ITEMS_SHOWN * ITEMS_SHOWN
         by = _text(stored, "created_by")
         may = member is not None and "write" in member.scopes
         return ListView(
@@ -111,7 +129,10 @@ class WorkingLists:
             name=stored.name,
             created_by=by,
             updated_at=_text(stored, "updated_at"),
-            items=items,
+            items=items[start : start + ITEMS_SHOWN],
+            start=start,
+            count=len(items),
+            video_ids=set(first),
             total_seconds=sum(item.seconds or 0 for item in items),
             duplicates=len(items) - len(first),
             can_change=may
