@@ -1,4 +1,4 @@
-"""Screenshots of pages for the docs, by `tools.studio_screens` and `tools.playlist_screens`."""
+"""Screenshots of pages for the docs, by `tools.studio_screens`, `playlist_screens` and `audiobooks_screens`."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from keyhouse.systems.audiobooks import pages
+from tests.support import engine_openers
 from tests.systems.audiobooks.support.service import PASSWORD, LibraryService
 
 ASSETS = Path(pages.__file__).parent / "assets"
@@ -129,3 +130,23 @@ def test_the_first_page_is_small(users: LibraryService) -> None:
         reply = client.get(f"assets/{name}", headers={"Accept-Encoding": "gzip"})
         total += int(reply.headers["content-length"])
     assert total < 28_000
+
+
+def test_the_login_asks_for_the_library_where_there_are_several(tmp_path: Path) -> None:
+    opener = engine_openers.ALL["sqlite"](tmp_path)
+    with (
+        LibraryService(opener, tmp_path / "data", tenants=True) as service,
+        service.admin() as admin,
+    ):
+        assert admin.post("/tenants", json={"name": "bob"}).status_code == 201
+        setup = {"username": "bob", "password": PASSWORD, "tenant": "bob"}
+        assert admin.post("/auth/setup", json=setup).status_code == 201
+        guest = browser(service)
+        assert 'name="tenant"' in guest.get("login").text
+        login = {"username": "bob", "password": PASSWORD}
+        for tenant, status in (("bob", 303), ("", 401), ("none", 401)):
+            client = browser(service)
+            reply = client.post("login", data={**login, "tenant": tenant})
+            assert reply.status_code == status, tenant
+            if status == 303:
+                assert "bob" in client.get("").text

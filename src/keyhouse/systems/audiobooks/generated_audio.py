@@ -79,7 +79,7 @@ def write_audio(
 
 
 @cache
-def png(red: int, green: int, blue: int, side: int = 160) -> bytes:
+def png(red: int, green: int, blue: int, side: int = 320) -> bytes:
     """Return a square picture in shades of one colour: a disc above a horizon."""
 
     def chunk(name: bytes, content: bytes) -> bytes:

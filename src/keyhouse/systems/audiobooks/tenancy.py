@@ -25,6 +25,7 @@ from keyhouse.store import Store
 from keyhouse.systems.audiobooks import messages
 from keyhouse.systems.audiobooks.assembly import LibraryParts
 from keyhouse.systems.audiobooks.library import Data, Items, Member, data, items
+from keyhouse.systems.audiobooks.pages.account import SignInForm
 from keyhouse.systems.audiobooks.permissions import MANAGE_SETTINGS
 from keyhouse.systems.audiobooks.routes.table import API, route
 from keyhouse.systems.audiobooks.schema import SCHEMAS, TENANT_PREFIX
@@ -173,11 +174,12 @@ class Tenancy:
 
         async def call(**arguments: Any) -> Any:
             headers: messages.TenantAgent = arguments.pop("headers")
-            body = arguments.get("body")
+            kind = "form" if "form" in arguments else "body"
+            body = arguments.get(kind)
             library = getattr(body, "tenant", None) or headers.tenant or self._first
             parts = await self.find(library)
-            if isinstance(body, messages.LoginBody):
-                parts, arguments["body"] = await self._login(parts, body)
+            if isinstance(body, messages.LoginBody | SignInForm):
+                parts, arguments[kind] = await self._login(parts, body)
             if parts is None:
                 raise NotFoundError("There is no such library.", tenant=library)
             if takes_headers:
@@ -187,8 +189,8 @@ class Tenancy:
         return call
 
     async def _login(
-        self, parts: LibraryParts | None, body: messages.LoginBody
-    ) -> tuple[LibraryParts, messages.LoginBody]:
+        self, parts: LibraryParts | None, body: messages.LoginBody | SignInForm
+    ) -> tuple[LibraryParts, messages.LoginBody | SignInForm]:
         """Return where a login is tried. An absent library is like an unknown user."""
         if parts is not None:
             return parts, replace(body, tenant=None)

@@ -17,7 +17,7 @@ from keyhouse.systems.audiobooks.records import ApiKey, Session
 from keyhouse.systems.audiobooks.records import User as StoredUser
 from keyhouse.systems.audiobooks.routes.accounts import AccountHandlers
 
-__all__ = ["AccountPages", "checked"]
+__all__ = ["AccountPages", "SignInForm", "checked"]
 
 _HERE: Final = re.compile(rf"{AT}/[\x21-\x5b\x5d-\x7e]*")
 Json = dict[str, Any]
@@ -28,10 +28,13 @@ class AfterLoginQuery(Struct):
 
 
 class SignInForm(Struct):
+    """`tenant` is the library to sign in to, where there are several."""
+
     username: str
     password: str
     remember_me: bool = False
     next: str = ""
+    tenant: str | None = None
 
 
 class SetupForm(Struct):
@@ -44,6 +47,7 @@ class SignInPage(Struct):
     next: str = ""
     username: str = ""
     error: str = ""
+    has_tenants: bool = False
 
 
 class EmailForm(Struct):
@@ -87,6 +91,7 @@ class AccountPages:
     def __init__(self, frame: LibraryFrame, accounts: Accounts, listener: Listener) -> None:
         self._frame = frame
         self._accounts = accounts
+        self._has_tenants = accounts.library.has_tenants
         self._handlers = AccountHandlers(accounts)
         self._listener = listener
 
@@ -94,7 +99,8 @@ class AccountPages:
         """The page to sign in; before there is a user, the one to set up the library."""
         if not await self._accounts.has_users():
             return Redirect(at("setup"))
-        return await self._frame.render("login.html", None, SignInPage(_local(query.next)))
+        page = SignInPage(_local(query.next), has_tenants=self._has_tenants)
+        return await self._frame.render("login.html", None, page)
 
     async def log_in(
         self, form: SignInForm, client: ClientAddress, headers: messages.Agent, root: str
@@ -104,7 +110,8 @@ class AccountPages:
         try:
             reply = await self._handlers.login(body, client, headers, root)
         except KeyhouseError as error:
-            page = SignInPage(_local(form.next), form.username, error.sentence)
+            next, username = _local(form.next), form.username
+            page = SignInPage(next, username, error.sentence, self._has_tenants)
             return await self._frame.render("login.html", None, page, status=error.status)
         return Redirect(_local(form.next) or at(), headers=_cookies(reply))
 
