@@ -155,6 +155,10 @@ class HttpClient:
             problem = msgspec.json.decode(response.content, type=dict[str, Any])
         except msgspec.MsgspecError:
             problem = {}
+        nested = problem.get("error")
+        if isinstance(nested, dict):  # the error format `nested`
+            nested = {"detail": nested.get("message", ""), "fields": nested.get("details")} | nested
+            problem = {**problem, **nested}
         status, code = response.status_code, str(problem.get("code", ""))
         retry_after = response.headers.get("retry-after", "")
         raise self._errors.find(status=status)(

@@ -16,6 +16,7 @@ SYSTEM = System(
     doc=__doc__,
     schemas="keyhouse.systems.playlist.schema:SCHEMAS",
     service="keyhouse.systems.playlist.service:SERVICE",
+    remote="keyhouse.systems.playlist.remote",
     commands="keyhouse.systems.playlist.commands:app",
     limits="keyhouse.systems.playlist.limits",
     error_format="nested",

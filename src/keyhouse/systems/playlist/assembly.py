@@ -34,6 +34,7 @@ from keyhouse.systems.playlist.roles import Roles
 from keyhouse.systems.playlist.routes.catalog import catalog_routes
 from keyhouse.systems.playlist.routes.playlists import playlist_routes
 from keyhouse.systems.playlist.routes.queue import QueueHandlers, queue_routes
+from keyhouse.systems.playlist.routes.rows import row_routes
 from keyhouse.systems.playlist.routes.sign_in import sign_in_routes
 from keyhouse.systems.playlist.sessions import MemberSessions
 from keyhouse.systems.playlist.settings import PlaylistSettings
@@ -124,6 +125,7 @@ class Assembly:
             **sign_in_routes(self.codes, self.blocks, self.sessions),
             **catalog_routes(self.catalog, self.sessions),
             **playlist_routes(self.playlists, self.marathons, self.sessions),
+            **row_routes(self.stores),
             **queue_routes(self.channel, self.apply, self.events, self.statistics, self.sessions),
         }
 

@@ -1,4 +1,5 @@
-"""`keyhouse playlist`: refresh the catalog, add an admin, and a demonstration without CyTube."""
+"""`keyhouse playlist`: refresh the catalog, add an admin, sign in, and a demonstration without
+CyTube."""
 
 import asyncio
 import os
@@ -203,6 +204,38 @@ async def _demo(folder: Path, channel: str, seconds: float) -> None:
 
 def _show_message(to: str, text: str) -> None:
     print(f"Private message to {to}: {text}", flush=True)
+
+
+@app.command("sign-in")
+@examples("keyhouse playlist sign-in Ada --service http://127.0.0.1:8080")
+def sign_in(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A user of the channel.")],
+    service: Annotated[
+        str,
+        typer.Option("--service", metavar="URL", help="The service.", envvar="KEYHOUSE_SERVICE"),
+    ] = "http://127.0.0.1:8080",
+    json: Json = False,
+) -> None:
+    """Have a code sent, ask for it, and print the token of a session of twelve hours.
+
+    The token is for programs and for the data commands: KEYHOUSE_TOKEN sets it there.
+    """
+    from keyhouse.service.http_client import service_url, translated
+    from keyhouse.systems.playlist.client import CodeRejected, Playlists
+
+    url = service_url(service, "/playlist")
+    with translated():
+        Playlists.request_code(url, name)
+        code = typer.prompt("Code", err=True, hide_input=False)
+        try:
+            with Playlists.sign_in(url, name, code) as playlists:
+                token, session = playlists.token, playlists.session()
+        except CodeRejected as error:
+            raise UsageError(str(error)) from None
+    if json:
+        show_json({"token": token, "role": session.role, "expires_at": session.expires_at})
+    else:
+        print(token)
 
 
 def _folder(data: Path | None) -> Path:

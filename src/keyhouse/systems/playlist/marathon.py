@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from itertools import chain
 from string import ascii_uppercase
-from typing import Final, Generic, Literal, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -24,10 +24,9 @@ from keyhouse.systems.playlist.limits import (
     PATTERN_CHARS_MAX,
     PATTERN_COUNT_MAX,
 )
+from keyhouse.systems.playlist.own_values import Method
 
 __all__ = ["Marathon", "Method", "Source", "build_marathon", "is_episode", "parse_pattern"]
-
-Method = Literal["concatenate", "shuffle", "interleave"]
 
 _EPISODE: Final = re.compile(
     r"(?<![^\W_])(?:s\d{1,4}[ ._-]{0,3}e\d{1,4}|\d{1,3}x\d{1,4})(?![^\W_])", re.IGNORECASE

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from keyhouse.systems.playlist.catalog import CatalogItem
+from keyhouse.systems.playlist.catalog_item import CatalogItem
 from keyhouse.systems.playlist.limits import (
     BLOCK_HOURS_DEFAULT,
     BLOCK_HOURS_MAX,
@@ -18,7 +18,7 @@ from keyhouse.systems.playlist.limits import (
     USERNAME_CHARS_MAX,
     VIDEO_ID_CHARS_MAX,
 )
-from keyhouse.systems.playlist.marathon import Method
+from keyhouse.systems.playlist.own_values import Method
 from keyhouse.systems.playlist.schema import ApplyMode, Role
 
 Username = Annotated[

@@ -1,4 +1,5 @@
-"""Values of the keys that the document does not have: see `schema`, which declares the keys."""
+"""Values of the keys that the document does not have (see `schema`, which declares the keys), and
+the words for the ways to mix and to push playlists."""
 
 from datetime import date
 from typing import Literal
@@ -12,11 +13,13 @@ __all__ = [
     "DayLikes",
     "DayPlays",
     "IpBlockIntent",
+    "Method",
     "OtpLock",
     "OtpRate",
 ]
 
 ApplyMode = Literal["preserve_current", "append", "insert_next", "hard_replace"]
+Method = Literal["concatenate", "shuffle", "interleave"]
 
 
 class OtpLock(Struct, kw_only=True):

@@ -48,6 +48,7 @@ class MemberSessions:
         self.auth = SessionAuth(
             self._session,
             cookie=COOKIE,
+            bearer=True,
             form=HASHED_KEY,
             role_scopes=ROLE_SCOPES,
             clock=stores.clock,

@@ -33,10 +33,20 @@ class PlaylistStores:
         self.analytics = store(ANALYTICS)
         self.likes = store(LIKES)
 
+    @property
+    def all(self) -> tuple[Store, ...]:
+        return (
+            self.snapshots,
+            self.acl,
+            self.playlists,
+            self.auth,
+            self.analytics,
+            self.likes,
+        )
+
     async def create_buckets(self) -> None:
         """Create the buckets that do not exist yet: other programs use existing ones only."""
-        stores = (self.snapshots, self.acl, self.playlists, self.auth, self.analytics, self.likes)
-        for store in stores:
+        for store in self.all:
             await _create_space(store)
 
     def now(self) -> int:

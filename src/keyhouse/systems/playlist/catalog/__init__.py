@@ -14,9 +14,9 @@ from keyhouse.systems.playlist.catalog.file import (
     upgrade,
     upgrade_file,
 )
-from keyhouse.systems.playlist.catalog.item import CatalogItem, SnapshotInfo
 from keyhouse.systems.playlist.catalog.reader import CatalogReader, MediaCatalog, SearchResult
 from keyhouse.systems.playlist.catalog.sources import check_item, read_source_file
+from keyhouse.systems.playlist.catalog_item import CatalogItem, SnapshotInfo
 
 __all__ = [
     "CATALOG_VERSION",

@@ -24,7 +24,7 @@ import msgspec
 
 from keyhouse.errors import UnreadableError
 from keyhouse.search import fold, words
-from keyhouse.systems.playlist.catalog.item import CatalogItem, SnapshotInfo
+from keyhouse.systems.playlist.catalog_item import CatalogItem, SnapshotInfo
 
 __all__ = [
     "CATALOG_VERSION",

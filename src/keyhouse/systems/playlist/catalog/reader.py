@@ -19,7 +19,7 @@ import msgspec
 from keyhouse.errors import DataError
 from keyhouse.search import match_expression, parse_query
 from keyhouse.systems.playlist.catalog.file import CATALOG_VERSION, upgrade_file
-from keyhouse.systems.playlist.catalog.item import CatalogItem, SnapshotInfo
+from keyhouse.systems.playlist.catalog_item import CatalogItem, SnapshotInfo
 
 __all__ = ["CatalogReader", "MediaCatalog", "SearchResult"]
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from keyhouse.systems.playlist.catalog.item import CatalogItem
+from keyhouse.systems.playlist.catalog_item import CatalogItem
 from keyhouse.systems.playlist.errors import CatalogSourceError
 from keyhouse.systems.playlist.limits import (
     CATALOG_FILE_BYTES_MAX,

@@ -1,0 +1,90 @@
+"""Stored rows over a service's API, for the operator: an engine that one process has open, such as
+RocksDB, is looked into through the service. Rows are read only, and never show secrets.
+
+A system's routes check who may read, and put these into the form of its responses.
+"""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from keyhouse.engine import Row, Span
+from keyhouse.errors import KeyhouseError, NotFoundError
+from keyhouse.schema import Counter, Derived, Record
+from keyhouse.store import Store
+
+__all__ = ["ROWS_MAX", "RowQuery", "RowsPage", "RowsQuery", "ShownRow", "read_row", "read_rows"]
+
+ROWS_MAX: Final = 500
+"""Rows in one response."""
+
+
+class RowsQuery(msgspec.Struct):
+    """`after`: the last key of the page before."""
+
+    prefix: str = ""
+    after: str | None = None
+    reverse: bool = False
+    keys_only: bool = False
+    limit: Annotated[int, Meta(ge=1, le=ROWS_MAX)] = ROWS_MAX
+
+
+class RowQuery(msgspec.Struct):
+    key: str
+
+
+class ShownRow(msgspec.Struct, omit_defaults=True):
+    """A row; `expires` is in milliseconds since 1970."""
+
+    key: str
+    revision: int
+    value: Any = None
+    expires: int | None = None
+
+
+class RowsPage(msgspec.Struct, omit_defaults=True):
+    """Rows in key order. `cursor` is `after` of the next page, if there is one."""
+
+    items: list[ShownRow]
+    cursor: str | None = None
+
+
+async def read_rows(store: Store, query: RowsQuery) -> RowsPage:
+    """Return the rows whose keys start with a text."""
+    span = Span.prefix(query.prefix)
+    if query.after is not None:
+        span = span.before(query.after) if query.reverse else span.after(query.after)
+    page = await store.row_page(
+        span, limit=query.limit, reverse=query.reverse, keys_only=query.keys_only
+    )
+    shown = [_shown(store, row, keys_only=query.keys_only) for row in page.rows]
+    return RowsPage(shown, page.rows[-1].key if page.more else None)
+
+
+async def read_row(store: Store, key: str) -> ShownRow:
+    """Return the row at a key. Raises NotFoundError if there is none."""
+    row = await store.row(key)
+    if row is None:
+        raise NotFoundError("There is no such row.", key=key)
+    return _shown(store, row)
+
+
+def _shown(store: Store, row: Row, *, keys_only: bool = False) -> ShownRow:
+    return ShownRow(row.key, row.revision, None if keys_only else _value(store, row), row.expires)
+
+
+def _value(store: Store, row: Row) -> Any:
+    """Return the value as JSON; None if it is unreadable and may hold secrets, or is not JSON."""
+    found = store.find(row.key)
+    declared = None if found is None else found.declared
+    if isinstance(declared, Record) and not isinstance(declared, Counter | Derived):
+        try:
+            return declared.shown(declared.decode(row.value, row.key))
+        except KeyhouseError:
+            if declared.private:
+                return None
+    try:
+        return msgspec.json.decode(row.value)
+    except msgspec.MsgspecError:
+        return None

@@ -1,0 +1,227 @@
+"""The typed client, and the commands that talk to a service: data commands, refresh, admins."""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keyhouse.systems.playlist.client import (
+    AbsentError,
+    CodeRejected,
+    ExistsError,
+    InvalidError,
+    Playlists,
+    UnauthorizedError,
+)
+from tests.serve.support.serve_process import Serving, environment, serving
+from tests.systems.playlist.support.service import fill, item
+
+ITEMS = [item(f"v{number}", f"Title {number}", "Horror", seconds=100) for number in range(5)]
+SETTINGS = {
+    "KEYHOUSE_PLAYLIST_DELIVERY": "console",
+    "KEYHOUSE_PLAYLIST_ADMINS": "Ada",
+    "KEYHOUSE_PLAYLIST_QUEUE_INTERVAL_SECONDS": "0.2",
+}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    folder = tmp_path_factory.mktemp("playlist")
+    (folder / "data").mkdir()
+    fill(folder / "data", ITEMS)
+    with serving(folder, "playlist", **SETTINGS) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def data(served: Serving) -> Path:
+    return served.log_path.parent / "data"
+
+
+@pytest.fixture(scope="module")
+def robot(served: Serving, data: Path) -> Iterator[None]:
+    """The demonstration's robot, in its own process. It also fills the catalog."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "keyhouse.cli", "playlist", "demo", "--data", str(data)],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and "in the catalog" in process.stdout.readline()
+    yield
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def code_of(served: Serving, name: str) -> str:
+    """Return the code that the service printed last."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if codes := re.findall(rf"Code for {name}: (\w{{8}})", served.log_path.read_text()):
+            return str(codes[-1])
+        time.sleep(0.05)
+    raise AssertionError("no code was printed")
+
+
+def signed_in(served: Serving, name: str) -> Playlists:
+    url = f"{served.http}/playlist"
+    assert Playlists.request_code(url, name) == 300
+    return Playlists.sign_in(url, name, code_of(served, name))
+
+
+@pytest.fixture(scope="module")
+def ada(served: Serving) -> Iterator[Playlists]:
+    with signed_in(served, "Ada") as client:
+        yield client
+
+
+def keyhouse(*arguments: str, status: int = 0, given: str | None = None, **more: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-m", "keyhouse.cli", *arguments],
+        capture_output=True,
+        text=True,
+        input=given,
+        env=environment(**more),
+        timeout=60,
+    )
+    assert ran.returncode == status, ran.stdout + ran.stderr
+    return ran.stdout if status == 0 else ran.stderr
+
+
+def test_the_client_signs_in_and_out(served: Serving) -> None:
+    with signed_in(served, "Zed") as zed:
+        assert (zed.session().username, zed.session().role) == ("Zed", "viewer")
+        with pytest.raises(UnauthorizedError) as refused:
+            zed.create("Mine")
+        assert (refused.value.status, refused.value.code) == (403, "forbidden")
+        zed.sign_out()
+        with pytest.raises(UnauthorizedError):
+            zed.session()
+    with pytest.raises(CodeRejected) as rejected:
+        Playlists.sign_in(f"{served.http}/playlist", "Zed", "AAAAAAAA")
+    assert rejected.value.outcome.status == "unrequested"
+
+
+def test_the_client_searches_saves_and_mixes(ada: Playlists) -> None:
+    found = ada.search("title", categories=["Horror"], limit=2, facets=True)
+    assert (found.total, len(found.items)) == (5, 2)
+    assert {each.video_id for each in ada.items("title")} == {f"v{n}" for n in range(5)}
+    assert ada.categories() == ["Horror"] and ada.item("v1").title == "Title 1"
+    with pytest.raises(AbsentError) as absent:
+        ada.item("none")
+    assert absent.value.code == "not_found" and absent.value.fields == {"video_id": "none"}
+    first, second = ada.create("First", ["v0", "v1"]), ada.create("Second", ["v2"])
+    with pytest.raises(ExistsError) as taken:
+        ada.create(" first ")
+    assert taken.value.code == "name_taken"
+    with pytest.raises(InvalidError):
+        ada.create("x" * 500)
+    assert [each.name for each in ada.playlists(mine=True, search="fir")] == ["First"]
+    assert ada.change(first.playlist_id, video_ids=["v1", "v0"])["items"][0]["video_id"] == "v1"
+    assert ada.change(first.playlist_id, name="Firsts")["name"] == "Firsts"
+    fork = ada.fork(first.playlist_id)
+    assert ada.playlist(fork.playlist_id)["forked_from"] == first.playlist_id
+    both = [first.playlist_id, second.playlist_id]
+    mixed = ada.preview(both, "interleave", interleave_pattern="BA")
+    assert [each.video_id for each in mixed.items] == ["v2", "v1", "v0"]
+    assert ada.save_marathon("Both", both, "shuffle", shuffle_seed=7).name == "Both"
+    ada.delete(fork.playlist_id)
+    with pytest.raises(AbsentError):
+        ada.playlist(fork.playlist_id)
+
+
+def test_data_commands_show_rows_through_the_service(served: Serving, ada: Playlists) -> None:
+    made = ada.create("Shown by the command").playlist_id
+    where = ["--service", served.http, "--token", ada.token]
+    space = ["--space", "kryten_playlist_playlists"]
+    listed = keyhouse("list", "playlist", "ns/default/playlists/", *space, *where).split()
+    assert f"ns/default/playlists/{made}" in listed
+    count = keyhouse("count", "playlist", "ns/default/playlists/", *space, *where)
+    assert str(len(listed)) in count
+    row = keyhouse("get", "playlist", f"ns/default/playlists/{made}", *space, *where)
+    assert json.loads(row)["name"] == "Shown by the command"
+    codes = keyhouse("list", "playlist", "--space", "kryten_playlist_auth", "--json", *where)
+    assert "otp_hash" not in codes
+    refused = keyhouse(
+        "delete", "playlist", f"ns/default/playlists/{made}", "--yes", *space, *where, status=1
+    )
+    assert "read only" in refused
+    with signed_in(served, "Yan") as viewer:
+        arguments = ["list", "playlist", *space, "--service", served.http]
+        assert "admins" in keyhouse(*arguments, "--token", viewer.token, status=1)
+    assert "sign-in" in keyhouse(*arguments, status=1)
+
+
+def test_the_sign_in_command_prints_a_token(served: Serving) -> None:
+    command = ["-m", "keyhouse.cli", "playlist", "sign-in", "Xia", "--service", served.http]
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    printed, errors = process.communicate(code_of(served, "Xia") + "\n", timeout=30)
+    assert process.returncode == 0, errors
+    with Playlists(f"{served.http}/playlist", token=printed.strip()) as xia:
+        assert xia.session().username == "Xia"
+
+
+def test_admins_and_refreshes_find_the_service(
+    served: Serving, data: Path, ada: Playlists, tmp_path: Path
+) -> None:
+    assert "Wes" in keyhouse("playlist", "admin", "add", "Wes", "--data", str(data))
+    with signed_in(served, "wes") as wes:
+        assert wes.session().role == "admin"
+    source = tmp_path / "catalog.json"
+    rows = [{"video_id": "n", "title": "New", "manifest_url": "https://m/n"}]
+    source.write_text(json.dumps(rows))
+    printed = keyhouse("playlist", "refresh", "--file", str(source), KEYHOUSE_DATA=str(data))
+    assert printed.startswith("1 item published as ")
+    assert ada.search().snapshot_id == printed.split()[-1].rstrip(".")
+    source.write_text("[{}]")
+    failed = keyhouse("playlist", "refresh", "--file", str(source), "--data", str(data), status=1)
+    assert "line" in failed and [each.video_id for each in ada.items()] == ["n"]
+
+
+@pytest.mark.usefixtures("robot")
+def test_the_client_pushes_cancels_likes_and_hears_events(ada: Playlists) -> None:
+    ids = [each.video_id for each in ada.items()][:6]
+    made = ada.create("Demonstration", ids)
+    heard: list[tuple[str, Any]] = []
+    with Playlists(str(ada._http.base_url).rstrip("/"), token=ada.token) as other:
+
+        def cancel_the_push() -> None:
+            for name, event in other.events():
+                heard.append((name, event))
+                if name == "apply" and event["status"] == "running" and event["done"] >= 2:
+                    other.cancel(event["apply_id"])
+                elif name == "apply" and event["status"] != "running":
+                    return
+
+        thread = threading.Thread(target=cancel_the_push, daemon=True)
+        thread.start()
+        while not heard:
+            time.sleep(0.02)
+        pushed = ada.push(made.playlist_id)
+        thread.join(20)
+    assert pushed.status == "cancelled" and 2 <= pushed.enqueued_count < len(ids)
+    deadline = time.monotonic() + 20
+    while (playing := ada.now_playing()) is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert playing is not None and playing.video_id in ids
+    assert len(ada.queue().items) >= 1
+    assert ada.like().status == "ok" and ada.like().status == "duplicate"
+    assert ada.top_liked(window_days=1)[0].count == 1
+    assert {each.video_id for each in ada.top_played()} <= set(ids)
+    with pytest.raises(AbsentError):
+        ada.cancel(pushed.apply_id)
