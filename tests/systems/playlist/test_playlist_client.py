@@ -17,7 +17,7 @@ from keyhouse.systems.playlist.client import (
     CodeRejected,
     ExistsError,
     InvalidError,
-    Playlists,
+    PlaylistClient,
     UnauthorizedError,
 )
 from tests.serve.support.serve_process import Serving, environment, serving
@@ -71,14 +71,14 @@ def code_of(served: Serving, name: str) -> str:
     raise AssertionError("no code was printed")
 
 
-def signed_in(served: Serving, name: str) -> Playlists:
+def signed_in(served: Serving, name: str) -> PlaylistClient:
     url = f"{served.http}/playlist"
-    assert Playlists.request_code(url, name) == 300
-    return Playlists.sign_in(url, name, code_of(served, name))
+    assert PlaylistClient.request_code(url, name) == 300
+    return PlaylistClient.sign_in(url, name, code_of(served, name))
 
 
 @pytest.fixture(scope="module")
-def ada(served: Serving) -> Iterator[Playlists]:
+def ada(served: Serving) -> Iterator[PlaylistClient]:
     with signed_in(served, "Ada") as client:
         yield client
 
@@ -106,11 +106,11 @@ def test_the_client_signs_in_and_out(served: Serving) -> None:
         with pytest.raises(UnauthorizedError):
             zed.session()
     with pytest.raises(CodeRejected) as rejected:
-        Playlists.sign_in(f"{served.http}/playlist", "Zed", "AAAAAAAA")
+        PlaylistClient.sign_in(f"{served.http}/playlist", "Zed", "AAAAAAAA")
     assert rejected.value.outcome.status == "unrequested"
 
 
-def test_the_client_searches_saves_and_mixes(ada: Playlists) -> None:
+def test_the_client_searches_saves_and_mixes(ada: PlaylistClient) -> None:
     found = ada.search("title", categories=["Horror"], limit=2, facets=True)
     assert (found.total, len(found.items)) == (5, 2)
     assert {each.video_id for each in ada.items("title")} == {f"v{n}" for n in range(5)}
@@ -138,7 +138,7 @@ def test_the_client_searches_saves_and_mixes(ada: Playlists) -> None:
         ada.playlist(fork.playlist_id)
 
 
-def test_data_commands_show_rows_through_the_service(served: Serving, ada: Playlists) -> None:
+def test_data_commands_show_rows_through_the_service(served: Serving, ada: PlaylistClient) -> None:
     made = ada.create("Shown by the command").playlist_id
     where = ["--service", served.http, "--token", ada.token]
     space = ["--space", "kryten_playlist_playlists"]
@@ -172,12 +172,12 @@ def test_the_sign_in_command_prints_a_token(served: Serving) -> None:
     )
     printed, errors = process.communicate(code_of(served, "Xia") + "\n", timeout=30)
     assert process.returncode == 0, errors
-    with Playlists(f"{served.http}/playlist", token=printed.strip()) as xia:
+    with PlaylistClient(f"{served.http}/playlist", token=printed.strip()) as xia:
         assert xia.session().username == "Xia"
 
 
 def test_admins_and_refreshes_find_the_service(
-    served: Serving, data: Path, ada: Playlists, tmp_path: Path
+    served: Serving, data: Path, ada: PlaylistClient, tmp_path: Path
 ) -> None:
     assert "Wes" in keyhouse("playlist", "admin", "add", "Wes", "--data", str(data))
     with signed_in(served, "wes") as wes:
@@ -194,11 +194,11 @@ def test_admins_and_refreshes_find_the_service(
 
 
 @pytest.mark.usefixtures("robot")
-def test_the_client_pushes_cancels_likes_and_hears_events(ada: Playlists) -> None:
+def test_the_client_pushes_cancels_likes_and_hears_events(ada: PlaylistClient) -> None:
     ids = [each.video_id for each in ada.items()][:6]
     made = ada.create("Demonstration", ids)
     heard: list[tuple[str, Any]] = []
-    with Playlists(str(ada._http.base_url).rstrip("/"), token=ada.token) as other:
+    with PlaylistClient(str(ada._http.base_url).rstrip("/"), token=ada.token) as other:
 
         def cancel_the_push() -> None:
             for name, event in other.events():

@@ -1,11 +1,11 @@
 """A client of the playlist service over HTTP, typed, for Python programs. It needs `httpx`, of the
 extra `client`.
 
-    Playlists.request_code("https://tv.example/playlist", "Ada")
-    with Playlists.sign_in("https://tv.example/playlist", "Ada", input("Code: ")) as playlists:
-        found = playlists.search("harbour")
-        made = playlists.create("Harbour night", [item.video_id for item in found.items])
-        playlists.push(made.playlist_id, "append")
+    PlaylistClient.request_code("https://tv.example/playlist", "Ada")
+    with PlaylistClient.sign_in("https://tv.example/playlist", "Ada", input("Code: ")) as channel:
+        found = channel.search("harbour")
+        made = channel.create("Harbour night", [item.video_id for item in found.items])
+        channel.push(made.playlist_id, "append")
 
 A rejected request raises a ServiceRequestError, a code that is not accepted a `CodeRejected`, and a
 failed connection httpx's own errors. Nothing is retried.
@@ -40,7 +40,7 @@ __all__ = [
     "CodeRejected",
     "ExistsError",
     "InvalidError",
-    "Playlists",
+    "PlaylistClient",
     "ServiceError",
     "ServiceRequestError",
     "TooMuchError",
@@ -61,7 +61,7 @@ class CodeRejected(Exception):
         self.outcome = outcome
 
 
-class Playlists(HttpClient):
+class PlaylistClient(HttpClient):
     """One member's view of a channel. `token` is that of the member's session."""
 
     # Sign-in

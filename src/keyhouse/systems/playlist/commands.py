@@ -2,7 +2,9 @@
 CyTube."""
 
 import asyncio
+import logging
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -119,11 +121,17 @@ async def _ask_for_refresh(
 
 async def _command(server: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
     import msgspec
+    import structlog
 
     from keyhouse.nats.bus import Bus
     from keyhouse.nats.connection import connect
+    from keyhouse.nats.credentials import with_embedded_user
 
-    async with connect(server) as client:
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    async with connect(with_embedded_user(server)) as client:
         reply = await Bus(client).request(
             f"kryten.playlist.cmd.{name}", msgspec.json.encode(body), timeout_seconds=600
         )
@@ -221,14 +229,14 @@ def sign_in(
     The token is for programs and for the data commands: KEYHOUSE_TOKEN sets it there.
     """
     from keyhouse.service.http_client import service_url, translated
-    from keyhouse.systems.playlist.client import CodeRejected, Playlists
+    from keyhouse.systems.playlist.client import CodeRejected, PlaylistClient
 
     url = service_url(service, "/playlist")
     with translated():
-        Playlists.request_code(url, name)
+        PlaylistClient.request_code(url, name)
         code = typer.prompt("Code", err=True, hide_input=False)
         try:
-            with Playlists.sign_in(url, name, code) as playlists:
+            with PlaylistClient.sign_in(url, name, code) as playlists:
                 token, session = playlists.token, playlists.session()
         except CodeRejected as error:
             raise UsageError(str(error)) from None
