@@ -108,12 +108,12 @@ def test_the_walk_through_pushes_a_playlist(tmp_path: Path) -> None:
         [demo] = [line for line in lines if "playlist demo" in line]
         assert "Ada" in terminal.run(admin)
         with terminal.background(demo):
-            answers = walk(terminal, lines[lines.index(demo) + 1 :])
+            answers = walk(terminal, commands("The same over HTTP"))
     assert answers["otp/request"] == {"status": "sent", "expires_in_seconds": 300}
     assert answers["otp/verify"] == {"status": "ok", "role": "admin"}
     assert answers["search"]["total"] >= 1 and answers["search"]["facets"]["category"]
     assert (answers["apply"]["status"], answers["apply"]["enqueued_count"]) == ("ok", 1)
-    assert answers["queue"]["items"][0]["video_id"] == "film1"
+    assert "film1" in {each["video_id"] for each in answers["queue"]["items"]}
     assert answers["current"]["status"] == "ok"
 
 
