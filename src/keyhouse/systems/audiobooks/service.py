@@ -59,7 +59,7 @@ async def build(context: ServiceContext) -> ServiceSpec:
         routes=list(parts.routes.values()),
         auth=SessionAuth(parts.session, cookie=COOKIE, bearer=True, clock=clock),
         rates=runtime.rates,
-        address_rates=RateLimiter(20, burst=200, clock=clock),
+        address_rates=RateLimiter(50, burst=1_000, clock=clock),  # files of pages count too
         tasks=parts.tasks,
     )
     return replace(spec, error_format=LIBRARY_ERRORS)
