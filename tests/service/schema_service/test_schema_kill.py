@@ -10,14 +10,17 @@ import pytest
 
 from tests.serve.support.serve_process import serving
 from tests.service.schema_service.support import recipes
+from tests.service.schema_service.support.engine_urls import SERVED_ENGINES, engine_url
 from tests.support.program import run
 
 WRITERS = 4
 
 
 @pytest.mark.long
-def test_a_killed_service_loses_no_acknowledged_write(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", SERVED_ENGINES)
+def test_a_killed_service_loses_no_acknowledged_write(kind: str, tmp_path: Path) -> None:
     shutil.copy(recipes.__file__, tmp_path / "recipes.py")
+    served = ("recipes:BOX", "--nats", "off", "--engine", engine_url(kind, tmp_path))
     token = run("token", "recipes:BOX", "--space", "ann", "--data", "data", cwd=tmp_path)
     headers = {"Authorization": f"Bearer {token.stdout.strip()}"}
     acknowledged: list[set[int]] = [set() for _ in range(WRITERS)]
@@ -44,21 +47,21 @@ def test_a_killed_service_loses_no_acknowledged_write(tmp_path: Path) -> None:
             except httpx.HTTPError:
                 return
 
-    for _ in range(2):
-        with serving(tmp_path, "recipes:BOX", "--nats", "off") as process:
+    for killed in (1, 2, 3):
+        with serving(tmp_path, *served) as process:
             writers = [
                 threading.Thread(target=write, args=(writer, process.http))
                 for writer in range(WRITERS)
             ]
             for thread in writers:
                 thread.start()
-            while sum(map(len, acknowledged)) < 40:
+            while sum(map(len, acknowledged)) < 100 * killed:
                 threading.Event().wait(0.05)
             process.end(signal.SIGKILL)
             for thread in writers:
                 thread.join()
     with (
-        serving(tmp_path, "recipes:BOX", "--nats", "off") as process,
+        serving(tmp_path, *served) as process,
         httpx.Client(base_url=f"{process.http}/recipes", headers=headers, trust_env=False) as box,
     ):
         stored: set[str] = set()

@@ -111,16 +111,14 @@ def test_a_schema_with_sealed_members_is_not_served_without_their_key_ring(tmp_p
             build(tmp_path, key_ring=wrong)
 
 
-def test_the_key_ring_is_a_setting_of_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_ring_is_a_setting_of_the_environment(tmp_path: Path) -> None:
     shutil.copy(club.__file__, tmp_path / "club.py")
     refused = run(
         "serve", "club:CLUB", "--nats", "off", "--http", "127.0.0.1:0", cwd=tmp_path, code=1
     )
     assert "club.key_ring" in refused.stderr and "Traceback" not in refused.stderr
-    monkeypatch.setenv("KEYHOUSE_CLUB_KEY_RING", text_of(KeyRing.new(), tmp_path))
-    with serving_process(tmp_path, "club:CLUB", "--nats", "off") as process:
+    ring = {"KEYHOUSE_CLUB_KEY_RING": text_of(KeyRing.new(), tmp_path)}
+    with serving_process(tmp_path, "club:CLUB", "--nats", "off", **ring) as process:
         assert process.http
 
 
