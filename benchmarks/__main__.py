@@ -27,11 +27,17 @@ from benchmarks.report import (
     print_service_growth,
 )
 from benchmarks.services import growth as service_growth
-from benchmarks.services import history_events, http, plugin_storage
+from benchmarks.services import (
+    history_events,
+    http,
+    playback_positions,
+    plugin_storage,
+    schema_records,
+)
 from keyhouse.bench import Result
 
 ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
-CASES = ("1", "2", "3", "3b", "4", "5", "6", "7", "8", "9", "growth", "export")
+CASES = ("1", "2", "3", "3b", "4", "5", "6", "6b", "7", "8", "9", "10", "growth", "export")
 
 
 class Report(msgspec.Struct):
@@ -92,6 +98,11 @@ async def results(cases: set[str], folder: Path, *, quick: bool) -> AsyncIterato
         peer = "PocketBase, one record by its id, with a token"
         result.note += f". {peers.note(peer, result.peer_ratio is not None)}"
         yield result
+    if "6b" in cases:
+        place, starts = _make(folder / "schema"), (peers.pocketbase_one, peers.pocketbase_list)
+        size = 4_000 if quick else 20_000
+        for result in await asyncio.to_thread(schema_records.measure, place, rounds, size, *starts):
+            yield result
     if "7" in cases:
         yield await searches.measure(_make(folder / "searches"), rounds, 5_000)
     if "8" in cases:
@@ -103,7 +114,12 @@ async def results(cases: set[str], folder: Path, *, quick: bool) -> AsyncIterato
     if "9" in cases:
         size = 2_000 if quick else 10_000
         place = _make(folder / "history")
-        yield await asyncio.to_thread(history_events.measure, place, rounds, size)
+        start = peers.pocketbase_create
+        yield await asyncio.to_thread(history_events.measure, place, rounds, size, start)
+    if "10" in cases:
+        size = 2_000 if quick else 10_000
+        place = _make(folder / "playback")
+        yield await asyncio.to_thread(playback_positions.measure, place, rounds, size)
     if "export" in cases:
         size = 100_000 if quick else 1_000_000
         for result in await export_import.measure(_make(folder / "export"), 3, size):

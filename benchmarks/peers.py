@@ -9,13 +9,16 @@ import sys
 from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import repeat
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 import msgspec
 
 from benchmarks.services.http import PeerServer
-from benchmarks.services.http_client import get
+from benchmarks.services.http_client import get, sent
+from benchmarks.services.service_comparison import Peer
 from keyhouse.bench.comparison import Workload
 from keyhouse.bench.keyspace import Track
 
@@ -94,9 +97,17 @@ async def py_key_value(folder: Path, values: list[Track]) -> AsyncIterator[Workl
         await store.close()
 
 
+class PocketBase(NamedTuple):
+    """A server with 1,000 notes of 20 authors. `note` is the id of one of them."""
+
+    port: int
+    token: str
+    note: str
+
+
 @asynccontextmanager
-async def pocketbase(folder: Path) -> AsyncIterator[PeerServer | None]:
-    """Serve the same note by its id to callers with a token, with its log switched off."""
+async def running_pocketbase(folder: Path) -> AsyncIterator[PocketBase | None]:
+    """Run it with its log switched off; yield None where it is not installed."""
     program = shutil.which(
         "pocketbase", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     )
@@ -120,25 +131,82 @@ async def pocketbase(folder: Path) -> AsyncIterator[PeerServer | None]:
                 await client.post("/collections/_superusers/auth-with-password", json=sent)
             ).json()["token"]
             client.headers["Authorization"] = token
-            (await client.patch("/settings", json={"logs": {"maxDays": 0}})).raise_for_status()
-            fields = [{"name": name, "type": "text"} for name in ("title", "content")]
-            notes = {
-                "name": "notes",
-                "type": "base",
-                "fields": fields,
-                "viewRule": "@request.auth.id != ''",
-            }
-            (await client.post("/collections", json=notes)).raise_for_status()
-            note = {"title": "A note", "content": "To be read"}
-            created = (
-                (await client.post("/collections/notes/records", json=note))
-                .raise_for_status()
-                .json()
-            )
-        yield PeerServer(port, get(f"/api/collections/notes/records/{created['id']}", token), b"}")
+            yield PocketBase(port, token, await _notes(client))
     finally:
         server.terminate()
         await server.wait()
+
+
+async def _notes(client: httpx.AsyncClient) -> str:
+    settings = {
+        "logs": {"maxDays": 0},
+        "batch": {"enabled": True, "maxRequests": 1_000, "timeout": 60},
+    }
+    (await client.patch("/settings", json=settings)).raise_for_status()
+    fields = [{"name": name, "type": "text"} for name in ("author", "title", "content")]
+    rule = "@request.auth.id != ''"
+    notes = {
+        "name": "notes",
+        "type": "base",
+        "fields": fields,
+        "indexes": ["CREATE INDEX notes_by_author ON notes (author)"],
+        "viewRule": rule,
+        "listRule": rule,
+        "createRule": rule,
+    }
+    (await client.post("/collections", json=notes)).raise_for_status()
+    path = "/api/collections/notes/records"
+    created = [
+        {
+            "method": "POST",
+            "url": path,
+            "body": {"author": f"a{n % 20}", "title": f"Note {n}", "content": "To be read"},
+        }
+        for n in range(1_000)
+    ]
+    reply = await client.post("/batch", json={"requests": created}, timeout=60)
+    id: str = reply.raise_for_status().json()[0]["body"]["id"]
+    return id
+
+
+@asynccontextmanager
+async def pocketbase(folder: Path) -> AsyncIterator[PeerServer | None]:
+    """Read a note by its id."""
+    async with running_pocketbase(folder) as server:
+        if server is None:
+            yield None
+            return
+        path = f"/api/collections/notes/records/{server.note}"
+        yield PeerServer(server.port, get(path, server.token), b"}")
+
+
+@asynccontextmanager
+async def pocketbase_one(folder: Path) -> AsyncIterator[Peer | None]:
+    async with pocketbase(folder) as server:
+        yield None if server is None else Peer(server.port, repeat(server.request), server.end)
+
+
+@asynccontextmanager
+async def pocketbase_list(folder: Path) -> AsyncIterator[Peer | None]:
+    """List the 50 notes of an author, without a count of all."""
+    async with running_pocketbase(folder) as server:
+        if server is None:
+            yield None
+            return
+        path = "/api/collections/notes/records?perPage=50&skipTotal=1&filter=(author=%27a7%27)"
+        yield Peer(server.port, repeat(get(path, server.token)), b"}")
+
+
+@asynccontextmanager
+async def pocketbase_create(folder: Path) -> AsyncIterator[Peer | None]:
+    """Create a note."""
+    async with running_pocketbase(folder) as server:
+        if server is None:
+            yield None
+            return
+        body = b'{"author":"a7","title":"Another note","content":"To be read"}'
+        request = sent("POST", "/api/collections/notes/records", server.token, body)
+        yield Peer(server.port, repeat(request), b"}")
 
 
 async def _run(*command: str) -> None:

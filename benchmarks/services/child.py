@@ -5,6 +5,7 @@ start.
 """
 
 import asyncio
+import os
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
@@ -18,6 +19,14 @@ from keyhouse.errors import UnavailableError
 class Child(NamedTuple):
     pid: int
     line: str
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time used so far; 0 where the system does not report it."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @asynccontextmanager

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from statistics import median
@@ -10,7 +9,7 @@ from typing import NamedTuple
 
 import uvloop
 
-from benchmarks.services.child import child
+from benchmarks.services.child import Child, child
 from benchmarks.services.cpu_affinity import separate_cores
 from benchmarks.services.http_client import Run, get
 from keyhouse.bench.comparison import Workload, compare, percentile
@@ -47,9 +46,9 @@ async def _measure(folder: Path, rounds: int, size: int, start_peer: StartPeer) 
         cpu: dict[str, list[float]] = {"ours": [], "baseline": []}
 
         async def run(name: str, server: Server, end: bytes) -> int:
-            before = server.cpu_seconds()
+            before = server.process.cpu_seconds()
             count = await Run(request, end, size).over(server.port, CONNECTIONS)
-            cpu[name].append((server.cpu_seconds() - before) / count * 1e6)
+            cpu[name].append((server.process.cpu_seconds() - before) / count * 1e6)
             return count
 
         workloads: dict[str, Workload] = {
@@ -99,18 +98,10 @@ async def _latencies(request: bytes, port: int, size: int) -> list[float]:
 
 
 class Server(NamedTuple):
-    pid: int
+    process: Child
     port: int
     token: str
     note: str
-
-    def cpu_seconds(self) -> float:
-        """Return the CPU time used so far; 0 where the system does not report it."""
-        try:
-            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return 0.0
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.asynccontextmanager
@@ -120,4 +111,4 @@ async def server_process(variant: str, folder: Path) -> AsyncIterator[Server]:
     module = "benchmarks.services.http_server"
     async with child(module, variant, str(data), log=data / "log") as started:
         port, token, note = started.line.split()
-        yield Server(started.pid, int(port), token, note)
+        yield Server(started, int(port), token, note)

@@ -5,6 +5,7 @@ by its known last bytes.
 """
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -69,6 +70,25 @@ class Run:
             for transport, _ in opened:
                 transport.close()
         return self._count
+
+
+class RequestRun(Run):
+    """Sends another request each time."""
+
+    def __init__(self, requests: Iterator[bytes], end: bytes, count: int) -> None:
+        super().__init__(b"", end, count)
+        self._requests = requests
+
+    def next_request(self) -> bytes:
+        return next(self._requests)
+
+
+def sent(method: str, path: str, token: str, body: bytes) -> bytes:
+    head = (
+        f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
 
 
 def get(path: str, token: str | None = None) -> bytes:

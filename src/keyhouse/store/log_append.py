@@ -64,9 +64,9 @@ async def fold_event(
     """Fold one event into the state of its stream; return the state."""
     assert log.fold is not None and log.state is not None
     found = {}
-    for name, (record, fields) in (
-        log.needs(entry.record) if log.needs is not None else {}
-    ).items():
+    needs = {} if log.needs is None else log.needs(entry.record)
+    await tx.prefetch(tx.binding.keys(*needs.values()))
+    for name, (record, fields) in needs.items():
         found[name] = await tx.get(record, **fields)
     folded: FoldResult = log.fold(state, entry.record, found)
     for record, value, fields in folded.puts:

@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from keyhouse.errors import NotFoundError
+from keyhouse.schema import Record
 from keyhouse.store import Entry, Transaction, append_in
 from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.errors import NewerPlaceError, PositionError
@@ -92,7 +93,17 @@ class Listener:
         """Append an event, and return the state after it. NewerPlaceError if another device has
         moved on since `based_on`."""
 
+        listened = {"user_id": member.subject, "book_id": book_id}
+        read: list[tuple[Record[Any], dict[str, Any]]] = [
+            (BOOK, {"id": book_id}),
+            (DURATION_MAP, {"book_id": book_id}),
+            (SEGMENT, {"id": body.segment_id}),
+            (PROGRESS, listened),
+            (WATERMARK, listened),
+        ]
+
         async def work(tx: Transaction) -> tuple[Transaction, Progress]:
+            await tx.prefetch(tx.binding.keys(*read))
             durations = await self._durations(tx, book_id)
             segment = await self._segment(tx, book_id, body.segment_id)
             position = _checked(body.position_seconds, segment)
@@ -109,7 +120,7 @@ class Listener:
                 device=member.device,
             )
             await append_in(tx, self.store.ids, PLAYBACK, event)
-            progress = await tx.get(PROGRESS, user_id=member.subject, book_id=book_id)
+            progress = await tx.get(PROGRESS, **listened)
             assert progress is not None  # the fold has put it
             return tx, progress
 

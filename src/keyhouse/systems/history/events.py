@@ -195,8 +195,8 @@ def _is_new(before: AssetEntries, after: AssetEntries, state: State) -> int:
 
 
 async def _prefetch(tx: Transaction, asset: str) -> None:
-    template = tx.binding.record(ENTRY).template
-    await tx.prefetch([template.build({"state": state, "asset": asset}) for state in STATES])
+    keys = [(ENTRY, {"state": state, "asset": asset}) for state in STATES]
+    await tx.prefetch(tx.binding.keys(*keys))
 
 
 async def _oldest(profile: Profile, tx: Transaction, asset: str, growth: int) -> list[HistoryEntry]:
