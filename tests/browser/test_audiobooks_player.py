@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Route
 
 from tests.support.audiobook_pages import (
     ServedLibrary,
@@ -134,8 +135,10 @@ def test_the_sleep_timer_pauses_at_the_end_of_a_chapter_and_after_minutes(
             await page.get_by_role("button", name="Chapter 2").click()
             await page.get_by_role("button", name="More").click()
             await page.get_by_label("Sleep timer").select_option("End of the chapter")
+            await page.wait_for_function("() => document.getElementById('audio').volume < 0.3")
             await page.get_by_text("The sleep timer has paused the book.").wait_for()
             assert await page.evaluate(IS_PAUSED)
+            assert await page.evaluate("document.getElementById('audio').volume") == 1
             assert 6.5 < await moment(page) < 8.3
             await page.get_by_role("button", name="5 more minutes").last.click()
             await page.wait_for_function("() => !document.getElementById('audio').paused")
@@ -143,6 +146,63 @@ def test_the_sleep_timer_pauses_at_the_end_of_a_chapter_and_after_minutes(
             await page.evaluate("() => { const now = Date.now; Date.now = () => now() + 301_000; }")
             await page.get_by_text("The sleep timer has paused the book.").wait_for()
             assert await page.evaluate(IS_PAUSED)
+
+    run(scenario)
+
+
+def test_the_end_of_a_book_offers_the_next_one_of_the_series(library: ServedLibrary) -> None:
+    device = library.listener("nora")
+    book = library.book("The Lamp")
+
+    async def scenario(browser: Pages) -> None:
+        async with (
+            signed_in(library, browser, "nora") as context,
+            browser.visit(f"{library.url}/", context=context) as page,
+        ):
+            await open_book(page, library, "The Lamp")
+            await page.get_by_role("button", name="Chapter 6").click()
+            await played_past(page, 20.2)
+            shown = await page.evaluate("navigator.mediaSession.metadata.title")
+            assert shown == "Chapter 6"
+            await page.keyboard.press("b")
+            await page.get_by_text("Bookmark at 0:2").wait_for()
+            await page.get_by_role("button", name="More").click()
+            await page.get_by_label("Position in the book").fill("1")
+            await page.locator("#bookmarks").get_by_role("button", name="Chapter 6").click()
+            assert await moment(page) >= 20
+            await page.get_by_text("Next in the series: The Fog.").wait_for()
+            assert await page.get_by_role("button", name="Play The Fog").is_visible()
+
+    run(scenario)
+    assert library.state(device, book)["status"] == "finished"
+    device.close()
+
+
+def test_the_book_that_was_asked_for_last_is_played_however_slow_another_loads(
+    library: ServedLibrary,
+) -> None:
+    library.listener("zoe").close()
+    slow = library.book("The Storm")
+
+    async def scenario(browser: Pages) -> None:
+        async with (
+            signed_in(library, browser, "zoe", service_workers="block") as context,
+            browser.visit(f"{library.url}/", context=context) as page,
+        ):
+
+            async def delay(route: Route) -> None:
+                await asyncio.sleep(1)
+                await route.continue_()
+
+            async with page.expect_request(f"**/books/{slow}") as asked:
+                await page.evaluate("id => localStorage.setItem('audiobooks-book', id)", slow)
+                await page.route(f"**/api/v1/books/{slow}", delay)
+                await open_book(page, library, "The Lamp")
+                await page.get_by_role("button", name="Chapter 2").click()
+            await played_past(page, 4.2)
+            await (await asked.value).response()
+            await played_past(page, 5)
+            assert await page.locator("#player-link strong").inner_text() == "The Lamp"
 
     run(scenario)
 

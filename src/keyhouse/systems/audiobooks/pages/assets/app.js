@@ -53,6 +53,7 @@ function bindPage() {
     const path = new URL(link.href).pathname;
     const isHere = path === "/audiobooks/" ? location.pathname === path : location.pathname.startsWith(path);
     if (isHere) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+    if (isHere) link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.offsetLeft - 16;
   }
 }
 

@@ -107,7 +107,8 @@ export class Places extends EventTarget {
         if (!(error instanceof ApiError)) throw error;
         if (error.status === 409 && error.data) {
           this.#held.set(event.book, error.data);
-          this.#tell("conflict", { book: event.book, state: error.data });
+          if (this.#isHere(event.book, error.data)) await this.follow(event.book);
+          else this.#tell("conflict", { book: event.book, state: error.data });
         } else if ([400, 404, 422].includes(error.status)) {
           await events.remove(event.id);
           this.#tell("failed", { book: event.book, message: error.message });
@@ -117,6 +118,12 @@ export class Places extends EventTarget {
         }
       }
     }
+  }
+
+  /** Tell whether the other place is this one, such as of an earlier session of this browser. */
+  #isHere(book, state) {
+    const mine = this.local(book);
+    return mine?.segment_id === state.last_segment_id && Math.abs(mine.position_seconds - state.position_seconds) < 2;
   }
 
   #sent(book, id, state) {

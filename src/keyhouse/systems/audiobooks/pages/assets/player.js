@@ -18,6 +18,7 @@ export class Player extends EventTarget {
   #pausedAt = 0;
   #volume = 1;
   #saver = null;
+  #loads = 0;
   book = null;
   timeline = new Timeline([]);
   speed = 1;
@@ -57,11 +58,14 @@ export class Player extends EventTarget {
 
   /** Load a book at its place, or at a moment. */
   async load(id, { at = null, autoplay = false } = {}) {
+    const load = ++this.#loads;  // the last one wins
     if (this.book?.id !== id) {
       if (this.book) this.pause();
       const [book, segments, place] = await Promise.all([
         call("GET", `/books/${id}`), call("GET", `/books/${id}/segments`), this.#places.start(id),
       ]);
+      const speed = await this.#storedSpeed(id, place.speed);
+      if (load !== this.#loads) return;
       if (!segments.items.length) throw new ApiError(404, "The book has no audio files.");
       this.book = book;
       this.timeline = new Timeline(segments.items);
@@ -69,7 +73,7 @@ export class Player extends EventTarget {
       this.#pausedAt = place.at ? Date.parse(place.at) : 0;
       this.#wanted = this.timeline.moment(place.segment_id, place.position_seconds);
       if (this.#wanted >= this.timeline.duration - 1) this.#wanted = 0;
-      this.#setSpeed(await this.#storedSpeed(id, place.speed));
+      this.#setSpeed(speed);
       localStorage.setItem(LAST_BOOK, id);
       this.#tell("book");
     }
@@ -186,9 +190,8 @@ export class Player extends EventTarget {
       return;
     }
     clearInterval(this.#saver);
-    this.#save("complete", this.timeline.duration);
     this.#tell("state");
-    this.#tell("finished");
+    this.#save("complete", this.timeline.duration).then(() => this.#tell("finished"));
   }
 
   #failed() {
@@ -209,8 +212,8 @@ export class Player extends EventTarget {
     };
   }
 
-  #save(type, moment) {
-    if (this.book) this.#places.record(this.book.id, this.#event(type, moment)).catch(console.warn);
+  async #save(type, moment) {
+    if (this.book) await this.#places.record(this.book.id, this.#event(type, moment)).catch(console.warn);
   }
 
   #leave() {
