@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import quote
 
+import httpx
 from structlog.testing import capture_logs
 
 from keyhouse import Store
 from keyhouse.engine import Batch, Put
+from tests.studio.support.jobs import ended, running_jobs
 from tests.studio.support.library import BOOK, SCHEMA, Book, Library, fill, library, token
 
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(1)>'\""
@@ -48,6 +51,25 @@ def run(data: Path, scenario: Callable[[Library], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
+def inert(path: str, page: httpx.Response) -> None:
+    """Fail if a page has an element, attribute or policy that could run something."""
+    assert page.status_code in (200, 400, 404, 422), (path, page.text)
+    for tag, attributes in Tags(page.text).found:
+        assert tag not in ("img", "iframe", "object", "embed", "base", "style"), (path, tag)
+        assert not [name for name in attributes if name.startswith("on")], path
+        assert tag != "script" or (attributes["src"] or "").endswith(".js"), path
+        for name in ("href", "src", "action", "formaction"):
+            target = attributes.get(name) or "/"
+            assert target.startswith(("/studio/", "/assets/", "/library/", "#", "/")), (
+                path,
+                target,
+            )
+            assert not target.startswith("//"), (path, target)
+    policy = page.headers["content-security-policy"]
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy
+
+
 def test_markup_in_keys_values_and_spaces_stays_text(tmp_path: Path) -> None:
     async def scenario(served: Library) -> None:
         hostile = Store(SCHEMA, served.engine, SCRIPT)
@@ -55,38 +77,87 @@ def test_markup_in_keys_values_and_spaces_stays_text(tmp_path: Path) -> None:
         key = (await hostile.put(BOOK, book)).key
         odd = Put(f"odd:{SCRIPT}", SCRIPT.encode())
         await served.engine.commit(SCRIPT, Batch(puts=(odd,)))
-        async with served.signed_in(unlocked=True) as client:
-            base = client.build_request("GET", "/studio/library/").url
-            from urllib.parse import quote
-
+        async with running_jobs(served), served.signed_in(unlocked=True) as client:
             space = f"/studio/library/{quote(SCRIPT, safe='')}"
+            view = {"action": "save", "name": SCRIPT, "path": f"{space}/book"}
+            await client.post("/studio/views", data=view)
+            job = await client.post(f"{space}/bulk", data={"k": key, "count": "1"})
+            id = (await ended(client, job))["job"]["id"]
+            await hostile.put(BOOK, book)
             pages = [
+                ("/studio/", {}),
                 ("/studio/library/", {}),
+                ("/studio/jobs", {}),
+                ("/studio/job", {"id": id}),
+                ("/studio/job", {"id": SCRIPT}),
+                ("/studio/journal", {}),
                 (f"{space}/", {}),
                 (f"{space}/tree", {}),
                 (f"{space}/tree", {"at": "by-author:"}),
+                (f"{space}/tree", {"at": SCRIPT}),
                 (f"{space}/book", {}),
                 (f"{space}/book", {"q": SCRIPT}),
+                (f"{space}/book", {"by": SCRIPT}),
                 (f"{space}/key", {"k": key}),
                 (f"{space}/key", {"k": odd.key}),
+                (f"{space}/key", {"k": SCRIPT}),
                 (f"{space}/edit", {"k": key}),
                 (f"{space}/edit", {"k": key, "mode": "text"}),
                 (f"{space}/verify", {}),
                 (f"{space}/bulk", {"prefix": "book:"}),
+                (f"{space}/bulk", {"prefix": SCRIPT}),
+                (f"{space}/bulk", {"record": "book", "q": SCRIPT}),
+                (f"{space}/bulk", {"k": key}),
+                (f"{space}/{quote(SCRIPT, safe='')}", {}),
                 (f"/studio/{quote(SCRIPT, safe='')}/", {}),
+                ("/studio/login", {"next": SCRIPT, "link": SCRIPT}),
             ]
             for path, params in pages:
-                page = await client.get(path, params=params)
-                assert page.status_code in (200, 404), (path, page.text)
-                for tag, attributes in Tags(page.text).found:
-                    assert tag != "img", path
-                    assert not [name for name in attributes if name.startswith("on")], path
-                    assert tag != "script" or (attributes["src"] or "").endswith(".js"), path
-                policy = page.headers["content-security-policy"]
-                assert "script-src 'self'" in policy
-                assert "unsafe" not in policy
-                assert "frame-ancestors 'none'" in policy
-            assert str(base)
+                inert(path, await client.get(path, params=params))
+            form = {"k": key, "revision": "1", "action": "preview", "mode": "text"}
+            for text in (SCRIPT, f'{{"id": "{SCRIPT[:8]}"}}'):
+                inert("preview", await client.post(f"{space}/edit", data=form | {"text": text}))
+
+    run(tmp_path, scenario)
+
+
+def test_an_export_is_a_download_that_no_browser_renders(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        hostile = Store(SCHEMA, served.engine, "a\r\nSet-Cookie: x=1")
+        await hostile.put(BOOK, Book("b", SCRIPT, "lem"))
+        async with served.signed_in() as client:
+            space = f"/studio/library/{quote(hostile.space, safe='')}"
+            for params in ({"record": "book"}, {"prefix": "book:"}):
+                answer = await client.get(f"{space}/export", params=params)
+                assert answer.headers["content-type"] == "application/jsonl"
+                assert answer.headers["content-disposition"].startswith("attachment")
+                assert answer.headers["x-content-type-options"] == "nosniff"
+                assert "set-cookie" not in answer.headers
+
+    run(tmp_path, scenario)
+
+
+def test_no_page_can_be_framed_by_another_site(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in() as client:
+            pages = [
+                route.path
+                for route in served.studio.spec().routes
+                if route.method == "GET" and "." not in route.path and "assets" not in route.path
+            ]
+            assert len(pages) > 15
+            for path in pages:
+                filled = path.replace("{system}", "library").replace("{space}", "main")
+                filled = filled.replace("{record}", "book")
+                if filled.endswith("/live"):
+                    continue
+                params = {"k": "book:b000"} if filled.endswith(("/key", "/edit")) else {}
+                page = await client.get(f"/studio{filled}", params=params)
+                if not page.headers["content-type"].startswith("text/html"):
+                    assert filled.endswith(("/export", "/job")), "JSON, which no frame renders"
+                    continue
+                assert "frame-ancestors 'none'" in page.headers["content-security-policy"], path
+                assert page.headers["cross-origin-opener-policy"] == "same-origin", path
 
     run(tmp_path, scenario)
 
@@ -133,18 +204,47 @@ def test_a_viewer_is_rejected_on_every_route_that_writes(tmp_path: Path) -> None
     run(tmp_path, scenario)
 
 
-def test_no_page_log_or_row_has_the_secret_of_a_session(tmp_path: Path) -> None:
+def test_no_page_log_row_or_address_has_the_secret_of_a_session(tmp_path: Path) -> None:
     async def scenario(served: Library) -> None:
         with capture_logs() as logs:
+            async with served.client() as client:
+                link = served.studio.sessions.new_link()
+                page = await client.get("/studio/login", params={"link": link})
+                assert page.headers["referrer-policy"] == "same-origin", "no other site sees it"
+                answer = await client.post("/studio/login", data={"token": link})
+                assert answer.headers["location"] == "/studio/", "the link is not in an address"
+                cookie = answer.headers["set-cookie"]
+                for part in ("HttpOnly", "SameSite=Strict", "Path=/studio"):
+                    assert part in cookie
+                again = await client.post("/studio/login", data={"token": link})
+                assert again.status_code == 401, "a link works once"
             async with served.signed_in() as client:
                 secret = client.cookies["keyhouse_studio"]
                 for path in ("/studio/", "/studio/sessions", "/studio/journal", "/studio/library/"):
                     page = await client.get(path)
                     assert secret not in page.text
                     assert secret.partition(".")[2] not in page.text
+                    assert secret.partition(".")[2] not in str(page.url)
                     assert page.headers["referrer-policy"] == "same-origin"
                     assert "no-store" in page.headers["cache-control"]
-            assert secret.partition(".")[2] not in str(logs)
-            assert token() not in str(logs)
+            for each in (secret.partition(".")[2], token(), link):
+                assert each not in str(logs)
+        own = served.studio.sessions
+        rows = [row async for row in own._store.row_scan()]
+        for row in rows:
+            assert secret.partition(".")[2].encode() not in row.value
+            assert link.encode() not in row.value
+
+    run(tmp_path, scenario)
+
+
+def test_a_session_is_not_found_by_a_part_of_its_cookie(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in() as client:
+            id, _, secret = client.cookies["keyhouse_studio"].partition(".")
+        for stolen in (id, f"{id}.", f"{id}.{secret[:-1]}", f".{secret}", f"{id}.{secret}x"):
+            headers = {"Cookie": f"keyhouse_studio={stolen}"}
+            async with served.client(headers=headers) as thief:
+                assert (await thief.get("/studio/index.json")).status_code == 401, stolen
 
     run(tmp_path, scenario)
