@@ -67,6 +67,35 @@ def test_the_studio_of_a_served_system_takes_an_operators_token(tmp_path: Path) 
                 assert system["is_durable"] is True
                 assert client.get("/studio/rosey/schema.json").status_code == 200
                 assert client.get("/studio/openapi.json").status_code == 200
+            listed = subprocess.run(
+                [*command, "jobs", "--service", base, "--token", made.stdout.strip()],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            assert "No job was started" in listed.stdout
+            assert "0 sweeps" in listed.stdout
+            given = ["--service", base, "--token", made.stdout.strip(), "--json"]
+            none = subprocess.run(
+                [*command, "jobs", "01JCXQ0Z3V8B6N4M2K1H0G9F8E", *given],
+                capture_output=True,
+                text=True,
+            )
+            assert none.returncode != 0
+            assert "No such job" in none.stderr
+            with httpx.Client(base_url=base, headers=headers) as client:
                 assert client.get("/ready").json()["systems"] == {"rosey": {"ready": True}}
         finally:
             process.terminate()
+
+
+def test_jobs_needs_a_service_and_a_token() -> None:
+    command = [sys.executable, "-m", "keyhouse.cli", "jobs"]
+    for given, sentence in (
+        ([], "--service http://host:8080"),
+        (["--service", "http://localhost:1"], "keyhouse token --operator"),
+        (["--service", "http://localhost:1", "--token", "x"], "cannot be reached"),
+    ):
+        ran = subprocess.run([*command, *given], capture_output=True, text=True)
+        assert ran.returncode != 0
+        assert sentence in ran.stderr

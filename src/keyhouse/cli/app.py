@@ -24,6 +24,7 @@ from keyhouse.cli.commands.explain import explain
 from keyhouse.cli.commands.export import export
 from keyhouse.cli.commands.get import get
 from keyhouse.cli.commands.import_ import import_
+from keyhouse.cli.commands.jobs import jobs
 from keyhouse.cli.commands.list import list_
 from keyhouse.cli.commands.migrate import migrate
 from keyhouse.cli.commands.move import move
@@ -112,6 +113,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "token": token,
     "acl": acl,
     "studio": studio,
+    "jobs": jobs,
     "get": get,
     "put": put,
     "delete": delete,

@@ -21,7 +21,7 @@ COOKIE = "keyhouse_studio"
 
 
 class Visitor:
-    """One browser. Each `operator` has his own session, and each test a space of its name."""
+    """One browser. Each `operator` has a separate session, and each test a space of its name."""
 
     def __init__(self, served: Library, url: str, browser: Pages) -> None:
         self.served = served
