@@ -1,7 +1,6 @@
 """The typed client, and the commands that talk to a service: data commands, refresh, admins."""
 
 import json
-import re
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ from keyhouse.systems.playlist.client import (
     UnauthorizedError,
 )
 from tests.serve.support.serve_process import Serving, environment, serving
+from tests.systems.playlist.support.processes import demonstration, printed_code
 from tests.systems.playlist.support.service import fill, item
 
 ITEMS = [item(f"v{number}", f"Title {number}", "Horror", seconds=100) for number in range(5)]
@@ -47,34 +47,14 @@ def data(served: Serving) -> Path:
 
 @pytest.fixture(scope="module")
 def robot(served: Serving, data: Path) -> Iterator[None]:
-    """The demonstration's robot, in its own process. It also fills the catalog."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "keyhouse.cli", "playlist", "demo", "--data", str(data)],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None and "in the catalog" in process.stdout.readline()
-    yield
-    process.kill()
-    process.wait()
-    process.stdout.close()
-
-
-def code_of(served: Serving, name: str) -> str:
-    """Return the code that the service printed last."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        if codes := re.findall(rf"Code for {name}: (\w{{8}})", served.log_path.read_text()):
-            return str(codes[-1])
-        time.sleep(0.05)
-    raise AssertionError("no code was printed")
+    with demonstration(data):
+        yield
 
 
 def signed_in(served: Serving, name: str) -> PlaylistClient:
     url = f"{served.http}/playlist"
     assert PlaylistClient.request_code(url, name) == 300
-    return PlaylistClient.sign_in(url, name, code_of(served, name))
+    return PlaylistClient.sign_in(url, name, printed_code(served, name))
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +150,7 @@ def test_the_sign_in_command_prints_a_token(served: Serving) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    printed, errors = process.communicate(code_of(served, "Xia") + "\n", timeout=30)
+    printed, errors = process.communicate(printed_code(served, "Xia") + "\n", timeout=30)
     assert process.returncode == 0, errors
     with PlaylistClient(f"{served.http}/playlist", token=printed.strip()) as xia:
         assert xia.session().username == "Xia"

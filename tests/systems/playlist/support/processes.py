@@ -2,6 +2,10 @@
 
 import asyncio
 import json
+import re
+import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -15,7 +19,7 @@ from keyhouse.systems.playlist.catalog import CatalogItem
 from keyhouse.systems.playlist.demo_robot import DemoRobot
 from keyhouse.systems.playlist.schema import BLESSED, SESSION, Session
 from keyhouse.systems.playlist.stores import PlaylistStores
-from tests.serve.support.serve_process import Serving, serving
+from tests.serve.support.serve_process import Serving, environment, serving
 from tests.systems.playlist.support.service import API, fill
 
 COOKIE = "kryten_playlist_session"
@@ -52,6 +56,35 @@ def processes(
                 stack.enter_context(serving(own, "playlist", "--nats", nats, *more, **given))
             )
         yield found
+
+
+@contextmanager
+def demonstration(data: Path) -> Iterator[None]:
+    """Run the demonstration, with its catalog and robot, for the service with this data folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "keyhouse.cli", "playlist", "demo", "--data", str(data)],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None and "in the catalog" in process.stdout.readline()
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def printed_code(served: Serving, name: str) -> str:
+    """Return the code that a service with `delivery = "console"` printed last."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if codes := re.findall(rf"Code for {name}: (\w{{8}})", served.log_path.read_text()):
+            return str(codes[-1])
+        time.sleep(0.05)
+    raise AssertionError("no code was printed")
 
 
 class Shared:

@@ -169,7 +169,7 @@ def playlist_routes(
             "playlists/{id}/fork",
             on.fork,
             replies=created,
-            problems=[NotFoundError, *new],
+            problems=[NotFoundError, RecordError, DocumentError, *new],
         ),
         "marathon_preview": route(
             "POST",
