@@ -1,12 +1,15 @@
 """Two processes of the service on one NATS server: what they share is exact."""
 
 import asyncio
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 
 from keyhouse.nats.server import NatsServer
@@ -19,6 +22,7 @@ from keyhouse.systems.playlist.schema import (
 )
 from tests.serve.support.serve_process import Serving
 from tests.support.nats_servers import own_server
+from tests.systems.playlist.support.mediacms import mediacms
 from tests.systems.playlist.support.processes import EventReader, Shared, processes, shared
 from tests.systems.playlist.support.service import item
 
@@ -192,3 +196,57 @@ def test_a_playlist_of_one_process_is_seen_and_changed_in_the_other(both: Both) 
         assert (await one.get(f"/playlists/{made}")).status_code == 404
 
     run(both, work)
+
+
+def test_nothing_in_the_buckets_or_logs_lets_a_reader_sign_in(both: Both) -> None:
+    async def work(view: Shared) -> None:
+        code = await view.code(0, "Sue")
+        client = view.client(1)
+        answer = await client.post("/auth/otp/verify", json={"username": "Sue", "otp": code})
+        assert answer.json()["status"] == "ok"
+        cookie = answer.cookies["kryten_playlist_session"]
+        pending = await view.code(1, "Sue")
+        secrets = [code, pending, cookie, "k" * 32]
+        for store in view.stores.all:
+            async for row in store.row_scan():
+                for secret in secrets:
+                    assert secret not in row.key and secret.encode() not in row.value, row.key
+        keys = [row.key async for row in view.stores.auth.row_scan() if "/session/" in row.key]
+        thief = view.client(0)
+        for key in keys:  # what a reader of the bucket has
+            thief.cookies.set("kryten_playlist_session", key.rpartition("/")[2])
+            assert (await thief.get("/auth/session")).status_code == 401
+            thief.cookies.clear()
+        for served in both[0]:
+            text = served.log_path.read_text()
+            assert not [secret for secret in secrets if secret in text]
+
+    run(both, work)
+
+
+def test_processes_refresh_their_own_files_from_the_same_source(tmp_path: Path) -> None:
+    """One process gets the command; the other sees `current` change, and reads MediaCMS itself."""
+    with own_server(tmp_path / "nats") as server, mediacms(120) as cms:
+        url = cms.url
+        with processes(tmp_path, server.url, ITEMS, KEYHOUSE_PLAYLIST_MEDIACMS_URL=url) as served:
+
+            async def work(view: Shared) -> None:
+                client = await nats.connect(server.url)
+                reply = await client.request(
+                    "kryten.playlist.cmd.catalog_refresh", b'{"requested_by": "Ada"}', timeout=60
+                )
+                await client.close()
+                done = json.loads(reply.data)
+                assert (done["status"], done["item_count"]) == ("ok", 120)
+                for number in range(2):
+                    vic = await view.member(number, "Vic")
+                    async with asyncio.timeout(30):
+                        while True:
+                            found = (await vic.get("/catalog/search")).json()
+                            if found["snapshot_id"] == done["snapshot_id"]:
+                                break
+                            assert found["total"] == len(ITEMS)  # the old one, whole
+                            await asyncio.sleep(0.05)
+                    assert found["total"] == 120
+
+            run((served, server), work)

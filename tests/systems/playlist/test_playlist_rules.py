@@ -8,8 +8,19 @@ from typing import Any
 
 import msgspec
 
+from keyhouse import errors as core_errors
 from keyhouse.engine import Batch, Put
-from keyhouse.errors import KeyhouseError
+from keyhouse.errors import (
+    ConflictError,
+    CounterError,
+    KeyhouseError,
+    LeaseError,
+    LinkError,
+    PreparingError,
+    QuotaError,
+    UniqueError,
+    WatchExpiredError,
+)
 from keyhouse.store import Store
 from keyhouse.systems.playlist import errors
 from keyhouse.systems.playlist.limits import PLAYLISTS_MAX
@@ -23,6 +34,19 @@ from keyhouse.systems.playlist.schema import (
 from tests.systems.playlist.support.service import PlaylistService, fill, item, playlist_service
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "systems" / "playlist.md"
+HTTP = DOCUMENT.parents[1] / "http.md"
+NOT_HERE = {
+    ConflictError,
+    CounterError,
+    LeaseError,
+    LinkError,
+    PreparingError,
+    QuotaError,
+    UniqueError,
+    WatchExpiredError,
+}
+"""Errors of the store that this service translates, or has no use for."""
+
 INDEX = "ns/default/playlists/index"
 
 
@@ -219,13 +243,33 @@ def _statistics(service: PlaylistService) -> Any:
     return next(owner for owner in owners if isinstance(owner, Assembly)).statistics
 
 
-def test_every_error_code_is_documented() -> None:
-    documented = set(re.findall(r"^\| `(\w+)` \| \d", DOCUMENT.read_text(), re.MULTILINE))
-    own = {
-        each.code
-        for each in vars(errors).values()
-        if isinstance(each, type)
-        and issubclass(each, KeyhouseError)
-        and each.__module__ == errors.__name__
+def test_every_error_code_is_documented_with_its_statuses(tmp_path: Path) -> None:
+    documented = {
+        code: set(map(int, re.findall(r"\d+", statuses)))
+        for codes, statuses in re.findall(
+            r"^\| (`[\w`, ]+`) \| ([\d, ]+) \|", DOCUMENT.read_text(), re.MULTILINE
+        )
+        for code in re.findall(r"\w+", codes)
     }
-    assert own <= documented
+    raised = {
+        each
+        for module in (errors, core_errors)
+        for each in vars(module).values()
+        if isinstance(each, type) and issubclass(each, KeyhouseError)
+    } - NOT_HERE
+    missing = {
+        (each.code.lower(), each.status)
+        for each in raised
+        if each.status not in documented.get(each.code.lower(), ())
+    }
+    assert not missing
+    http = re.findall(r"^\| \d+ \| (`[A-Z_`, ]+`) \|", HTTP.read_text(), re.MULTILINE)
+    layer = {code.lower() for codes in http for code in re.findall(r"[A-Z_]+", codes)}
+    assert layer - documented.keys() == {"quota_exceeded", "range_not_satisfiable"}
+
+    async def work(service: PlaylistService) -> None:
+        for route in service.spec.routes:
+            for problem in route.problems:
+                assert problem.status in documented[problem.code.lower()], (route.path, problem)
+
+    run(tmp_path, work)
