@@ -51,6 +51,10 @@ class Escape:
         )
         return Escape(self.mark, bad, alphabet=self.alphabet, looks_around=self.looks_around)
 
+    def changes(self, text: str) -> bool:
+        """Tell whether the text differs from its escaped form."""
+        return self._finds(text) is not None
+
     def escape(self, text: str) -> str:
         return self._bad.sub(self._escaped, text) if self._finds(text) else text
 

@@ -67,6 +67,7 @@ class TextSegment:
                     "Text in a key needs a maximum of at least 1 character.", chars_max=chars_max
                 )
             self.description = f"{self.description} of at most {chars_max} characters"
+        self._formats_plainly = type(self).format is TextSegment.format
         self._ends = ends
         if ends and ends in escape.mark + "0123456789ABCDEF":
             raise DeclarationError(
@@ -99,6 +100,14 @@ class TextSegment:
         return text if self._verbatim else self._escape.escape(text)
 
     def parse(self, text: str) -> str:
+        if (  # the common case: text that is its own escaped form
+            self._formats_plainly
+            and text.isascii()
+            and 0 < len(text) <= self._most
+            and "\0" not in text
+            and (self._verbatim or not self._escape.changes(text))
+        ):
+            return text
         plain = text if self._verbatim else self._escape.unescape(text)
         if not plain:
             raise ValueError("is not escaped in the template's way")

@@ -191,12 +191,13 @@ class LinkedRows(RowBuffer):
                 if not await self._guard(removals, guards):
                     await self._release(guards)
                     return None
-            revision = await self._send(batch_id)
+            revision = await self._engine.commit(self._space, self.batch(batch_id))
         except Exception:
             await self._release(guards)
             raise
         if revision is None:
             await self._release(guards)
+        self.revision = revision or 0
         return revision
 
     async def _unguarded(self, noted: LinkBuffer, guards: dict[str, int]) -> dict[str, Removal]:

@@ -160,16 +160,12 @@ class RowBuffer:
             return 0
         if self._links is not None:
             return await self._commit_linked(batch_id)
-        return await self._send(batch_id)
+        revision = await self._engine.commit(self._space, self.batch(batch_id))
+        self.revision = revision or 0
+        return revision
 
     async def _commit_linked(self, batch_id: str | None) -> int | None:
         raise AssertionError("only records are linked: see `LinkedRows`")
-
-    async def _send(self, batch_id: str | None) -> int | None:
-        batch = self.batch(batch_id)
-        revision = await self._engine.commit(self._space, batch)
-        self.revision = revision or 0
-        return revision
 
     def batch(self, batch_id: str | None = None) -> Batch:
         """Return what a commit would send. Raises LimitError if it exceeds a limit of the engine."""

@@ -5,6 +5,7 @@ the store gives. SchemaHandlers read and check values themselves: these types on
 """
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, Literal, Union
 
 import msgspec
@@ -114,10 +115,16 @@ def filters(served: ServedRecord, rows: Iterable[ServedDerived[Any]]) -> list[st
 def texts_of(query: Any) -> dict[str, str]:
     """Return the parameters of a query that are text and were given, by the name in the request."""
     return {
-        field.encode_name: value
-        for field in msgspec.structs.fields(query)
-        if field.name != field.encode_name and (value := getattr(query, field.name)) is not None
+        text: value
+        for name, text in _text_parameters(type(query))  # type: ignore[arg-type]  # a class is hashable
+        if (value := getattr(query, name)) is not None
     }
+
+
+@cache
+def _text_parameters(query: type[msgspec.Struct]) -> list[tuple[str, str]]:
+    fields = msgspec.structs.fields(query)
+    return [(each.name, each.encode_name) for each in fields if each.name != each.encode_name]
 
 
 def choice(names: list[str]) -> Any:
