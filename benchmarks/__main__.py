@@ -17,7 +17,16 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import audiobook_writes, export_import, peers, reads, searches, sweeps, writes
+from benchmarks import (
+    audiobook_writes,
+    catalog_searches,
+    export_import,
+    peers,
+    reads,
+    searches,
+    sweeps,
+    writes,
+)
 from benchmarks import growth as store_growth
 from benchmarks.report import (
     draw,
@@ -105,6 +114,7 @@ async def results(cases: set[str], folder: Path, *, quick: bool) -> AsyncIterato
             yield result
     if "7" in cases:
         yield await searches.measure(_make(folder / "searches"), rounds, 5_000)
+        yield await catalog_searches.measure(_make(folder / "catalog"), rounds, 5_000)
     if "8" in cases:
         size = 2_000 if quick else 10_000
         for layout in (None, "rosey"):
