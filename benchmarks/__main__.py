@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks import (
+    audio_scans,
     audiobook_writes,
     catalog_searches,
     export_import,
@@ -46,7 +47,7 @@ from benchmarks.services import (
 from keyhouse.bench import Result
 
 ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
-CASES = ("1", "2", "3", "3b", "4", "5", "6", "6b", "7", "8", "9", "10", "growth", "export")
+CASES = ("1", "2", "3", "3b", "4", "5", "6", "6b", "7", "8", "9", "10", "11", "growth", "export")
 
 
 class Report(msgspec.Struct):
@@ -130,6 +131,10 @@ async def results(cases: set[str], folder: Path, *, quick: bool) -> AsyncIterato
         size = 2_000 if quick else 10_000
         place = _make(folder / "playback")
         yield await asyncio.to_thread(playback_positions.measure, place, rounds, size)
+    if "11" in cases:
+        count = 1_000 if quick else 10_000
+        for result in await audio_scans.measure(_make(folder / "scans"), min(5, rounds), count):
+            yield result
     if "export" in cases:
         size = 100_000 if quick else 1_000_000
         for result in await export_import.measure(_make(folder / "export"), 3, size):

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from benchmarks import catalog_searches, searches
+from benchmarks import audio_scans, catalog_searches, searches
 from benchmarks.services import history_events, playback_positions, schema_records
 from benchmarks.services.http import server_process
 from benchmarks.services.http_client import Run, get
@@ -60,3 +60,8 @@ def test_the_services_of_the_benchmark_respond(tmp_path: Path) -> None:
 @asynccontextmanager
 async def _no_peer(_: Path) -> AsyncIterator[None]:
     yield None
+
+
+def test_the_scans_of_the_benchmark_find_all_files(tmp_path: Path) -> None:
+    for result in asyncio.run(audio_scans.measure(tmp_path, rounds=1, count=40)):
+        assert result.ratio is not None and result.ratio > 0

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from keyhouse.systems.audiobooks import scanner
+from keyhouse.systems.audiobooks import file_reader
 from keyhouse.systems.audiobooks.files import read_file
 from keyhouse.systems.audiobooks.generated_audio import png
 from tests.support import engine_openers
@@ -69,7 +69,7 @@ def test_a_running_scan_and_a_waiting_one_are_cancelled(
         resume.wait(30)
         return read_file(found)
 
-    monkeypatch.setattr(scanner, "read_file", read_slowly)
+    monkeypatch.setattr(file_reader, "read_file", read_slowly)
     running, waiting = (admin.post("/operations/scan") for _ in range(2))
     assert running.status_code == 202 and reading.wait(30)
     for reply in (waiting, running):
@@ -81,7 +81,7 @@ def test_a_running_scan_and_a_waiting_one_are_cancelled(
         assert (ended["status"], ended["error"]) == ("failed", "cancelled")
         assert ended["completed_at"]
     assert books(admin) == []
-    monkeypatch.setattr(scanner, "read_file", read_file)
+    monkeypatch.setattr(file_reader, "read_file", read_file)
     assert "2 added" in scan(admin)[-1]  # nothing of the cancelled one is in the way
 
 
@@ -98,7 +98,7 @@ def test_an_operation_of_a_stopped_service_continues_in_the_next_one(
         resume.wait(5)
         return read_file(found)
 
-    monkeypatch.setattr(scanner, "read_file", read_slowly)
+    monkeypatch.setattr(file_reader, "read_file", read_slowly)
     with (
         LibraryService(opener, tmp_path / "data", roots=[root]) as service,
         service.admin() as admin,
@@ -106,7 +106,7 @@ def test_an_operation_of_a_stopped_service_continues_in_the_next_one(
         reply = admin.post("/operations/scan")
         assert reading.wait(30)
     resume.set()
-    monkeypatch.setattr(scanner, "read_file", read_file)
+    monkeypatch.setattr(file_reader, "read_file", read_file)
     with (
         LibraryService(opener, tmp_path / "data", roots=[root]) as service,
         service.signed_in("admin") as admin,

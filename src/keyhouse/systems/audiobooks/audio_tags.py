@@ -5,13 +5,23 @@ Each format has its own names for the same tag (ID3 frames, MP4 atoms, Vorbis co
 has them side by side.
 """
 
+import base64
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import mutagen
+import mutagen.flac
 from msgspec import Struct
+from mutagen.flac import FLAC, Picture
+from mutagen.id3 import ID3
+from mutagen.mp3 import MP3
+from mutagen.mp4 import MP4, MP4Tags
+from mutagen.oggopus import OggOpus
+from mutagen.oggvorbis import OggVorbis
+from mutagen.wave import WAVE
 
 from keyhouse.systems.audiobooks.records import Chapter
 
@@ -77,6 +87,18 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "language": ("TLAN", "----:com.apple.iTunes:LANGUAGE", "language"),
     "isbn": ("TXXX:ISBN", "----:com.apple.iTunes:ISBN", "isbn"),
 }
+_IS_NAME: Final = {
+    "id3": re.compile(r"[A-Z0-9]{4}(:.*)?"),
+    "mp4": re.compile("\xa9.*|----:.*|aART|trkn|disk|desc"),
+    "vorbis": re.compile(r"[a-z-]+"),
+}
+_NAMES_BY_TYPE: Final = {
+    kind: {
+        tag: tuple(name for name in names if is_name.fullmatch(name))
+        for tag, names in _NAMES.items()
+    }
+    for kind, is_name in _IS_NAME.items()
+}
 _TEXT_CHARS_MAX: Final = 10_000
 _COVER_BYTES_MAX: Final = 20 * 1_024 * 1_024
 _CHAPTERS_MAX: Final = 5_000
@@ -113,7 +135,7 @@ class AudioTags(Struct, kw_only=True):
 def read_tags(path: Path) -> AudioTags:
     """Read a file. Raises BrokenFileError if it is empty or not audio."""
     try:
-        found: Any = mutagen.File(path)
+        found: Any = _opened(path)
         duration = 0.0 if found is None else float(getattr(found.info, "length", 0.0) or 0.0)
         if found is not None and duration > 0:
             return _tags_of(path, found, duration)
@@ -122,9 +144,34 @@ def read_tags(path: Path) -> AudioTags:
     raise BrokenFileError("not an audio file, or without any audio")
 
 
+def _opened(path: Path) -> Any:
+    """Open a file by its first bytes; if they do not tell, mutagen tries all formats, which takes
+    longer."""
+    with path.open("rb") as file:
+        head = file.read(64)
+        is_mp3 = head.startswith(b"ID3") and path.suffix.casefold() == ".mp3"
+        kinds = [MP3] if is_mp3 else [kind for kind, is_kind in _KINDS.items() if is_kind(head)]
+        for kind in kinds:
+            file.seek(0)
+            with suppress(mutagen.MutagenError):
+                return kind(file)
+    return mutagen.File(path)
+
+
+_KINDS: Final[Mapping[Any, Callable[[bytes], bool]]] = {
+    MP4: lambda head: head[4:8] == b"ftyp",
+    FLAC: lambda head: head.startswith(b"fLaC"),
+    OggVorbis: lambda head: head.startswith(b"OggS") and b"\x01vorbis" in head,
+    OggOpus: lambda head: head.startswith(b"OggS") and b"OpusHead" in head,
+    WAVE: lambda head: head.startswith(b"RIFF") and head[8:12] == b"WAVE",
+    MP3: lambda head: head[:2] in (b"\xff\xfb", b"\xff\xfa", b"\xff\xf3", b"\xff\xf2"),
+}
+
+
 def _tags_of(path: Path, found: Any, duration: float) -> AudioTags:
-    tags = found.tags or {}
-    texts = {name: _first(tags, names) for name, names in _NAMES.items()}
+    tags = _by_name(found.tags)
+    known = _NAMES_BY_TYPE.get(_type_of(tags), _NAMES)
+    texts = {name: _first(tags, names) for name, names in known.items()}
     cover, cover_type = _cover(found, tags)
     return AudioTags(
         duration_seconds=round(duration, 3),
@@ -147,6 +194,22 @@ def _tags_of(path: Path, found: Any, duration: float) -> AudioTags:
         cover=cover,
         cover_type=cover_type,
     )
+
+
+def _by_name(tags: Any) -> Any:
+    """Return tags that are found by their names. Vorbis comments are a list of pairs."""
+    if not hasattr(tags, "vendor"):
+        return tags or {}
+    found: dict[str, list[str]] = {}
+    for name, value in tags:
+        found.setdefault(name.lower(), []).append(value)
+    return found
+
+
+def _type_of(tags: Any) -> str:
+    if isinstance(tags, ID3):
+        return "id3"
+    return "mp4" if isinstance(tags, MP4Tags) else "vorbis" if type(tags) is dict else ""
 
 
 def _first(tags: Any, names: Iterable[str]) -> str:
@@ -223,6 +286,8 @@ def _chapter_starts(found: Any, tags: Any) -> Iterable[tuple[float, str]]:
 
 def _cover(found: Any, tags: Any) -> tuple[bytes, str]:
     pictures: list[Any] = list(getattr(found, "pictures", None) or ())
+    if type(tags) is dict:
+        pictures += _vorbis_pictures(tags.get("metadata_block_picture", ()))
     if hasattr(tags, "getall"):
         pictures += tags.getall("APIC")
     for picture in pictures:
@@ -232,6 +297,15 @@ def _cover(found: Any, tags: Any) -> tuple[bytes, str]:
         if 0 < len(picture) <= _COVER_BYTES_MAX:
             return bytes(picture), image_type(picture)
     return b"", ""
+
+
+def _vorbis_pictures(texts: Iterable[str]) -> Iterable[Picture]:
+    for text in texts:
+        try:
+            picture: Any = Picture
+            yield picture(base64.b64decode(text))
+        except (ValueError, mutagen.flac.error):  # of a damaged comment
+            continue
 
 
 def _mp4_covers(tags: Any) -> Iterable[bytes]:

@@ -66,29 +66,31 @@ class BookCatalog:
 
     async def author(self, name: str) -> tuple[Entry[Author], bool]:
         """Return the author of this name, and whether it is new."""
+        return await self._created(AUTHOR, lambda tx: self.author_in(tx, name))
 
-        async def work(tx: Transaction) -> tuple[str, bool]:
-            found = await tx.lookup(AUTHOR, AUTHOR_BY_NAME, normalized_name=name)
-            if found is not None:
-                return found.record.id, False
-            author = Author(id=self.library.new_id(), name=name)
-            await tx.put(AUTHOR, author, expect=None)
-            return author.id, True
-
-        return await self._created(AUTHOR, work)
+    async def author_in(self, tx: Transaction, name: str) -> tuple[str, bool]:
+        """Find or create an author in a transaction; return its id, and whether it is new."""
+        found = await tx.lookup(AUTHOR, AUTHOR_BY_NAME, normalized_name=name)
+        if found is not None:
+            return found.record.id, False
+        author = Author(id=self.library.new_id(), name=name)
+        await tx.put(AUTHOR, author, expect=None)
+        return author.id, True
 
     async def series(self, name: str, author_id: str | None) -> tuple[Entry[Series], bool]:
-        async def work(tx: Transaction) -> tuple[str, bool]:
-            found = await tx.lookup(
-                SERIES, SERIES_BY_NAME_AND_AUTHOR, normalized_name=name, author_id=author_id
-            )
-            if found is not None:
-                return found.record.id, False
-            series = Series(id=self.library.new_id(), name=name, author_id=author_id)
-            await tx.put(SERIES, series, expect=None)
-            return series.id, True
+        return await self._created(SERIES, lambda tx: self.series_in(tx, name, author_id))
 
-        return await self._created(SERIES, work)
+    async def series_in(
+        self, tx: Transaction, name: str, author_id: str | None
+    ) -> tuple[str, bool]:
+        found = await tx.lookup(
+            SERIES, SERIES_BY_NAME_AND_AUTHOR, normalized_name=name, author_id=author_id
+        )
+        if found is not None:
+            return found.record.id, False
+        series = Series(id=self.library.new_id(), name=name, author_id=author_id)
+        await tx.put(SERIES, series, expect=None)
+        return series.id, True
 
     async def work(
         self,
@@ -97,23 +99,30 @@ class BookCatalog:
         series_id: str | None = None,
         alt_titles: list[str] | None = None,
     ) -> tuple[Entry[Work], bool]:
-        async def work(tx: Transaction) -> tuple[str, bool]:
-            found = await tx.lookup(
-                WORK, WORK_BY_TITLE, normalized_title=title, author_id=author_id
-            )
-            if found is not None:
-                return found.record.id, False
-            made = Work(
-                id=self.library.new_id(),
-                title=title,
-                author_id=author_id,
-                series_id=series_id,
-                alt_titles=alt_titles or [],
-            )
-            await tx.put(WORK, made, expect=None)
-            return made.id, True
+        return await self._created(
+            WORK, lambda tx: self.work_in(tx, title, author_id, series_id, alt_titles)
+        )
 
-        return await self._created(WORK, work)
+    async def work_in(
+        self,
+        tx: Transaction,
+        title: str,
+        author_id: str | None,
+        series_id: str | None = None,
+        alt_titles: list[str] | None = None,
+    ) -> tuple[str, bool]:
+        found = await tx.lookup(WORK, WORK_BY_TITLE, normalized_title=title, author_id=author_id)
+        if found is not None:
+            return found.record.id, False
+        made = Work(
+            id=self.library.new_id(),
+            title=title,
+            author_id=author_id,
+            series_id=series_id,
+            alt_titles=alt_titles or [],
+        )
+        await tx.put(WORK, made, expect=None)
+        return made.id, True
 
     async def _created(
         self, record: Record[T], work: Callable[[Transaction], Awaitable[tuple[str, bool]]]

@@ -5,6 +5,7 @@ of other formats that have a duration, tags, chapters and a cover.
 Only the wav, and the mp3 (silence), have sound to play; the others have headers and no frames.
 """
 
+import base64
 import math
 import struct
 import wave
@@ -67,15 +68,23 @@ def write_audio(
         file = FLAC(path)
         _add_vorbis(file, given, chapters)
         if cover:
-            picture = Picture()
-            picture.data, picture.mime, picture.type = cover, "image/png", 3
-            file.add_picture(picture)
+            file.add_picture(_picture(cover))
     else:
         _write_ogg(path, seconds, is_opus=format == "opus")
         file = OggOpus(path) if format == "opus" else OggVorbis(path)
         _add_vorbis(file, given, chapters)
+        if cover:
+            file["metadata_block_picture"] = [
+                base64.b64encode(_picture(cover).write()).decode("ascii")
+            ]
     file.save()
     return path
+
+
+def _picture(cover: bytes) -> Picture:
+    picture = Picture()
+    picture.data, picture.mime, picture.type = cover, "image/png", 3
+    return picture
 
 
 @cache

@@ -9,13 +9,13 @@
     gone                                            inactive, never deleted; active when it is back
     not audio                                       a line of the log
 
-Files are read in threads, one book at a time, while the book before is committed. A scan that was
-interrupted is repeated: all that was committed is then unchanged.
+Files are read in separate processes, some books at a time, while the books before are committed. A
+scan that was interrupted is repeated: all that was committed is then unchanged.
 """
 
-import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,11 +29,11 @@ from keyhouse.store import Transaction
 from keyhouse.systems.audiobooks.audio_tags import AudioTags
 from keyhouse.systems.audiobooks.book_catalog import BookCatalog
 from keyhouse.systems.audiobooks.covers import Covers
+from keyhouse.systems.audiobooks.file_reader import read_files
 from keyhouse.systems.audiobooks.files import (
     AudioFile,
     FoundFile,
     natural,
-    read_file,
     resolve_below,
     walk,
 )
@@ -46,6 +46,7 @@ from keyhouse.systems.audiobooks.segments import SEGMENTS_MEMBER, read_segments,
 __all__ = ["Scanner"]
 
 FILES_PER_READ: Final = 64
+FILES_PER_COMMIT: Final = 200
 TITLE_CHARS_MAX: Final = 200
 UNTITLED: Final = "Untitled"
 
@@ -91,11 +92,13 @@ class Scanner:
             for path, each in known.items()
             if path not in paths and not os.path.lexists(path)
         }
-        async for read in self._read(due):
-            for group in _groups(read, counts, task):
-                await self._commit(task, group, known, gone, counts)
-            done += len(read)
-            await task.commit(current=done, total=len(files))
+        state = _ScanState(known, gone, counts)
+        async with aclosing(read_files(_chunks(due), len(due), self._run)) as reading:
+            async for read in reading:
+                for groups in _commits(_groups(read, counts, task)):
+                    await self._commit_all(task, groups, state)
+                done += len(read)
+                await task.commit(current=done, total=len(files))
         await self._deactivate(task, known, paths, folders, gone, counts)
         task.log(f"Scanned {len(files)} files: {counts}.")
         await task.commit(current=len(files), total=len(files))
@@ -121,105 +124,100 @@ class Scanner:
             readable.append(str(root))
         return files, readable
 
-    async def _read(self, due: list[FoundFile]) -> Any:
-        """Iterate over files that were read, a few books at a time; the next are read meanwhile."""
-        chunks = list(_chunks(due))
-        reading: asyncio.Future[list[AudioFile]] | None = None
-        try:
-            for number, chunk in enumerate(chunks):
-                current = reading or asyncio.ensure_future(self._run(_read_all, chunk))
-                read = await current
-                reading = None
-                if number + 1 < len(chunks):
-                    reading = asyncio.ensure_future(self._run(_read_all, chunks[number + 1]))
-                yield read
-        finally:
-            if reading is not None:
-                reading.cancel()
-
-    async def _commit(
-        self,
-        task: OperationTask,
-        group: "list[tuple[AudioFile, AudioTags]]",
-        known: dict[str, Segment],
-        gone: dict[str, Segment],
-        counts: _Counts,
+    async def _commit_all(
+        self, task: OperationTask, groups: "list[Group]", state: "_ScanState"
     ) -> None:
-        """Write the files of one folder and album."""
-        path, tags = group[0][0].found.path, group[0][1]
-        source = digest(f"{os.path.dirname(path)}\0{normal(tags.album)}")
-        existing = await self._store.lookup(BOOK, BOOK_BY_SOURCE, source=source)
-        book = None if existing is None else existing.record
-        if book is None:
-            book = await self._book_of_moved(group, known, gone, source)
+        """Write the files of some folders and albums in one commit. If it fails, each of them by
+        itself: one that cannot be stored is a line of the log."""
         try:
-            proposed = await self._proposed(group, source, book)
-            files = [_Scanned(file, tags, known, gone, self._library) for file, tags in group]
-            await task.commit(lambda tx: self._write(tx, proposed, files))
+            await self._commit(task, groups, state)
         except KeyhouseError as error:
             if task.is_cancelled or task.is_lost:
                 raise
-            task.log(f"{os.path.dirname(path)}: {error}", "error")
-            counts.broken += len(group)
-            return
-        for each in files:
-            setattr(counts, each.outcome, getattr(counts, each.outcome) + 1)
-            gone.pop(each.file.sha256, None)
-        if existing is None and book is None:
-            task.log(f"Added {proposed.title} ({len(files)} files).")
-        await self._covers.add(proposed.id, Path(path).parent, [tags for _, tags in group])
+            if len(groups) > 1:
+                for group in groups:
+                    await self._commit_all(task, [group], state)
+                return
+            task.log(f"{groups[0].folder}: {error}", "error")
+            state.counts.broken += len(groups[0].files)
+
+    async def _commit(
+        self, task: OperationTask, groups: "list[Group]", state: "_ScanState"
+    ) -> None:
+        scanned = [group.scanned(state, self._library) for group in groups]
+
+        async def work(tx: Transaction) -> list[tuple[Book, bool]]:
+            return [
+                await self._write_group(tx, group, files, state)
+                for group, files in zip(groups, scanned, strict=True)
+            ]
+
+        written = await task.commit(work) or []
+        for group, files, (book, is_new) in zip(groups, scanned, written, strict=True):
+            for each in files:
+                name = each.outcome
+                setattr(state.counts, name, getattr(state.counts, name) + 1)
+                state.gone.pop(each.file.sha256, None)
+            if is_new:
+                task.log(f"Added {book.title} ({len(files)} files).")
+            if book.cover_asset_id is None:
+                tags = [tags for _, tags in group.files]
+                await self._covers.add(book.id, Path(group.folder), tags)
+
+    async def _write_group(
+        self, tx: Transaction, group: "Group", files: "list[_Scanned]", state: "_ScanState"
+    ) -> tuple[Book, bool]:
+        """Write the files of one folder and album; return the book, and whether it is new."""
+        existing = await tx.lookup(BOOK, BOOK_BY_SOURCE, source=group.source)
+        book = None if existing is None else existing.record
+        if book is None:
+            book = await self._book_of_moved(tx, group, state)
+        proposed = await self._proposed(tx, group, book)
+        await self._write(tx, proposed, files)
+        return proposed, book is None
 
     async def _book_of_moved(
-        self,
-        group: "list[tuple[AudioFile, AudioTags]]",
-        known: dict[str, Segment],
-        gone: dict[str, Segment],
-        source: str,
+        self, tx: Transaction, group: "Group", state: "_ScanState"
     ) -> Book | None:
         """Return the book of a file that was moved here or is known: its folder was renamed."""
-        for file, _ in group:
-            segment = known.get(file.found.path) or gone.get(file.sha256)
+        for file, _ in group.files:
+            segment = state.known.get(file.found.path) or state.gone.get(file.sha256)
             if segment is not None:
-                return await self._store.get(BOOK, id=segment.book_id)
+                return await tx.get(BOOK, id=segment.book_id)
         return None
 
-    async def _proposed(
-        self, group: "list[tuple[AudioFile, AudioTags]]", source: str, book: Book | None
-    ) -> Book:
+    async def _proposed(self, tx: Transaction, group: "Group", book: Book | None) -> Book:
         """Return the book as the tags say, except what a person has edited."""
-        tags = group[0][1]
-        folder = os.path.basename(os.path.dirname(group[0][0].found.path))
-        title = _title(tags.album, tags.title if len(group) == 1 else "", folder)
-        author = await self._catalog.author(_named(tags.author)) if _named(tags.author) else None
-        author_id = None if author is None else author[0].record.id
-        series = (
-            await self._catalog.series(_named(tags.series), author_id)
-            if _named(tags.series)
-            else None
-        )
-        work, _ = await self._catalog.work(title, author_id)
-        isbns = _isbns(tags.isbn)
+        tags, catalog = group.files[0][1], self._catalog
+        folder = os.path.basename(group.folder)
+        title = _title(tags.album, tags.title if len(group.files) == 1 else "", folder)
+        author_id = series_id = None
+        if name := _named(tags.author):
+            author_id, _ = await catalog.author_in(tx, name)
+        if name := _named(tags.series):
+            series_id, _ = await catalog.series_in(tx, name, author_id)
+        work_id, _ = await catalog.work_in(tx, title, author_id)
         values: dict[str, Any] = {
             "title": title,
             "author_id": author_id,
-            "series_id": None if series is None else series[0].record.id,
+            "series_id": series_id,
             "series_position": _whole(tags.series_part),
-            "work_id": work.record.id,
+            "work_id": work_id,
             "narrator": tags.narrator or None,
             "publisher": tags.publisher or None,
             "language": tags.language or None,
             "description": tags.description,
             "published_year": tags.year,
             "genres": list(dict.fromkeys(tags.genres)) or UNSET,
-            **isbns,
+            **_isbns(tags.isbn),
         }
         if book is None:
-            return Book(id=self._library.new_id(), source=source, **values)
+            return Book(id=self._library.new_id(), source=group.source, **values)
         edited = set(book.edited or ())
         kept = {name: value for name, value in values.items() if name not in edited}
         if "title" in edited or "author_id" in edited:
             kept.pop("work_id", None)
-        return replace(book, source=source, **kept)
+        return replace(book, source=group.source, **kept)
 
     async def _write(self, tx: Transaction, proposed: Book, files: "list[_Scanned]") -> None:
         stored = await tx.get(BOOK, id=proposed.id)
@@ -234,10 +232,11 @@ class Scanner:
         segments = {each.id: each for each in await read_segments(tx, proposed.id)}
         for file in files:
             segment = file.segment(segments, proposed.id)
-            elsewhere = await tx.get(SEGMENT, id=segment.id)
-            if elsewhere is not None and elsewhere.book_id != proposed.id:
-                await self._leave(tx, elsewhere)
             segments[segment.id] = segment
+            if file.is_known:
+                elsewhere = await tx.get(SEGMENT, id=segment.id)
+                if elsewhere is not None and elsewhere.book_id != proposed.id:
+                    await self._leave(tx, elsewhere)
         ordered = list(segments.values())
         if SEGMENTS_MEMBER not in (proposed.edited or ()):
             ordered.sort(key=_order)
@@ -288,6 +287,25 @@ class Scanner:
                 task.log(f"{lost} files of book {book_id} are missing.", "warn")
 
 
+class _ScanState(Struct):
+    """`known` segments by path, and those by hash whose file is gone."""
+
+    known: dict[str, Segment]
+    gone: dict[str, Segment]
+    counts: _Counts
+
+
+class Group(Struct):
+    """Files of one folder and album."""
+
+    folder: str
+    source: str
+    files: list[tuple[AudioFile, AudioTags]]
+
+    def scanned(self, state: _ScanState, library: Library) -> "list[_Scanned]":
+        return [_Scanned(file, tags, state.known, state.gone, library) for file, tags in self.files]
+
+
 class _Scanned:
     """A file that was read, and what becomes of it."""
 
@@ -306,6 +324,7 @@ class _Scanned:
         if self._before is None:
             self._before = gone.get(file.sha256)
             self.outcome = "added" if self._before is None else "moved"
+        self.is_known = self._before is not None
         self._id = library.new_id() if self._before is None else self._before.id
 
     def segment(self, segments: dict[str, Segment], book_id: str) -> Segment:
@@ -354,14 +373,8 @@ def _chunks(due: list[FoundFile]) -> Iterator[list[FoundFile]]:
         yield chunk
 
 
-def _read_all(chunk: list[FoundFile]) -> list[AudioFile]:
-    return [read_file(each) for each in chunk]
-
-
-def _groups(
-    read: list[AudioFile], counts: _Counts, task: OperationTask
-) -> Iterator[list[tuple[AudioFile, AudioTags]]]:
-    """Yield the files of each folder and album."""
+def _groups(read: list[AudioFile], counts: _Counts, task: OperationTask) -> Iterator[Group]:
+    """Yield the files of each folder and album; of very many, in parts."""
     groups: dict[tuple[str, str], list[tuple[AudioFile, AudioTags]]] = {}
     for each in read:
         if each.tags is None:
@@ -370,7 +383,22 @@ def _groups(
             continue
         key = (os.path.dirname(each.found.path), normal(each.tags.album))
         groups.setdefault(key, []).append((each, each.tags))
-    yield from groups.values()
+    for (folder, album), files in groups.items():
+        source = digest(f"{folder}\0{album}")
+        for start in range(0, len(files), FILES_PER_COMMIT):
+            yield Group(folder, source, files[start : start + FILES_PER_COMMIT])
+
+
+def _commits(groups: Iterable[Group]) -> Iterator[list[Group]]:
+    """Yield groups that are written together."""
+    together: list[Group] = []
+    for group in groups:
+        if together and sum(len(each.files) for each in [*together, group]) > FILES_PER_COMMIT:
+            yield together
+            together = []
+        together.append(group)
+    if together:
+        yield together
 
 
 def _order(segment: Segment) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from keyhouse.errors import RecordError
 from keyhouse.store import Transaction
 from keyhouse.systems.audiobooks.records import Book, DurationMap, Segment, SegmentSpan
-from keyhouse.systems.audiobooks.schema import BOOK, DURATION_MAP, SEGMENT
+from keyhouse.systems.audiobooks.schema import BOOK, DURATION_MAP, SEGMENT, SEGMENTS_IN_ORDER
 
 __all__ = ["duration_map", "read_segments", "reorder_segments", "write_segments"]
 
@@ -37,6 +37,7 @@ async def write_segments(tx: Transaction, book_id: str, segments: Sequence[Segme
         for number, each in enumerate(active, 1)
     ]
     inactive = [each for each in segments if not each.active]
+    await _prefetch(tx, numbered + inactive)
     for each in numbered:
         stored = await tx.get(SEGMENT, id=each.id)
         if stored is not None and stored.active and stored.track_number != each.track_number:
@@ -47,6 +48,16 @@ async def write_segments(tx: Transaction, book_id: str, segments: Sequence[Segme
     durations = duration_map(numbered, inactive, before)
     if durations != before:
         await tx.put(DURATION_MAP, durations, book_id=book_id)
+
+
+async def _prefetch(tx: Transaction, segments: Sequence[Segment]) -> None:
+    """Read what a write of segments needs by one call of the engine."""
+    record, places = tx.binding.record(SEGMENT), tx.binding.derived(SEGMENTS_IN_ORDER)
+    keys = [record.template.build({"id": each.id}) for each in segments]
+    for each in segments:
+        place = {"book_id": each.book_id, "track_number": each.track_number}
+        keys.append(places.template.build(place))
+    await tx.prefetch(keys)
 
 
 def duration_map(
