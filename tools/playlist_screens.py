@@ -23,7 +23,8 @@ MARATHON: Final = f"{HOME}marathon?source=demo-1&source=demo-2&method=interleave
 PATHS: Final = {
     "catalog": HOME,
     "list": f"{HOME}#list",
-    "search": f"{HOME}?q=nothing+here",
+    "search": f"{HOME}?q=orbit",
+    "nothing": f"{HOME}?q=nothing+here",
     "playlists": f"{HOME}playlists",
     "playlist": f"{HOME}playlists/demo-1",
     "marathon": MARATHON,

@@ -10,6 +10,7 @@ import pytest
 from playwright.async_api import BrowserContext, Page, expect
 
 from keyhouse.systems.playlist.demo_robot import DemoRobot
+from keyhouse.systems.playlist.schema import SESSION
 from tests.support.browser_pages import Pages, check_page, open_browser
 from tests.support.page_server import serving
 from tests.systems.playlist.support.demo import demo_channel
@@ -263,6 +264,29 @@ def test_an_item_is_dragged_and_two_members_see_the_same_channel(tmp_path: Path)
             await second.get_by_role("status").filter(has_text="already").wait_for()
             await visit.robot.play(1)
             await expect(first.locator("#now .now-title")).to_contain_text("Paper Moons S01E01")
+
+    run(tmp_path, scenario)
+
+
+def test_searches_are_in_the_history_and_a_lost_session_leads_to_the_login(tmp_path: Path) -> None:
+    async def scenario(visit: Visit) -> None:
+        context = await visit.signed_in("Bob")
+        async with visit.page(context=context) as page:
+            await page.get_by_role("link", name="Comedy 14").click()
+            await page.get_by_text("14 titles").wait_for()
+            await page.get_by_label("Search titles").fill("gnome")
+            await page.get_by_text("1 title", exact=True).wait_for()
+            assert "category=Comedy" in page.url and "q=gnome" in page.url
+            await page.reload()
+            await page.get_by_role("link", name="Chosen: Comedy 1").click()
+            await page.get_by_role("link", name="Comedy 1", exact=True).wait_for()
+            await page.go_back()
+            await page.get_by_role("link", name="Chosen: Comedy 1").wait_for()
+            sessions = visit.service.stores.auth
+            async for entry in sessions.scan(SESSION):
+                await sessions.delete(SESSION, session_id=str(entry.values[-1]))
+            await page.get_by_role("button", name="Add Revenge").click()
+            await page.get_by_label("Name in the channel").wait_for()
 
     run(tmp_path, scenario)
 

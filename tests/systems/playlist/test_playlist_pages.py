@@ -3,11 +3,8 @@
 import asyncio
 import html
 import re
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,172 +13,8 @@ from keyhouse.errors import ConflictError, UsageError
 from keyhouse.systems.playlist.messages import ItemBody
 from keyhouse.systems.playlist.pages import text
 from keyhouse.systems.playlist.pages.working_list import apply_step
-from keyhouse.systems.playlist.schema import BLESSED
-from tests.systems.playlist.support.service import PlaylistService, fill, item, playlist_service
-
-HOSTILE = "<script>alert(1)</script><b>&amp;"
-ITEMS = [
-    item("a1", "Alien S01E01", "Horror", "SciFi", seconds=100),
-    item("a2", "Alien S01E02", "Horror", seconds=200),
-    item("b1", "Blade Runner", "SciFi", seconds=300),
-    item("h 1", HOSTILE, f"{HOSTILE} films", seconds=None),
-]
-
-Work = Callable[[PlaylistService], Awaitable[None]]
-
-
-class Browser:
-    """A browser without scripts. `text` is the last page."""
-
-    def __init__(self, service: PlaylistService, root: str = "") -> None:
-        transport = httpx.ASGITransport(service.app, root_path=root)
-        self.http = httpx.AsyncClient(
-            transport=transport, base_url="http://localhost", timeout=60, follow_redirects=True
-        )
-        self._service = service
-        self._root = root
-        self.text = ""
-        self.path = ""
-        self.status = 0
-
-    async def get(self, path: str) -> str:
-        return self._seen(await self.http.get(f"{self._root}{path}"))
-
-    async def post(self, path: str, _headers: Any = None, **form: Any) -> str:
-        url = f"{self._root}{path}"
-        return self._seen(await self.http.post(url, data=form, headers=_headers))
-
-    async def part(self, path: str, **form: Any) -> str:
-        """Post as htmx does."""
-        return await self.post(path, {"HX-Request": "true", "Accept": "text/html"}, **form)
-
-    async def sign_in(self, name: str) -> None:
-        await self.post("/playlist/login", username=name)
-        await self.post("/playlist/login/code", username=name, code=self._service.codes[name])
-        assert self.path == f"{self._root}/playlist/", self.text
-
-    def _seen(self, response: httpx.Response) -> str:
-        assert response.headers["content-type"].startswith("text/html"), response.text
-        assert "unsafe" not in response.headers["content-security-policy"]
-        assert "<script>" not in response.text and "<b>&" not in response.text
-        self.path, self.status = response.url.path, response.status_code
-        self.text = html.unescape(re.sub(r"<[^>]*>", " ", response.text))
-        self.source = response.text
-        return self.text
-
-
-def run(folder: Path, work: Work, **settings: Any) -> None:
-    async def main() -> None:
-        fill(folder, ITEMS)
-        async with playlist_service(folder, **settings) as service:
-            await service.stores.acl.put(BLESSED, ["Bob", "Eve"])
-            await work(service)
-
-    asyncio.run(main())
-
-
-async def member(service: PlaylistService, name: str, root: str = "") -> Browser:
-    browser = Browser(service, root)
-    await browser.sign_in(name)
-    return browser
-
-
-def open_id(browser: Browser) -> str:
-    """Return the id of the list that the page shows."""
-    found = re.search(r'name="list" value="([^"]+)"', browser.source)
-    assert found is not None, browser.source
-    return found[1]
-
-
-# Sign-in
-
-
-def test_a_member_signs_in_by_name_and_code_and_out_again(tmp_path: Path) -> None:
-    async def work(service: PlaylistService) -> None:
-        bob = Browser(service)
-        await bob.get("/playlist/playlists?mine=true")
-        assert bob.path == "/playlist/login"
-        assert 'value="/playlist/playlists?mine=true"' in bob.source
-        await bob.post("/playlist/login", username=" Bob ", next="/playlist/playlists?mine=true")
-        assert bob.path == "/playlist/login/code" and "A code was sent to Bob" in bob.text.replace(
-            "  ", " "
-        )
-        assert 'autocomplete="one-time-code"' in bob.source
-        code = service.codes["Bob"].lower()
-        await bob.post(
-            "/playlist/login/code",
-            username="Bob",
-            code=f"{code[:4]} {code[4:]}",
-            next="/playlist/playlists?mine=true",
-        )
-        assert bob.path == "/playlist/playlists" and "Sign out" in bob.text
-        await bob.post("/playlist/logout")
-        assert bob.path == "/playlist/login"
-        await bob.get("/playlist/")
-        assert bob.path == "/playlist/login"
-
-    run(tmp_path, work)
-
-
-def test_wrong_codes_show_what_is_left_and_then_how_long_to_wait(tmp_path: Path) -> None:
-    async def work(service: PlaylistService) -> None:
-        bob = Browser(service)
-        await bob.post("/playlist/login", username="Bob")
-        wrong = {"username": "Bob", "code": "00000000"}
-        assert "You have 2 attempts left" in await bob.post("/playlist/login/code", **wrong)
-        assert 'aria-invalid="true"' in bob.source
-        assert "You have 1 attempt left" in await bob.post("/playlist/login/code", **wrong)
-        assert "Try again in 60 minutes." in await bob.post("/playlist/login/code", **wrong)
-        assert "Code" not in bob.source.split("<h1>")[1].split("<button")[0]
-        assert "Try again in" in await bob.post("/playlist/login", username="Bob")
-        assert bob.status == 429 and 'role="alert"' in bob.source
-
-    run(tmp_path, work)
-
-
-def test_names_that_are_invalid_and_codes_that_expired_are_explained(tmp_path: Path) -> None:
-    async def work(service: PlaylistService) -> None:
-        bob = Browser(service)
-        assert "Enter your name" in await bob.post("/playlist/login", username="  ")
-        assert "Enter your name" in await bob.post("/playlist/login", username="x" * 65)
-        expired = await bob.post("/playlist/login/code", username="Bob", code="AAAAAAAA")
-        assert "No code is waiting" in expired and "Block this address" in expired
-        blocked = await bob.post("/playlist/login/block", hours="2")
-        assert "This address is blocked" in blocked
-        assert "blocked" in await bob.post("/playlist/login", username="Bob")
-        assert bob.status == 403
-
-    run(tmp_path, work)
-
-
-@pytest.mark.parametrize("next", ["https://evil.example/", "//evil.example", "/studio/", "/\\x"])
-def test_the_login_leads_to_pages_of_this_service_only(tmp_path: Path, next: str) -> None:
-    async def work(service: PlaylistService) -> None:
-        bob = Browser(service)
-        await bob.post("/playlist/login", username="Bob", next=next)
-        code = service.codes["Bob"]
-        await bob.post("/playlist/login/code", username="Bob", code=code, next=next)
-        assert bob.path == "/playlist/"
-
-    run(tmp_path, work)
-
-
-def test_a_form_of_another_site_changes_nothing(tmp_path: Path) -> None:
-    async def work(service: PlaylistService) -> None:
-        bob = await member(service, "Bob")
-        foreign = {"Sec-Fetch-Site": "cross-site"}
-        for path, form in (
-            ("/playlist/items", {"step": "add a1"}),
-            ("/playlist/playlists", {"name": "X"}),
-            ("/playlist/logout", {}),
-            ("/playlist/like", {}),
-        ):
-            await bob.post(path, foreign, **form)
-            assert bob.status == 403, path
-        assert "There are no playlists yet" in await bob.get("/playlist/playlists")
-
-    run(tmp_path, work)
-
+from tests.systems.playlist.support.pages import HOSTILE, Browser, member, open_id, run
+from tests.systems.playlist.support.service import PlaylistService
 
 # The catalog and the list
 
@@ -241,6 +74,25 @@ def test_htmx_gets_the_list_alone_with_undo_and_errors(tmp_path: Path) -> None:
         for step in ("up", "up x a1", "move 1 a1", "paint 0 a1", "add ", f"add {'x' * 201}"):
             await bob.part("/playlist/items", list=list, step=step)
             assert bob.status == 400, step
+
+    run(tmp_path, work)
+
+
+def test_all_titles_of_a_search_are_added_at_once(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = await member(service, "Bob")
+        assert "Add all" not in bob.text, "not the whole catalog"
+        assert "Add all 2" in await bob.get("/playlist/?q=alien")
+        button = re.search(r'value="(all [^"]+)"', bob.source)
+        assert button is not None
+        await bob.post("/playlist/items", step=html.unescape(button[1]))
+        assert "2 items, 5 min" in bob.text
+        list = open_id(bob)
+        for step in ("all x", 'all {"a": 1}', 'all [""]', "all [1]"):
+            await bob.post("/playlist/items", list=list, step=step)
+            assert bob.status == 400, step
+        eve = await member(service, "Eve")
+        assert "Copy it to change it" in await eve.get(f"/playlist/?list={list}")
 
     run(tmp_path, work)
 

@@ -283,23 +283,40 @@ function clocks() {
   }
 }
 
-/* The stream is closed while the page is hidden: a phone in a pocket needs none. */
+/* The stream is closed while the page is hidden: a phone in a pocket needs none. After an error that
+   ends it, such as that of a proxy, it is opened again. */
 let source = null;
-function follow() {
-  if (!live || document.hidden) {
-    if (source) source.close();
-    source = null;
-  } else if (!source) {
-    source = new EventSource(live.dataset.events);
-    const on = (name, act) => source.addEventListener(name, event => act(JSON.parse(event.data)));
-    on("nowplaying", playing);
-    on("queue", queued);
-    on("like", liked);
-    on("apply", pushed);
-  }
+let retry = 0;
+let failures = 0;
+function unfollow() {
+  clearTimeout(retry);
+  if (source) source.close();
+  source = null;
 }
+function follow() {
+  if (!live || document.hidden) { unfollow(); return; }
+  if (source) return;
+  source = new EventSource(live.dataset.events);
+  const on = (name, act) => source.addEventListener(name, event => act(JSON.parse(event.data)));
+  on("nowplaying", playing);
+  on("queue", queued);
+  on("like", liked);
+  on("apply", pushed);
+  source.onopen = () => {
+    const bar = one("[data-push-bar]");
+    if (failures && bar && !bar.hidden) one("#push").hidden = true;  // it runs if an event says so
+    failures = 0;
+  };
+  source.onerror = () => {
+    failures += 1;
+    if (!source || source.readyState !== EventSource.CLOSED) return;
+    unfollow();
+    retry = setTimeout(follow, Math.min(60_000, 1000 * 2 ** failures));
+  };
+}
+document.addEventListener("htmx:error", () => say("This did not reach the server: try again."));
 document.addEventListener("visibilitychange", follow);
-window.addEventListener("pagehide", () => { if (source) source.close(); source = null; });
+window.addEventListener("pagehide", unfollow);
 window.addEventListener("pageshow", follow);
 
 const here = one("header nav [aria-current]");

@@ -33,7 +33,7 @@ class WorkbenchQuery(msgspec.Struct):
 
 
 class StepForm(msgspec.Struct):
-    step: Annotated[str, Meta(max_length=500)]
+    step: Annotated[str, Meta(max_length=8_000)]
     list: str = ""
     start: Start = msgspec.field(default=0, name="from")
     next: str = ""
@@ -63,6 +63,14 @@ class CatalogView(msgspec.Struct):
     @property
     def first(self) -> int:
         return self.query.offset + 1
+
+    @property
+    def all_shown(self) -> str:
+        """The ids of all titles, if a search has found few enough to show them at once."""
+        is_search = self.query.q.strip() or self.query.category
+        if not is_search or not 1 < self.total == len(self.items):
+            return ""
+        return msgspec.json.encode([item.video_id for item in self.items]).decode()
 
     @property
     def last(self) -> int:
@@ -118,7 +126,7 @@ class Workbench:
             said, undo = result.said, result.undo
         except KeyhouseError as error:
             status, failed = error.status, error.sentence
-        start = 2**31 if form.step.startswith("add ") and not failed else form.start
+        start = 2**31 if form.step.startswith(("add ", "all ")) and not failed else form.start
         view = await self._lists.view(id, caller, start)
         view.said, view.undo, view.error = said, undo, failed
         view.others = await self._own(caller)

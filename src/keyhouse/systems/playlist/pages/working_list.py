@@ -4,6 +4,7 @@ A step names an item by place and id. The place is where the page last showed th
 moved since, the occurrence of the id that is nearest to it is taken.
 
     add ID             at the end
+    all IDS            the items of a JSON array, at the end
     insert AT ID       at a place
     up AT ID           one place up, or down
     move AT TO ID      to a place
@@ -34,7 +35,8 @@ ITEMS_SHOWN: Final = 200
 
 _ATTEMPTS: Final = 8
 _NEW_NAMES_MAX: Final = 100
-_PLACES: Final = {"add": 0, "insert": 1, "up": 1, "down": 1, "remove": 1, "move": 2, "unique": 0}
+_PLACES: Final = {"add": 0, "insert": 1, "up": 1, "down": 1, "remove": 1, "move": 2}
+_WHOLE: Final = ("all", "unique")
 
 
 class ListItem(msgspec.Struct):
@@ -182,15 +184,14 @@ class WorkingLists:
 def apply_step(items: Sequence[ItemBody], step: str, titles: dict[str, str]) -> StepResult:
     """Return the items after a step. Pure."""
     verb, _, rest = step.partition(" ")
+    if verb in _WHOLE:
+        return _unique(items) if verb == "unique" else _appended(items, rest)
     if verb not in _PLACES:
-        raise UsageError("Unknown step.", step=verb, known=sorted(_PLACES))
-    if verb == "unique":
-        return _unique(items)
+        raise UsageError("Unknown step.", step=verb, known=[*_WHOLE, *_PLACES])
     *places, id = rest.split(" ", _PLACES[verb])
     if not all(each.isdigit() and len(each) < 7 for each in places) or len(places) < _PLACES[verb]:
         raise UsageError("A step names a place and an item.", step=step[:100])
-    if not id or len(id) > VIDEO_ID_CHARS_MAX:
-        raise UsageError("A step names an item.", step=step[:100])
+    _check_id(id)
     title = titles.get(id, id)
     numbers = [int(each) for each in places]
     if verb in ("add", "insert"):
@@ -205,11 +206,32 @@ def apply_step(items: Sequence[ItemBody], step: str, titles: dict[str, str]) -> 
     return StepResult([*left[:to], items[at], *left[to:]], said, f"move {to} {at} {id}")
 
 
-def _inserted(items: Sequence[ItemBody], id: str, title: str, at: int) -> StepResult:
-    if len(items) >= PLAYLIST_ITEMS_MAX:
+def _check_id(id: str) -> None:
+    if not id or len(id) > VIDEO_ID_CHARS_MAX:
+        raise UsageError("A step names an item.", video_id=id[:100])
+
+
+def _check_room(count: int) -> None:
+    if count > PLAYLIST_ITEMS_MAX:
         raise ConflictError(
             f"A playlist has at most {PLAYLIST_ITEMS_MAX:,} items.", limit=PLAYLIST_ITEMS_MAX
         )
+
+
+def _appended(items: Sequence[ItemBody], ids: str) -> StepResult:
+    try:
+        added = msgspec.json.decode(ids, type=list[str])
+    except msgspec.DecodeError as error:
+        raise UsageError("A step names items as a JSON array.", reason=str(error)) from None
+    for id in added:
+        _check_id(id)
+    _check_room(len(items) + len(added))
+    said = f"Added {text.counted(len(added), 'item')}."
+    return StepResult([*items, *map(ItemBody, added)], said)
+
+
+def _inserted(items: Sequence[ItemBody], id: str, title: str, at: int) -> StepResult:
+    _check_room(len(items) + 1)
     at = min(at, len(items))
     again = " again: it is in the list twice" if any(each.video_id == id for each in items) else ""
     added = [*items[:at], ItemBody(id), *items[at:]]
