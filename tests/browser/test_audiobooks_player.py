@@ -172,6 +172,10 @@ def test_the_end_of_a_book_offers_the_next_one_of_the_series(library: ServedLibr
             assert await moment(page) >= 20
             await page.get_by_text("Next in the series: The Fog.").wait_for()
             assert await page.get_by_role("button", name="Play The Fog").is_visible()
+            await page.get_by_label("Play the next book of a series at the end").check()
+            await page.locator("#bookmarks").get_by_role("button", name="Chapter 6").click()
+            await page.locator("#player-play").click()
+            await page.get_by_role("heading", name="The Fog").wait_for()
 
     run(scenario)
     assert library.state(device, book)["status"] == "finished"
@@ -225,7 +229,7 @@ def test_two_devices_are_asked_where_to_continue(library: ServedLibrary) -> None
                 body = {"segment_id": last, "position_seconds": 3, "event_type": "progress"}
                 assert phone.post(f"/books/{book}/position", json=body).status_code == 200
                 await page.locator("#player-play").click()
-                question = page.get_by_role("alertdialog", name="Two places")
+                question = page.get_by_role("group", name="Two places")
                 await question.wait_for()
                 assert "Another device is at 0:19" in await question.inner_text()
                 await page.get_by_role("button", name=answer).click()

@@ -91,6 +91,16 @@ def test_text_of_others_is_escaped(users: LibraryService, admin: httpx.Client) -
     assert "unsafe" not in policy and "script-src 'self'" in policy
 
 
+def test_tags_are_listed_as_written_with_their_books(
+    users: LibraryService, admin: httpx.Client
+) -> None:
+    for title, tags in (("A", ["Sea: Cold", "Noir"]), ("B", ["sea: cold"]), ("C", [])):
+        assert admin.post("/books", json={"title": title, "tags": tags}).status_code == 201
+    text = browser(users, "viewer").get("tags").text
+    found = re.findall(r'tag=[^"]*">([^<]*)</a><span class="quiet">(\d+) books?<', text)
+    assert found == [("Noir", "1"), ("Sea: Cold", "2")]
+
+
 def test_the_scripts_write_text_and_never_markup() -> None:
     for file in ASSETS.glob("*.js"):
         source = file.read_text()

@@ -198,11 +198,30 @@ class Shelves:
 
     async def tags(self, caller: Member) -> TagPage:
         """The tags, with their numbers of books."""
-        found: dict[str, tuple[str, set[str]]] = {}
-        async for entry in self._store.scan(BOOK, by=BOOKS_BY_TAG):  # a row for each tag
-            for tag in entry.record.tags:
-                found.setdefault(normal(tag), (tag, set()))[1].add(entry.record.id)
-        return TagPage([(tag, len(ids)) for _, (tag, ids) in sorted(found.items())])
+        counts: dict[str, int] = {}
+        first: dict[str, str] = {}
+        cursor: str | None = None
+        while True:
+            keys, cursor = await self._store.keys(BOOKS_BY_TAG, cursor=cursor)
+            for key in keys:
+                tag, _, id = key.rpartition(":")
+                counts[tag] = counts.get(tag, 0) + 1
+                first.setdefault(tag, id)
+            if cursor is None:
+                break
+        books = await self._store.get_many(BOOK, [{"id": id} for id in first.values()])
+        names = [
+            self._tag_name(f"{tag}:{first[tag]}", book)
+            for tag, book in zip(first, books, strict=True)
+        ]
+        return TagPage([*zip(names, counts.values(), strict=True)])
+
+    def _tag_name(self, key: str, book: Book | None) -> str:
+        """Return the tag of an index row as a book of it writes it."""
+        match = self._store.schema.find(key)
+        tag = "" if match is None else str(match.fields["tag"])
+        written = () if book is None else book.tags
+        return next((each for each in written if normal(each) == tag), tag)
 
     async def author(self, id: str, caller: Member) -> AuthorPage:
         """An author: series and books."""

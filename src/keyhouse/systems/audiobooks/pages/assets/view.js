@@ -4,6 +4,7 @@ import { call, clock, length } from "./api.js";
 import { SPEED_STEP } from "./player.js";
 
 const BACK_SECONDS = 10, FORWARD_SECONDS = 30;
+const AUTOPLAY = "audiobooks-autoplay";
 const element = id => document.getElementById(id);
 
 function button(text, press, className = "") {
@@ -81,6 +82,9 @@ export class PlayerView {
     };
     for (const [id, press] of Object.entries(presses)) element(id).addEventListener("click", press);
     element("speed").addEventListener("input", event => player.changeSpeed(Number(event.target.value)));
+    const autoplay = element("autoplay");
+    autoplay.checked = localStorage.getItem(AUTOPLAY) === "yes";
+    autoplay.addEventListener("change", () => localStorage.setItem(AUTOPLAY, autoplay.checked ? "yes" : ""));
     element("volume").addEventListener("input", event => { player.volume = Number(event.target.value); });
   }
 
@@ -261,8 +265,9 @@ export class PlayerView {
     const found = await call("GET", "/me/continue").catch(() => null);
     const next = found?.next_in_series.find(each => each.series_id && each.series_id === book.series_id);
     if (!next) return this.message(`You have finished ${book.title}.`);
-    this.message(`You have finished ${book.title}. Next in the series: ${next.title}.`,
-      [`Play ${next.title}`, () => this.#player.load(next.id, { autoplay: true })]);
+    const play = () => this.#player.load(next.id, { autoplay: true }).catch(error => this.message(error.message));
+    if (element("autoplay").checked) return play();
+    this.message(`You have finished ${book.title}. Next in the series: ${next.title}.`, [`Play ${next.title}`, play]);
   }
 
   #press(event) {
