@@ -7,7 +7,10 @@ from typing import Final
 
 from playwright.async_api import Page
 
-from tests.studio.support.library import fill, library, token
+from keyhouse.engines.sqlite import SqliteEngine
+from keyhouse.metrics import MeteredEngine
+from tests.studio.support.jobs import ended, running_jobs
+from tests.studio.support.library import BOOK, SHELF, Book, Library, Shelf, library, token
 from tests.support.browser_pages import open_browser
 from tests.support.page_server import serving
 from tools.page_screens import Screen, take_screens
@@ -24,12 +27,17 @@ async def preview(page: Page) -> None:
 
 
 SCREENS: Final = (
+    Screen("studio-journal", "/studio/journal"),
     Screen("studio-systems", "/studio/"),
     Screen("studio-tree", f"{MAIN}/tree?at=by-author:", is_dark=True),
     Screen("studio-table", f"{MAIN}/book?q=author%3Dlem"),
     Screen("studio-key", f"{MAIN}/key?k=book:b000"),
     Screen("studio-edit", f"{MAIN}/edit?k=book:b000", prepare=preview),
     Screen("studio-schema", "/studio/library/schema", is_dark=True),
+    Screen("studio-bulk", f"{MAIN}/bulk?record=book&q=author%3Dlem"),
+    Screen("studio-upkeep", f"{MAIN}/verify"),
+    Screen("studio-jobs", "/studio/jobs", is_dark=True),
+    Screen("studio-slow", "/studio/slow", is_dark=True),
 )
 
 
@@ -39,11 +47,46 @@ async def sign_in(page: Page) -> None:
     await page.get_by_role("heading", name="Systems").wait_for()
 
 
+BOOKS: Final = (
+    ("Solaris", "lem", 204, "sf"),
+    ("The Cyberiad", "lem", 295, "stories"),
+    ("The Dispossessed", "le-guin", 387, "sf"),
+    ("A Wizard of Earthsea", "le-guin", 205, "fantasy"),
+    ("Roadside Picnic", "strugatsky", 145, "sf"),
+    ("The Invincible", "lem", 183, "sf"),
+    ("Kindred", "butler", 264, "sf"),
+    ("His Master's Voice", "lem", 199, "sf"),
+    ("The Lathe of Heaven", "le-guin", 184, "sf"),
+    ("Parable of the Sower", "butler", 345, "sf"),
+    ("Fiasco", "lem", 336, "sf"),
+    ("The Left Hand of Darkness", "le-guin", 286, "sf"),
+)
+
+
+async def shelve(served: Library) -> None:
+    """Put books on the shelves, and do something that the journal and the jobs show."""
+    for number, (title, author, pages, tag) in enumerate(BOOKS):
+        book = Book(f"b{number:03d}", title, author, pages, 8.5, [tag], "a friend")
+        await served.store.put(BOOK, book)
+    await served.store.put(SHELF, Shelf("hall", 3))
+    async with served.signed_in(unlocked=True) as client:
+        path = f"{MAIN}/book?q=author%3Dlem"
+        view = {"action": "save", "name": "Books by Lem", "path": path}
+        await client.post("/studio/views", data=view)
+        form = {"record": "book", "q": "author=butler", "count": "2"}
+        job = await ended(client, await client.post(f"{MAIN}/bulk", data=form))
+        await ended(client, await client.post("/studio/job/undo", data={"id": job["job"]["id"]}))
+        await ended(client, await client.post(f"{MAIN}/verify", data={"action": "verify"}))
+
+
 async def main() -> None:
-    async with library(Path(tempfile.mkdtemp())) as served:
-        await fill(served.store, 40)
+    folder = Path(tempfile.mkdtemp())
+    engine = MeteredEngine(SqliteEngine.open(folder / "library.db"))
+    async with library(folder, engine, url="sqlite:library.db") as served, running_jobs(served):
+        await shelve(served)
         async with serving(served.app) as url, open_browser() as browser:
             await take_screens(browser, url, SCREENS, start="/studio/", sign_in=sign_in)
+    await engine.close()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import msgspec
 
 from keyhouse.auth import Caller
 from keyhouse.engine import Span
-from keyhouse.schema import KeyMatch
+from keyhouse.schema import KeyMatch, Record
 from keyhouse.schema.description import kind_of
 from keyhouse.store import Store
 from keyhouse.studio.catalog import SystemCatalog
@@ -49,6 +49,7 @@ class TreePage(msgspec.Struct, kw_only=True):
     parents: list[TreeNode]
     nodes: list[TreeNode]
     next: str
+    has_records: bool
 
 
 class TreeQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -73,6 +74,7 @@ class Tree:
             parents=_parents(stores, query.at, nodes),
             nodes=nodes,
             next=following,
+            has_records=any(_is_record(stores, each.first) for each in nodes),
         )
 
 
@@ -131,6 +133,11 @@ def _child(stores: list[Store], at: str, key: str) -> TreeNode:
         node.record = match.record.name
         node.template = match.declared.template.text
     return node
+
+
+def _is_record(stores: list[Store], key: str) -> bool:
+    match = find(stores, key)
+    return match is not None and isinstance(match.declared, Record)
 
 
 def find(stores: Iterable[Store], key: str) -> KeyMatch | None:

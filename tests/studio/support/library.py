@@ -96,14 +96,16 @@ async def library(
     *,
     schema: Schema = SCHEMA,
     figures: OperatorFigures | None = None,
+    url: str = "memory:",
 ) -> AsyncIterator[Library]:
-    """Serve the Studio over a library, or over another schema by the name `library`."""
+    """Serve the Studio over a library, or over another schema by the name `library`. `url` is
+    that of the engine, as pages show it."""
     opened = engine or await open_engine("memory:")
     own = await open_engine("memory:")
     system = StudioSystem(
         name="library",
         title="A library",
-        engine="memory:",
+        engine=url,
         keyspaces=[Keyspace(schema=schema, engine=opened)],
         figures=figures,
     )
