@@ -1,5 +1,6 @@
 """The typed client, and the commands that talk to a service: data commands, refresh, admins."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -9,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 
+from keyhouse.nats.credentials import with_embedded_user
 from keyhouse.systems.playlist.client import (
     AbsentError,
     CodeRejected,
@@ -171,6 +174,37 @@ def test_admins_and_refreshes_find_the_service(
     source.write_text("[{}]")
     failed = keyhouse("playlist", "refresh", "--file", str(source), "--data", str(data), status=1)
     assert "line" in failed and [each.video_id for each in ada.items()] == ["n"]
+
+
+def test_the_buckets_are_on_the_embedded_nats_server_which_syncs_every_write(
+    served: Serving, data: Path
+) -> None:
+    configuration = json.loads(next(data.rglob("nats-server.json")).read_text())
+    assert configuration["jetstream"]["sync_interval"] == "always"
+
+    expected = {
+        f"KV_kryten_playlist_{name}"
+        for name in ("acl", "analytics", "auth", "likes", "playlists", "snapshot")
+    }
+
+    async def wait_for_buckets() -> None:
+        client = await nats.connect(with_embedded_user(served.nats, data))
+        async with asyncio.timeout(20):
+            while True:
+                streams = await client.jetstream().streams_info()
+                if expected <= {each.config.name for each in streams}:
+                    break
+                await asyncio.sleep(0.1)
+        await client.close()
+
+    asyncio.run(wait_for_buckets())
+    assert not list(data.glob("playlist*.db"))
+
+
+def test_an_admin_is_added_over_nats(served: Serving, data: Path) -> None:
+    url = with_embedded_user(served.nats, data)
+    assert "Val" in keyhouse("playlist", "admin", "add", "Val", "--nats", url)
+    assert "Val" in keyhouse("playlist", "admin", "add", "VAL", KEYHOUSE_NATS=url)
 
 
 @pytest.mark.usefixtures("robot")

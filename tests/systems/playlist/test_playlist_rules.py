@@ -166,6 +166,42 @@ def test_a_newer_index_is_not_set_back(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
+def test_unknown_members_of_the_index_are_kept(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        store = service.stores.playlists
+        entry = {"name": "Theirs", "created_by": "X", "created_at": "", "updated_at": "", "n": 3}
+        await write(store, "ns/default/playlists/p1", document("p1", "Theirs"))
+        given = {"playlists": {"p1": entry}, "schema_version": 1, "made_by": "another program"}
+        await write(store, INDEX, given)
+        bob = await service.member("Bob")
+        made = (await bob.post("/playlists", {"name": "Ours"}, 201))["playlist_id"]
+        row = await store.row(INDEX)
+        assert row is not None
+        index = json.loads(row.value)
+        assert index["made_by"] == "another program"
+        assert index["playlists"]["p1"] == entry and made in index["playlists"]
+
+    run(tmp_path, work)
+
+
+def test_the_role_is_that_of_the_newest_spelling_among_many_roles(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        acl = service.stores.acl
+        for number in range(1_200):  # more than a page of keys
+            value = {"role": "admin", "updated_at": "2026-01-01T00:00:00Z"}
+            await write(acl, f"ns/default/roles/user{number}", value)
+        for name, role, at in (
+            ("VIC", "admin", "2025-01-01T00:00:00Z"),
+            ("vic", "blessed", "2026-01-01T00:00:00+00:00"),
+            ("Vic", "viewer", "not a time"),
+        ):
+            await write(acl, f"ns/default/roles/{name}", {"role": role, "updated_at": at})
+        vic = await service.member("vIc")
+        assert (await vic.get("/auth/session"))["role"] == "blessed"
+
+    run(tmp_path, work)
+
+
 def test_the_2001st_playlist_is_507(tmp_path: Path) -> None:
     async def work(service: PlaylistService) -> None:
         store = service.stores.playlists

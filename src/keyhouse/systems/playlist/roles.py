@@ -28,6 +28,7 @@ class Roles:
 
     def __init__(self, stores: PlaylistStores, admins: Collection[str] = ()) -> None:
         self._store = stores.acl
+        self._template = self._store.binding.record(ROLE).template
         self._admins = frozenset(map(folded_name, admins))
 
     async def of(self, username: str) -> Role:
@@ -43,11 +44,23 @@ class Roles:
         return name in map(folded_name, await readable(self._store, record) or ())
 
     async def _own(self, name: str) -> Role:
-        """Return the newest role among the spellings of a name: other programs write any."""
+        """Return the newest role among the spellings of a name: other programs write any. Only rows
+        of that name are read and decoded."""
+        spellings: list[dict[str, object]] = []
+        cursor: str | None = None
+        while True:
+            keys, cursor = await self._store.keys(ROLE, cursor=cursor)
+            for key in keys:
+                fields = self._template.parse(key)
+                if fields is not None and folded_name(str(fields["username"])) == name:
+                    spellings.append({"username": fields["username"]})
+            if cursor is None:
+                break
         newest: tuple[int, Role] = (-1, "viewer")
-        async for entry in self._store.scan(ROLE, unreadable="skip"):
-            if folded_name(str(entry.values[-1])) == name:
-                newest = max(newest, (_time(entry.record.updated_at), entry.record.role))
+        if spellings:
+            for role in await self._store.get_many(ROLE, spellings, unreadable="skip"):
+                if role is not None:
+                    newest = max(newest, (_time(role.updated_at), role.role))
         return newest[1]
 
     async def names(self, record: Record[list[str]]) -> list[str]:
