@@ -78,6 +78,24 @@ def test_a_form_of_another_site_is_rejected(users: LibraryService) -> None:
     assert client.post("login", data=login, headers=foreign).status_code == 403
 
 
+def test_an_error_of_a_page_is_a_page(users: LibraryService) -> None:
+    client = browser(users, "viewer")
+    for path, status in (
+        ("books/none", 400),
+        (f"books/{'0' * 26}", 404),
+        ("books?sort=nonsense", 400),
+        ("books?cursor=nonsense", 400),
+        ("login?unknown=1", 400),
+    ):
+        reply = client.get(path)
+        assert reply.status_code == status, (path, reply.text)
+        assert reply.headers["content-type"].startswith("text/html"), path
+        assert "<h1>" in reply.text, path
+    reply = client.post("books/x/status", data={"status": "nonsense"})
+    assert reply.status_code == 400
+    assert reply.headers["content-type"].startswith("text/html")
+
+
 def test_text_of_others_is_escaped(users: LibraryService, admin: httpx.Client) -> None:
     title = "<img src=x onerror=alert(1)>"
     author = admin.post("/authors", json={"name": f'"{title}'}).json()["data"]["id"]

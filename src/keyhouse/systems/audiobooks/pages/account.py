@@ -1,7 +1,7 @@
 """Signing in and out, the first admin, and the account of the signed-in user."""
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec import Struct, convert
@@ -200,10 +200,10 @@ class AccountPages:
 
     def routes(self, frame: LibraryFrame) -> list[Route]:
         return [
-            _public("GET", "/login", self.show_login),
-            _public("POST", "/login", self.log_in),
-            _public("GET", "/setup", self.show_setup),
-            _public("POST", "/setup", self.set_up),
+            frame.public("GET", "/login", self.show_login),
+            frame.public("POST", "/login", self.log_in),
+            frame.public("GET", "/setup", self.show_setup),
+            frame.public("POST", "/setup", self.set_up),
             frame.form("/logout", self.log_out, scope=""),
             frame.page("/account", self.account, "account.html", scope=""),
             frame.form("/account/email", self.set_email, scope=""),
@@ -212,10 +212,6 @@ class AccountPages:
             frame.form("/account/keys", self.create_key, scope=""),
             frame.form("/account/keys/delete", self.delete_key, scope=""),
         ]
-
-
-def _public(method: str, path: str, handler: Callable[..., Awaitable[Any]]) -> Route:
-    return Route(method=method, path=path, handler=handler, listed=False)
 
 
 def _local(path: str) -> str:

@@ -64,13 +64,32 @@ class LibraryFrame:
         """Return the route of a page. The handler returns the values of the template, or a
         response."""
         call = partial(self._html, handler, template, scope, path)
-        adapted = page_handler(handler, call, HtmlPage)
-        return Route(method="GET", path=path, handler=adapted, scope="", listed=False)
+        return self._route("GET", path, page_handler(handler, call, HtmlPage))
 
     def form(self, path: str, handler: Handler, *, scope: str = VIEW) -> Route:
         """Return the route of a form. The handler returns a page or a redirect."""
         adapted = page_handler(handler, partial(self._html, handler, "", scope, path), HtmlPage)
-        return Route(method="POST", path=path, handler=adapted, scope="", listed=False)
+        return self._route("POST", path, adapted)
+
+    def public(self, method: str, path: str, handler: Handler) -> Route:
+        """Return the route of a page or form for visitors who have not signed in."""
+        return self._route(method, path, handler, scope=None)
+
+    def _route(self, method: str, path: str, handler: Handler, scope: str | None = "") -> Route:
+        return Route(
+            method=method,
+            path=path,
+            handler=handler,
+            scope=scope,
+            listed=False,
+            error_page=self._error_page,
+        )
+
+    def _error_page(self, error: KeyhouseError, root: str, here: str) -> HtmlPage:
+        """Return the page of a request that was rejected before its handler ran."""
+        return self._templates.page(
+            "error.html", page=error, me=User(), here=here, root="", status=error.status
+        )
 
     async def render(
         self, template: str, caller: Caller | None, page: Any, **options: Any

@@ -50,7 +50,7 @@ def page_routes(
             for file in sorted(_ASSETS.iterdir())
             if file.name not in _AT_TOP
         ),
-        Route(method="GET", path="/offline", handler=offline, listed=False),
+        frame.public("GET", "/offline", offline),
         *AccountPages(frame, accounts, listener).routes(frame),
         *Shelves(books, listener, search).routes(frame),
         *BookPages(books, listener, files).routes(frame),
