@@ -155,7 +155,7 @@ class Schema:
         self._owners |= {id(declared): record for record, declared in self.declared()}
         self._owners |= {id(record.current): record for record in self.records}
         self._finder = Finder(self.records)
-        self._sources: dict[int, Record[Any]] = {}
+        self._sources: dict[int, list[Record[Any]]] = {}
         self._prefixed: dict[str, Schema] = {}
         self._check_names()
         self._check_migrations()
@@ -211,8 +211,34 @@ class Schema:
 
     def aliases(self, record: Record[Any]) -> list[Record[Any]]:
         """Return the records that a record of this schema is known by; itself comes last."""
-        source = self._sources.get(id(record))
-        return [record] if source is None else [source, record]
+        return [*self._sources.get(id(record), ()), record]
+
+    def replacing(self, record: Record[Any], other: Record[Any]) -> "Schema":
+        """Return the schema with another declaration of one of its records, such as one with sealed
+        members. The record itself is a handle of the returned schema too, as are its derived rows,
+        in their order."""
+        pairs = list(zip(record.declarations(), other.declarations(), strict=False))
+        kinds = [type(each) for each in record.declarations()]
+        if record not in self.records or record.name != other.name:
+            raise DeclarationError("The schema has no such record.", record=other.name)
+        if kinds != [type(each) for each in other.declarations()]:
+            raise DeclarationError(
+                "The other declaration needs the same kinds of derived rows, in the same order.",
+                record=record.name,
+            )
+        schema = copy.copy(self)
+        schema.records = tuple(other if each is record else each for each in self.records)
+        schema._sources = {**self._sources, id(other): self.aliases(record)}
+        schema._owners = self._owners | {id(each): other for pair in pairs for each in pair}
+        moved = {id(one): another for one, another in pairs}
+        schema.overlaps = tuple(
+            (moved.get(id(one), one), moved.get(id(another), another))
+            for one, another in self.overlaps
+        )
+        schema.filtered = frozenset(id(scanned) for scanned, _ in schema.overlaps)
+        schema._finder, schema._prefixed = Finder(schema.records), {}
+        schema._prove_no_conflicts()
+        return schema
 
     def owner(self, declared: Declared) -> Record[Any] | None:
         """Return the record of a declaration, or None if it is not of this schema."""
@@ -224,14 +250,16 @@ class Schema:
         sources += [each for each in self._owners.values() if not any(each is s for s in sources)]
         copies = {id(source): source.under(prefix) for source in dict.fromkeys(sources)}
         self.records = tuple(copies[id(record)] for record in self.records)
-        self._sources = {id(copies[id(source)]): source for source in sources}
+        known = {id(source): self.aliases(source) for source in sources}
+        self._sources = {id(copies[id(source)]): known[id(source)] for source in sources}
         moved: dict[int, Declared] = {}
         self._owners = {}
         for source in sources:
             to = copies[id(source)]
-            for one, other in zip(source.declarations(), to.declarations(), strict=True):
-                moved[id(one)] = other
-                self._owners |= {id(one): to, id(other): to}
+            for alias in known[id(source)]:
+                for one, other in zip(alias.declarations(), to.declarations(), strict=True):
+                    moved[id(one)] = other
+                    self._owners |= {id(one): to, id(other): to}
         self.overlaps = tuple((moved[id(one)], moved[id(other)]) for one, other in self.overlaps)
         self.filtered = frozenset(id(scanned) for scanned, _ in self.overlaps)
         if self.meta is not None:

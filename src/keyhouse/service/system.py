@@ -61,9 +61,12 @@ class System:
 
     def under(self, prefix: str) -> "System":
         """Return the system with the same text in front of all keys of its schemas."""
+        return self.with_schemas(tuple(schema.under(prefix) for schema in self.schemas))
+
+    def with_schemas(self, schemas: tuple[Schema, ...]) -> "System":
+        """Return the system with other schemas, which declare the same records."""
         system = copy.copy(self)
         system.__dict__.pop("schemas", None)
-        schemas = tuple(schema.under(prefix) for schema in self.schemas)
         system._references = {**self._references, "schemas": schemas}
         return system
 

@@ -1,6 +1,5 @@
 """The audiobook library as a service over HTTP."""
 
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -8,6 +7,7 @@ from msgspec.structs import replace
 
 from keyhouse.auth import SessionAuth
 from keyhouse.engine import Engine
+from keyhouse.keyring import KeyRing
 from keyhouse.schema import Schema
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.rates import RateLimiter
@@ -23,7 +23,8 @@ from keyhouse.systems.audiobooks.errors import LIBRARY_ERRORS
 from keyhouse.systems.audiobooks.library import Library
 from keyhouse.systems.audiobooks.permissions import PERMISSIONS
 from keyhouse.systems.audiobooks.routes.accounts import COOKIE
-from keyhouse.systems.audiobooks.schema import TENANT_PREFIX
+from keyhouse.systems.audiobooks.schema import library_schema
+from keyhouse.systems.audiobooks.sealing import check_sealed, seal_users
 from keyhouse.systems.audiobooks.settings import AudiobooksSettings
 from keyhouse.systems.audiobooks.tenancy import Tenancy, check_prefix, own_roots
 
@@ -33,24 +34,29 @@ __all__ = ["SERVICE", "build"]
 async def build(context: ServiceContext) -> ServiceSpec:
     settings = read_settings(AudiobooksSettings, context.settings, table=SYSTEM.name)
     clock, first = context.engine.clock, settings.library
-    system = SYSTEM.under(TENANT_PREFIX) if settings.tenants else SYSTEM
+    sealed = settings.key_ring is not None
+    schema = library_schema(tenants=settings.tenants, sealed=sealed)
+    system = SYSTEM.with_schemas((schema,))
     runtime = ServiceRuntime(
         system,
         context,
         settings,
-        partial(make_library, settings, context.data / SYSTEM.name, system.schemas[0]),
+        lambda *given: make_library(settings, context.data / SYSTEM.name, schema, ring, *given),
         metrics=OperationMetrics(SYSTEM.name, ()),
     )
-    guard = login_guard(clock)
+    guard, ring = login_guard(clock), runtime.key_ring
 
     async def open_library(name: str) -> LibraryParts:
         library = runtime.tenants.get(name)
         await check_prefix(context.engine, name, tenants=settings.tenants)
-        await open_migrated(library.store.schema, context.engine, name)
+        await check_sealed(library.store)
+        await open_migrated(schema, context.engine, name, key_ring=ring)
+        if sealed:
+            await seal_users(library.store)
         return await assemble(library, settings, context, guard, is_measured=name == first)
 
     if settings.tenants:
-        parts = await Tenancy(context.engine, system.schemas[0], first, open_library).parts()
+        parts = await Tenancy(context.engine, schema, first, open_library).parts()
     else:
         parts = await open_library(first)
     spec = runtime.spec(
@@ -69,6 +75,7 @@ def make_library(
     settings: AudiobooksSettings,
     folder: Path,
     schema: Schema,
+    ring: KeyRing | None,
     name: str,
     engine: Engine,
     quota: Quota,
@@ -79,6 +86,7 @@ def make_library(
         engine,
         quota,
         schema=schema,
+        key_ring=ring,
         roots=[Path(each).resolve() for each in own_roots(settings.roots, name, first)],
         folder=folder if name == first else folder / "tenants" / name,
         has_tenants=settings.tenants,

@@ -58,7 +58,7 @@ from keyhouse.systems.audiobooks.schema.books import (
     WORKS_OF_AUTHOR,
     WORKS_OF_SERIES,
 )
-from keyhouse.systems.audiobooks.schema.keyspace import SCHEMAS, TENANT_PREFIX
+from keyhouse.systems.audiobooks.schema.keyspace import SCHEMAS, TENANT_PREFIX, library_schema
 from keyhouse.systems.audiobooks.schema.listening import (
     BOOK_LISTEN_SECONDS,
     BOOK_PLAYS,
@@ -178,5 +178,6 @@ __all__ = [
     "is_binned",
     "is_listed",
     "join_work",
+    "library_schema",
     "make_series_unique",
 ]

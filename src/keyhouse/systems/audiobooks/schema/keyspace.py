@@ -31,13 +31,14 @@ from keyhouse.systems.audiobooks.schema.users import (
     ARGON2_PARAMS,
     PREFERENCE,
     ROLE_PERMISSIONS,
+    SEALED_USER,
     SESSION,
     SETUP,
     USER,
     USER_SECRETS,
 )
 
-__all__ = ["SCHEMAS", "TENANT_PREFIX"]
+__all__ = ["SCHEMAS", "TENANT_PREFIX", "library_schema"]
 
 TENANT_PREFIX: Final = "tenant:{tenant}:"
 """In front of all keys, where a service has several libraries."""
@@ -75,3 +76,11 @@ SCHEMAS: tuple[Schema, ...] = (
         ),
     ),
 )
+
+
+def library_schema(*, tenants: bool, sealed: bool) -> Schema:
+    """Return the schema of a service: with the tenant prefix, or with sealed members."""
+    schema = SCHEMAS[0]
+    if sealed:
+        schema = schema.replacing(USER, SEALED_USER)
+    return schema.under(TENANT_PREFIX) if tenants else schema

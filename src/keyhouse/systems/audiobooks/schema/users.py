@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from keyhouse.keys import normal
 from keyhouse.schema import Index, Owner, Record, Unique, at_field
 from keyhouse.systems.audiobooks.records import (
     Argon2Params,
@@ -18,6 +19,7 @@ __all__ = [
     "ARGON2_PARAMS",
     "PREFERENCE",
     "ROLE_PERMISSIONS",
+    "SEALED_USER",
     "SESSION",
     "SESSIONS_OF_USER",
     "SETUP",
@@ -42,6 +44,23 @@ USER = Record(
     updated="updated_at",
     private=("password_hash",),
 )
+SEALED_USER = Record(
+    User,
+    "u:{id:ulid}",
+    Unique("idx:user:username:{username:norm}", value="id"),
+    Unique(
+        "idx:user:email:{email:hmac}",
+        value="id",
+        fields={"email": lambda user: normal(user.email) if user.email else None},
+    ),
+    version=VERSION,
+    unknown="keep",
+    created="created_at",
+    updated="updated_at",
+    private=("password_hash",),
+    sealed=("email",),
+)
+"""The declaration of a user where the service has a key ring."""
 API_KEY_OWNER = Index(
     "idx:apikey:{key_id:ulid}:{user_id:ulid}",
     each={"key_id": lambda secrets: [key.id for key in secrets.api_keys or ()]},
