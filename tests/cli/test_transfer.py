@@ -60,6 +60,21 @@ def test_move_copies_a_store_and_back(tmp_path: Path) -> None:
     )
 
 
+def test_move_takes_the_data_folder_of_a_service(tmp_path: Path) -> None:
+    """Moved by URLs, the rows were in tables that the service did not look at."""
+    (tmp_path / "notes.py").write_text(
+        "from keyhouse import Record, Schema, Space\n"
+        "NOTE = Record(str, 'note:{id}', name='note')\n"
+        "NOTES = Schema('notes', NOTE, space=Space('a person'))\n"
+    )
+    (tmp_path / "data").mkdir()
+    fill(f"sqlite:{tmp_path}/data/notes.db?layout=notes")
+    shown = run("move", "notes:NOTES", "data", "rocksdb:other", cwd=tmp_path).stdout
+    assert "600 rows of 2 spaces, identical in both" in shown
+    assert "keyhouse serve notes:NOTES --engine rocksdb:other" in " ".join(shown.split())
+    assert (tmp_path / "other" / "notes").is_dir(), "where `--engine rocksdb:other` looks"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

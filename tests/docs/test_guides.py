@@ -32,6 +32,10 @@ def test_a_guide_prints_the_output_it_shows(guide: str, tmp_path: Path) -> None:
     assert run(program=("program.py",), cwd=tmp_path).stdout == "".join(blocks(page, "text"))
 
 
+ADDRESS = "http://127.0.0.1:8080"
+"""The address of a service, in the documentation."""
+
+
 def written(folder: Path, guide: str, module: str) -> None:
     page = (DOCS / "guides" / f"{guide}.md").read_text()
     (folder / f"{module}.py").write_text("\n".join(blocks(page, "python")))
@@ -170,30 +174,36 @@ def test_the_nightly_backup(tmp_path: Path) -> None:
     assert (tmp_path / "backup" / "day.jsonl").is_file()
 
 
-def test_the_commands_of_the_readme_serve_its_schema(tmp_path: Path) -> None:
+def test_the_commands_of_the_readme_serve_its_schema_and_move_it(tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text()
     (tmp_path / "board.py").write_text("\n".join(blocks(readme, "python")))
-    text = readme.split("## The same as a service")[1]
-    lines = blocks(text, "sh")[0].replace("\\\n", "").splitlines()
-    serve, token, put, listed = (shlex.split(line, comments=True) for line in lines)
-    with serving(tmp_path, *serve[2:]) as running:
-        words = " ".join(token).removeprefix("TOKEN=$(keyhouse ").removesuffix(")").split()
-        secret = run(*words, "--data", "data", cwd=tmp_path).stdout.strip()
-        answers = [
-            subprocess.run(
-                [
-                    word.replace("$TOKEN", secret).replace("localhost:8080", running.http)
-                    for word in c
-                ]
-                + ["--silent", "--noproxy", "*"],
-                capture_output=True,
-                check=True,
-                timeout=30,
-            ).stdout
-            for c in (put, listed)
-        ]
-        assert json.loads(answers[0])["revision"] >= 1, answers
-        assert [item["value"]["id"] for item in json.loads(answers[1])["items"]] == ["goal"], (
-            answers
+    first, second, third = blocks(readme.split("## The same as a service")[1], "sh")[:3]
+    token, address, *calls = second.replace("\\\n", "").splitlines()
+    words = token.removeprefix("TOKEN=$(keyhouse ").removesuffix(")").split()
+    put, listed, watched = (shlex.split(call) for call in calls)
+
+    def called(url: str, *command: str, code: int = 0) -> str:
+        given = {"$TOKEN": secret, "$BOARD": address.split("=")[1].replace(ADDRESS, url)}
+        for name, value in given.items():
+            command = tuple([word.replace(name, value) for word in command])
+        ran = subprocess.run(
+            [*command, "--silent", "--noproxy", "*", "--max-time", "3"],
+            capture_output=True,
+            text=True,
+            timeout=30,
         )
+        assert ran.returncode == code, ran
+        return ran.stdout
+
+    with serving(tmp_path, *shlex.split(first)[2:]) as running:
+        secret = run(*words, "--data", "data", cwd=tmp_path).stdout.strip()
+        assert json.loads(called(running.http, *put))["revision"] >= 1
+        before = called(running.http, *listed)
+        assert [item["value"]["id"] for item in json.loads(before)["items"]] == ["goal"]
+        assert "event: put" in called(running.http, *watched, code=28), "it streams until its time"
         assert running.end() == 0
+    move, serve = third.replace("postgresql://user@host/board", "rocksdb:moved").splitlines()
+    run(*shlex.split(move.replace("keyhouse-data", "data"))[1:], cwd=tmp_path)
+    with serving(tmp_path, *shlex.split(serve)[2:]) as running:
+        after = json.loads(called(running.http, *listed))
+        assert [item["value"]["id"] for item in after["items"]] == ["goal"]

@@ -45,14 +45,17 @@ from keyhouse.systems.registry import NAMES, load_system
 
 HELP = """Declare a keyspace once; get a typed, transactional, isolated, inspectable store.
 
-Every command takes the system first, then keys, files or URLs. The rows are in a
-store (--store URL) or behind a running service (--service URL), in one space.
+A command takes the schema first, then keys, files or URLs: your own as module:NAME
+(board:BOARD is BOARD in board.py), or a system that ships with Keyhouse, such as
+rosey. The rows are in a store (--store URL), in the data folder of a service
+(--data DIR) or behind a running one (--service URL), in one space.
 
 \b
-Try it:
-  export KEYHOUSE_STORE=sqlite:bot.db KEYHOUSE_SPACE=trivia
-  keyhouse put rosey theme '"dark"'
-  keyhouse get rosey theme
+Try it with the README's board.py:
+  export KEYHOUSE_STORE=sqlite:board.db KEYHOUSE_SPACE=channel-7
+  keyhouse scan board:BOARD
+  keyhouse explain board:BOARD clip:goal
+  keyhouse serve board:BOARD
 
 \b
 Defaults from the environment:

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import threading
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +13,8 @@ from keyhouse.cli.options import Json, SystemName, examples
 from keyhouse.cli.output import Part, Report, number, show_json, show_reports
 from keyhouse.cli.progress import ProgressLine
 from keyhouse.cli.prompt import interruptible
-from keyhouse.cli.target import check_system, engine_at
+from keyhouse.cli.target import check_system, engine_at, served_name, store_url
+from keyhouse.engines.system_urls import make_folder, url_of
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
 
@@ -26,13 +28,18 @@ _SWITCH = (
 @examples(
     "keyhouse move audiobooks sqlite:books.db postgresql://user@host/books",
     "keyhouse move audiobooks sqlite:books.db rocksdb:books --follow",
+    "keyhouse move board:BOARD keyhouse-data postgresql://user@host/board",
 )
 def move(
     ctx: typer.Context,
     system: SystemName,
     source: Annotated[
         str,
-        typer.Argument(metavar="FROM", help="URL of the engine that holds the rows: sqlite:a.db"),
+        typer.Argument(
+            metavar="FROM",
+            help="URL of the engine that holds the rows: sqlite:a.db; or the data folder of"
+            " keyhouse serve.",
+        ),
     ],
     target: Annotated[
         str | None, typer.Argument(metavar="TO", help="URL of an engine without rows: rocksdb:b")
@@ -50,11 +57,20 @@ def move(
 
     Counts and digests are compared at the end. If interrupted, run it again: it resumes. The source
     is only read. `{system}` in a URL is replaced by the name of the system.
+
+    If FROM is the data folder of `keyhouse serve`, TO is the engine that it is served from next, as
+    its --engine: the rows get the table or bucket names that the service looks for.
     """
     if target is None:
         ctx.fail("Name the system first: keyhouse move SYSTEM FROM TO.")
     check_system(system)
-    urls = [url.replace("{system}", system) for url in (source, target)]
+    is_served = ":" not in source and Path(source).is_dir()
+    if is_served:
+        served_from = store_url(system, None, Path(source))
+        urls = [served_from, url_of(served_name(system), target, alone=True)]
+        make_folder(target)
+    else:
+        urls = [url.replace("{system}", system) for url in (source, target)]
     with interruptible("The move is incomplete. Run the same command again: it resumes."):
         moved = asyncio.run(_move(*urls, follow=follow))
     if json:
@@ -68,6 +84,8 @@ def move(
         spaces.append((f"and {len(moved.spaces) - _SPACES_SHOWN:,} more", "", ""))
     what = f"{number(moved.rows, 'row')} of {number(len(moved.spaces), 'space')}"
     text = f"{what}, identical in both; {moved.written:,} written."
+    if is_served:
+        text += f" Now serve it: keyhouse serve {system} --engine {public_url(target)}"
     show_reports([Report("Moved", text, [Part("Spaces and their digests", list(spaces))])])
 
 

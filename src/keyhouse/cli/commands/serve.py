@@ -138,7 +138,7 @@ def _load_own(names: Iterable[str]) -> dict[str, Any]:
         loaded: Any = load_object(name)
         named = _service_name(name)
         if isinstance(loaded, Schema):
-            named, loaded = check_name(loaded), schema_service(loaded)
+            named, loaded = check_name(loaded), schema_service(loaded, named=name)
         elif not callable(loaded) or isinstance(loaded, type):
             raise typer.BadParameter(
                 f"{name!r} is neither a Schema nor a service function but a {type(loaded).__name__}."

@@ -27,16 +27,17 @@ __all__ = ["check_name", "schema_service"]
 _NAME: Final = re.compile("[a-z][a-z0-9_-]{0,62}")
 
 
-def schema_service(schema: Schema) -> Service:
+def schema_service(schema: Schema, *, named: str = "MODULE:SCHEMA") -> Service:
+    """Return the service of a schema. Its examples call the schema by this name."""
     return Service(
         settings=SchemaSettings,
-        build=partial(_build, schema),
+        build=partial(_build, schema, named),
         tenant_pattern=TENANT_PATTERN,
         scopes=(READ, WRITE, SPACES),
     )
 
 
-def _build(schema: Schema, context: ServiceContext) -> ServiceSpec:
+def _build(schema: Schema, named: str, context: ServiceContext) -> ServiceSpec:
     name, schema = check_name(schema), with_meta(schema)
     settings = read_settings(SchemaSettings, context.settings, table=name)
     catalog = Catalog(schema, settings.records)
@@ -59,7 +60,7 @@ def _build(schema: Schema, context: ServiceContext) -> ServiceSpec:
     return runtime.spec(
         title=name.capitalize(),
         about=schema.doc,
-        examples=_examples(name, catalog),
+        examples=_examples(name, named, catalog),
         routes=runtime.metered(routes(catalog, handlers)),
         endpoints=SchemaSubjects(catalog, settings, runtime).endpoints(),
         tasks=[preparation.run],
@@ -69,7 +70,7 @@ def _build(schema: Schema, context: ServiceContext) -> ServiceSpec:
     )
 
 
-def _examples(name: str, catalog: Catalog) -> list[str]:
+def _examples(name: str, named: str, catalog: Catalog) -> list[str]:
     """Return commands to try, for the page at `/`."""
     records = catalog.all("http", "record")
     lists = [f"curl --oauth2-bearer $TOKEN http://127.0.0.1:8080/{name}/schema"]
@@ -77,7 +78,7 @@ def _examples(name: str, catalog: Catalog) -> list[str]:
         f"curl --oauth2-bearer $TOKEN http://127.0.0.1:8080/{name}/records/{each.name}"
         for each in records[:2]
     ]
-    return ["TOKEN=$(keyhouse token MODULE:SCHEMA --space NAME)", *lists]
+    return [f"TOKEN=$(keyhouse token {named} --space NAME)", *lists]
 
 
 def check_name(schema: Schema) -> str:
