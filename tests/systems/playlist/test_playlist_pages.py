@@ -196,6 +196,17 @@ def test_signed_out_visitors_read_where_it_is_public(tmp_path: Path) -> None:
     run(tmp_path, work, public_read=True)
 
 
+def test_the_first_page_is_small(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = await member(service, "Bob")
+        files = re.findall(r'(?:href|src)="(/[^"]*assets/[^"]*)"', bob.source)
+        assert len(files) == 6
+        loaded = [await bob.http.get(path) for path in ("/playlist/", *files)]
+        assert sum(int(each.headers["content-length"]) for each in loaded) <= 40_000
+
+    run(tmp_path, work)
+
+
 def test_the_pages_work_below_a_path_of_another_server(tmp_path: Path) -> None:
     async def work(service: PlaylistService) -> None:
         bob = await member(service, "Bob", root="/lounge")

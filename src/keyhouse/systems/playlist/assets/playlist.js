@@ -245,9 +245,11 @@ function queued(queue) {
   const playingUid = (one("li.playing", shown) || { dataset: {} }).dataset.uid;
   const current = queue.current ? String(queue.current.uid) : undefined;
   if (queue.items.map(item => String(item.uid)).join() === uids && playingUid === current) return;
-  clearTimeout(queueTimer);
-  queueTimer = setTimeout(() => htmx.ajax("GET", home + "channel",
-    { target: "#queue", select: "#queue", swap: "outerSync" }), 300);
+  if (queueTimer) return;  // during a push, once a second is enough
+  queueTimer = setTimeout(() => {
+    queueTimer = 0;
+    htmx.ajax("GET", home + "queue", { target: "#queue", swap: "outerSync" });
+  }, 700 + 600 * Math.random());
 }
 function pushed(push) {
   const section = one("#push");

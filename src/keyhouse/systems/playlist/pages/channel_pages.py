@@ -11,7 +11,7 @@ from keyhouse.errors import KeyhouseError, NotFoundError
 from keyhouse.http import HtmlPage, Redirect, Route
 from keyhouse.systems.playlist.channel import Channel
 from keyhouse.systems.playlist.limits import DAYS_KEPT
-from keyhouse.systems.playlist.messages import ApplyReply, QueueReply
+from keyhouse.systems.playlist.messages import ApplyReply
 from keyhouse.systems.playlist.pages import text
 from keyhouse.systems.playlist.pages.frame import HOME, Frame, PageHeaders
 from keyhouse.systems.playlist.queue_apply import QueueApply
@@ -66,15 +66,20 @@ class ChannelPages:
     async def show(self, caller: ChannelMember | None, root: str) -> HtmlPage:
         """The current item and the queue."""
         self._sessions.check_reader(caller)
-        queue: QueueReply | None = None
-        problem = ""
-        try:
-            queue = await self._channel.queue()
-        except KeyhouseError as error:
-            problem = error.sentence
         return await self._frame.page(
-            "channel.html", caller, root, CHANNEL, queue=queue, problem=problem
+            "channel.html", caller, root, CHANNEL, **await self._queue_values()
         )
+
+    async def queue(self, caller: ChannelMember | None, root: str) -> HtmlPage:
+        """The part of a page that shows the queue."""
+        self._sessions.check_reader(caller)
+        return self._frame.part("queue_part.html", caller, root, **await self._queue_values())
+
+    async def _queue_values(self) -> dict[str, Any]:
+        try:
+            return {"queue": await self._channel.queue()}
+        except KeyhouseError as error:
+            return {"queue": None, "problem": error.sentence}
 
     async def now(self, caller: ChannelMember | None, root: str) -> HtmlPage:
         """The part of a page that says what is playing."""
@@ -162,6 +167,7 @@ class ChannelPages:
         get, post = self._frame.get, self._frame.post
         return [
             get("/channel", self.show),
+            get("/queue", self.queue),
             get("/now", self.now),
             get("/statistics", self.statistics),
             post("/like", self.like),
