@@ -60,8 +60,8 @@ class PlaylistSettings(msgspec.Struct, frozen=True, kw_only=True):
     otp_key: Annotated[
         Annotated[str, msgspec.Meta(min_length=32)] | None,
         setting(
-            "Secret with which codes are hashed, at least 32 characters, for processes that do not"
-            " share a data folder. Default: generated in the data folder.",
+            "Secret with which codes are hashed, at least 32 characters; the same for all processes"
+            " of a namespace. Default: generated in the data folder.",
             secret=True,
         ),
     ] = None
