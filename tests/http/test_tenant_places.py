@@ -1,11 +1,13 @@
 """Places of requests in flight: a tenant waits for itself, and all take turns."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import pytest
 
 from keyhouse.auth import Caller
+from keyhouse.auth.caller import HeaderPairs
 from keyhouse.errors import RateError
 from keyhouse.http import Route, make_app
 from keyhouse.http.tenant_places import TenantPlaces
@@ -125,5 +127,42 @@ def test_requests_of_one_tenant_beyond_its_share_wait_for_each_other() -> None:
         release.set()
         assert {(await call).status for call in calls} == {204}
         assert most == HTTP_TENANT_PLACES
+
+    run(story)
+
+
+def test_users_of_one_tenant_take_turns_where_their_callers_say_so() -> None:
+    release = asyncio.Event()
+
+    async def hold(caller: Caller) -> None:
+        if caller.subject == "ann":
+            await release.wait()
+
+    class Users:
+        schemes: Mapping[str, Mapping[str, Any]] = {}
+
+        def cached_caller(self, headers: Mapping[bytes, bytes]) -> Caller:
+            name = headers[b"authorization"].decode()
+            return Caller(tenant="library", subject=name, turn=name, scopes=frozenset({"read"}))
+
+        async def authenticate(self, headers: HeaderPairs) -> Caller:
+            return self.cached_caller(dict(headers))
+
+    part = shop()
+    part.auth = Users()
+    part.routes = [Route(method="GET", path="/hold", handler=hold, scope="read")]
+
+    async def story() -> None:
+        app = make_app([part])
+        calls = [
+            asyncio.create_task(asking(app, "GET", "/shop/hold", headers={"Authorization": "ann"}))
+            for _ in range(2 * HTTP_TENANT_PLACES)
+        ]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        reply = await asking(app, "GET", "/shop/hold", headers={"Authorization": "bob"})
+        assert reply.status == 204
+        release.set()
+        assert {(await call).status for call in calls} == {204}
 
     run(story)

@@ -24,7 +24,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     itself). `tenants` are further ones that the credentials reach, for routes that name a tenant.
     `roles` are what the subject is in the tenant; `scopes` are what its credentials allow.
     `from_cookie` is true for credentials that a browser sends by itself: a page of another site can
-    cause a request that carries them.
+    cause a request that carries them. `turn` names those who take turns with others: the tenant by
+    default; the user, where all share one tenant and must not hold up each other.
     """
 
     tenant: str
@@ -33,6 +34,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     scopes: frozenset[str] = frozenset()
     tenants: frozenset[str] = frozenset()
     from_cookie: bool = False
+    turn: str = ""
 
     def require(self, scope: str) -> None:
         """Raise ScopeError unless this caller has the scope."""

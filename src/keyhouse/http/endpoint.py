@@ -292,15 +292,16 @@ class HttpEndpoint:
             given = conditions(_joined(request, b"if-match"), _joined(request, b"if-none-match"))
         arguments = self._arguments(request, values, caller, given)
         places = self._places
-        if caller is not None and (place := places.enter(caller.tenant)) is not None:
-            await places.wait(caller.tenant, place)
+        turn = None if caller is None else caller.turn or caller.tenant
+        if turn is not None and (place := places.enter(turn)) is not None:
+            await places.wait(turn, place)
         try:
             if self._has_body:
                 arguments[self._body_name] = await self._body(request)
             value = await self._handler(**arguments)
         finally:
-            if caller is not None:
-                places.leave(caller.tenant)
+            if turn is not None:
+                places.leave(turn)
         if type(value) is Response:
             return self._encoded(value, given)
         if value is None:

@@ -123,6 +123,7 @@ class Accounts:
         return Member(
             tenant=self.library.name,
             subject=user.id,
+            turn="" if self.library.has_tenants else user.id,
             roles=frozenset(user.roles),
             scopes=await self.permissions(user.roles),
             device=device,
