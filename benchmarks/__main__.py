@@ -40,6 +40,7 @@ from benchmarks.services import growth as service_growth
 from benchmarks.services import (
     history_events,
     http,
+    media,
     playback_positions,
     plugin_storage,
     schema_records,
@@ -47,7 +48,10 @@ from benchmarks.services import (
 from keyhouse.bench import Result
 
 ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
-CASES = ("1", "2", "3", "3b", "4", "5", "6", "6b", "7", "8", "9", "10", "11", "growth", "export")
+CASES = (
+    *("1", "2", "3", "3b", "4", "5", "6", "6b", "7", "8", "9", "10", "11", "12", "13"),
+    *("growth", "export"),
+)
 
 
 class Report(msgspec.Struct):
@@ -135,6 +139,11 @@ async def results(cases: set[str], folder: Path, *, quick: bool) -> AsyncIterato
         count = 1_000 if quick else 10_000
         for result in await audio_scans.measure(_make(folder / "scans"), min(5, rounds), count):
             yield result
+    if "12" in cases:
+        yield await asyncio.to_thread(media.measure_watchers, _make(folder / "watchers"), rounds)
+    if "13" in cases:
+        size = 512 if quick else 2_048
+        yield await asyncio.to_thread(media.measure_ranges, _make(folder / "ranges"), rounds, size)
     if "export" in cases:
         size = 100_000 if quick else 1_000_000
         for result in await export_import.measure(_make(folder / "export"), 3, size):

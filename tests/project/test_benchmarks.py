@@ -11,6 +11,7 @@ from benchmarks import audio_scans, catalog_searches, searches
 from benchmarks.services import history_events, playback_positions, schema_records
 from benchmarks.services.http import server_process
 from benchmarks.services.http_client import Run, get
+from benchmarks.services.media import FILE, RANGE_BYTES, RangeRun, Streams, media_server
 from benchmarks.services.nats import plugin_client
 
 
@@ -65,3 +66,22 @@ async def _no_peer(_: Path) -> AsyncIterator[None]:
 def test_the_scans_of_the_benchmark_find_all_files(tmp_path: Path) -> None:
     for result in asyncio.run(audio_scans.measure(tmp_path, rounds=1, count=40)):
         assert result.ratio is not None and result.ratio > 0
+
+
+def test_the_media_servers_of_the_benchmark_deliver_events_and_ranges(tmp_path: Path) -> None:
+    async def scenario() -> list[int]:
+        async with (
+            media_server("ours", tmp_path) as ours,
+            media_server("baseline", tmp_path) as baseline,
+        ):
+            streams = Streams(int(ours.line), 3)
+            await streams.open()
+            await asyncio.sleep(0.5)
+            assert await streams.change(1) >= 0
+            streams.close()
+            return [
+                await RangeRun(f"/media/{FILE}", 4).over(int(ours.line), 2),
+                await RangeRun(f"/{FILE}", 4).over(int(baseline.line), 2),
+            ]
+
+    assert asyncio.run(scenario()) == [4 * RANGE_BYTES >> 20] * 2
