@@ -21,7 +21,7 @@ WATCHERS: Final = 1_000
 LISTENERS: Final = 64
 FILE_BYTES: Final = 64 * 2**20
 RANGE_BYTES: Final = 2**20
-"""What a player asks for at once: about a minute of an audiobook."""
+"""One request of a player: about a minute of an audiobook."""
 
 DELIVERY_MS_MAX: Final = 250
 WATCHER_KB_MAX: Final = 50

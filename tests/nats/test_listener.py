@@ -19,6 +19,7 @@ from keyhouse.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
+from keyhouse.limits import NATS_TENANT_IN_FLIGHT_MAX
 from keyhouse.nats.client import NatsClient
 from keyhouse.nats.connection import _ConnectionLog, connect
 from keyhouse.nats.endpoint import Endpoint, Request, error_reply
@@ -445,3 +446,46 @@ def test_a_long_outage_does_not_fill_the_log(
 
     with capture_logs() as logs:
         assert asyncio.run(scenario()) == ["refused", "no such host", "no such host"]
+
+
+def test_a_tenant_named_in_the_body_does_not_wait_for_another_one() -> None:
+    """All bodies were of one tenant: once its places were taken, all others waited."""
+
+    async def scenario() -> None:
+        release = asyncio.Event()
+        waiting = 0
+
+        async def handler(request: Request) -> bytes:
+            nonlocal waiting
+            if request.data == b"flood":
+                waiting += 1
+                await release.wait()
+            return b"{}"
+
+        bodies = Endpoint(
+            name="bodies", subject="tested.*", handler=handler, tenant_of_body=bytes.decode
+        )
+        async with listener([bodies]), client() as plugin:
+            for _ in range(2 * NATS_TENANT_IN_FLIGHT_MAX):
+                await plugin.publish("tested.echo", b"flood")
+            await until(lambda: waiting == NATS_TENANT_IN_FLIGHT_MAX)
+            assert await ask(plugin, "tested.echo", b"other") == {}
+            assert waiting == NATS_TENANT_IN_FLIGHT_MAX, "the others of the flood are pending"
+            release.set()
+
+    asyncio.run(scenario())
+
+
+def test_many_names_in_bodies_leave_no_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("keyhouse.nats.listener.TENANTS_CACHED", 10)
+
+    async def scenario() -> None:
+        bodies = Endpoint(
+            name="bodies", subject="tested.*", handler=echo, tenant_of_body=bytes.decode
+        )
+        async with listener([bodies]) as served, client() as plugin:
+            for number in range(50):
+                await ask(plugin, "tested.echo", b"%d" % number)
+            assert len(served._messages) <= 10
+
+    asyncio.run(scenario())

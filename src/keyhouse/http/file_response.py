@@ -2,7 +2,8 @@
 
 A path is opened one name at a time, each below the folder before it, and no symbolic link below the
 root is followed: no path leads elsewhere, even if a folder is replaced meanwhile. Files are read in
-threads, and a response holds at most one piece of PIECE_BYTES.
+threads, except for what the system has in memory, and a response holds at most one piece of
+PIECE_BYTES.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ __all__ = ["FileResponse", "FileRoot"]
 
 PIECE_BYTES: Final = 256 * 1_024
 
+_NO_WAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 _ABSENT: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _RANGE: Final = re.compile(rb"bytes=[ \t]*(\d{0,18})-(\d{0,18})[ \t]*")
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -64,7 +66,11 @@ class OpenFile:
             while start < end:
                 assert self._descriptor is not None
                 size = min(PIECE_BYTES, end - start)
-                piece: bytes = await self._root.run(os.pread, self._descriptor, size, start)
+                piece: bytes | None = self._root.read_cached(self._descriptor, size, start)
+                if piece is None:
+                    piece = await self._root.run(os.pread, self._descriptor, size, start)
+                else:
+                    await asyncio.sleep(0)  # others have their turn between two pieces
                 if not piece:
                     raise OSError("the file became shorter while it was sent")
                 start += len(piece)
@@ -91,6 +97,7 @@ class FileRoot:
         self.run = run
         self.open_files = 0
         self._open_files_max = open_files_max
+        self._buffer = memoryview(bytearray(PIECE_BYTES))
 
     async def open(self, path: str) -> OpenFile:
         """Open a file by its path below the root, with slashes. Raises NotFoundError."""
@@ -108,6 +115,18 @@ class FileRoot:
                 raise _translated(error) from None
             raise
         return OpenFile(descriptor, self)
+
+    def read_cached(self, descriptor: int, size: int, start: int) -> bytes | None:
+        """Return bytes of a file that the system has in memory; None if a read might wait for the
+        disk, or the system cannot tell."""
+        if not _NO_WAIT:
+            return None
+        view = self._buffer[:size]
+        try:
+            count = os.preadv(descriptor, [view], start, _NO_WAIT)
+        except OSError:  # not in memory, or a file system that cannot tell
+            return None
+        return bytes(view[:count]) or None
 
     def _open(self, names: list[str]) -> int:
         folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -93,7 +93,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     the micro protocol lists each as an endpoint, at the subject given with it. `rejected` is called
     with subject and reply subject of each message that was rejected because too many are pending;
     it returns whether to reply. `queue` is the queue group, if it is not the listener's. `tenant`
-    returns the tenant of a subject: tenants take turns. Without it, all messages are of one tenant.
+    returns the tenant of a subject: tenants take turns. Where the body names it, `tenant_of_body`
+    returns it, or an empty text if it does not. Without either, all messages are of one tenant.
     `problems`: error replies have a header with the error's class and fields.
     """
 
@@ -104,6 +105,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     rejected: Callable[[str, str], bool] | None = None
     queue: str | None = None
     tenant: Callable[[str], str] | None = None
+    tenant_of_body: Callable[[bytes], str] | None = None
     problems: bool = False
 
 

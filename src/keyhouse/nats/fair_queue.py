@@ -79,6 +79,10 @@ class FairQueue:
         self._is_scheduled = False
         self._idle: asyncio.Future[None] | None = None
 
+    def __len__(self) -> int:
+        """Return the number of tenants that have a queue."""
+        return len(self._tenants)
+
     def tenant(self, name: str) -> TenantQueue:
         """Return the queue of a tenant. It stays the same one while the tenant has messages."""
         queue = self._tenants.get(name)

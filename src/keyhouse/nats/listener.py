@@ -154,7 +154,8 @@ class NatsListener:
         }
         other = EndpointStats(endpoint.name, endpoint.subject, queue)
         self._micro.endpoints += [*by_operation.values(), *([] if by_operation else [other])]
-        handler = self._handler(endpoint, by_operation, other)
+        make = self._handler if endpoint.tenant_of_body is None else self._handler_by_body
+        handler = make(endpoint, by_operation, other)
         self._subscriptions.append(await self._client.handle(endpoint.subject, queue, handler))
 
     def _handler(
@@ -183,11 +184,39 @@ class NatsListener:
         self._routes.append(routes)
         return handle
 
+    def _handler_by_body(
+        self, endpoint: Endpoint, by_operation: dict[str, EndpointStats], other: EndpointStats
+    ) -> MessageHandler:
+        """Return the handler of an endpoint whose bodies name the tenant."""
+
+        def handle(subject: str, reply: str, data: bytes) -> bool:
+            stats = by_operation.get(subject.rpartition(".")[2], other)
+            if len(messages) >= TENANTS_CACHED:
+                self._forget_tenants()
+            queue = messages.tenant(tenant_of(data))
+            if self._turn != client.turn:
+                self._turn, self._starts_left = client.turn, START_PER_TURN_MAX
+            work = (endpoint, stats, subject, reply, data)
+            if self._starts_left and messages.has_place(queue):
+                self._starts_left -= 1
+                messages.start(queue, self._respond(*work))
+                return True
+            if not messages.append(queue, len(data), self._respond, *work):
+                self._reject(endpoint, subject, reply)
+            return False
+
+        assert endpoint.tenant_of_body is not None
+        client, messages, tenant_of = self._client, self._messages, endpoint.tenant_of_body
+        return handle
+
+    def _forget_tenants(self) -> None:
+        for routes in self._routes:
+            routes.clear()
+        self._messages.forget_idle()
+
     def _queue_of(self, endpoint: Endpoint, subject: str) -> TenantQueue:
         if sum(map(len, self._routes)) >= TENANTS_CACHED:
-            for routes in self._routes:
-                routes.clear()
-            self._messages.forget_idle()
+            self._forget_tenants()
         return self._messages.tenant("" if endpoint.tenant is None else endpoint.tenant(subject))
 
     def _work_failed(self, error: BaseException) -> None:

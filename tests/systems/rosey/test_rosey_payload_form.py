@@ -9,6 +9,7 @@ from nats.errors import NoRespondersError
 
 from keyhouse.errors import UsageError
 from keyhouse.settings import read_settings
+from keyhouse.systems.rosey.payload_form import plugin_named
 from keyhouse.systems.rosey.settings import RoseySettings
 from tests.systems.rosey.support.harness import Harness, Live, living
 
@@ -157,3 +158,9 @@ def test_it_is_off_by_default(tmp_path: Path) -> None:
 def test_a_prefix_that_receives_other_messages_is_rejected(prefix: str) -> None:
     with pytest.raises(UsageError, match="payload_prefix"):
         read_settings(RoseySettings, {"payload_prefix": prefix}, table="rosey")
+
+
+def test_the_plugin_of_a_body_is_found_or_none() -> None:
+    assert plugin_named(b'{"value": {"plugin_name": "other"}, "plugin_name": "trivia"}') == "trivia"
+    for body in (b"", b"x", b"[]", b'{"plugin_name": 1}', b'{"plugin_name": "%s"}' % (b"x" * 101)):
+        assert plugin_named(body) == ""

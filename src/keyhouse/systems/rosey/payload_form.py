@@ -5,7 +5,8 @@
     -> {"success": false, "error": {"code": "MISSING_FIELD", "message": "…"}}
 
 Rosey's first database service had it, with four operations. It is off by default: a body can name
-any plugin, so NATS permissions do not isolate plugins, and all of them share one queue.
+any plugin, so NATS permissions do not isolate plugins. Requests take turns by the plugin that they
+name, together with those of the subject form.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,9 @@ __all__ = ["payload_endpoint"]
 PAYLOAD_OPERATIONS: Final = ("set", "get", "delete", "list")
 
 _SUCCESS: Final = b'{"success":true'
+_NAME_CHARS_MAX: Final = 100
+"""A longer text is not a plugin's name."""
+
 _RENAMED: Final = {"ttl_seconds": "ttl"}
 
 _encode = msgspec.json.Encoder().encode
@@ -53,7 +57,24 @@ def payload_endpoint(
         handler=respond,
         operations={name: f"{prefix}.{name}" for name in PAYLOAD_OPERATIONS},
         queue=queue,
+        tenant_of_body=plugin_named,
     )
+
+
+class _Named(msgspec.Struct):
+    plugin_name: str = ""
+
+
+_decode_named = msgspec.json.Decoder(_Named).decode
+
+
+def plugin_named(data: bytes) -> str:
+    """Return the plugin that a body names; an empty text if it names none, or is invalid."""
+    try:
+        name = _decode_named(data).plugin_name
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
+        return ""
+    return name if len(name) <= _NAME_CHARS_MAX else ""
 
 
 def _subject_form(request: Request, prefix: str, own_prefix: str) -> Request:
