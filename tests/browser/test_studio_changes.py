@@ -11,7 +11,7 @@ from keyhouse import Store
 from keyhouse.engine import Batch, Put, Span
 from keyhouse.store import verify
 from tests.browser.support.visitor import Studio, open_studio
-from tests.studio.support.library import BOOK, Book
+from tests.studio.support.library import BOOK, SHELF, Book
 
 pytestmark = pytest.mark.browser
 
@@ -104,6 +104,39 @@ def test_an_edit_meets_that_of_another_client(studio: Studio) -> None:
             await page.get_by_text("by-author:asimov:b000").wait_for()
 
     studio.run("conflict", scenario)
+
+
+def test_text_is_edited_with_marked_errors_and_numbers_stay_as_typed(studio: Studio) -> None:
+    async def scenario(space: str, store: Store) -> None:
+        async with (
+            studio.visitor.operator(unlocked=True) as operator,
+            operator.visit(f"{space}/edit?k=shelf:hall&mode=text", allowed_errors=("400",)) as page,
+        ):
+            editor = page.locator(".cm-content")
+            await editor.wait_for()
+            assert await page.locator("textarea#text").is_hidden()
+            await editor.click()
+            await page.keyboard.press("Control+a")
+            await page.keyboard.type('{"place": "hall", "height": 12345678901234567890')
+            await page.locator(".cm-lint-marker-error").wait_for()
+            await page.get_by_role("button", name="Preview", exact=True).click()
+            await page.get_by_role("alert").wait_for()
+            assert "Line 1" in await page.get_by_role("alert").inner_text()
+            await page.locator(".cm-content").click()
+            await page.keyboard.press("Control+End")
+            await page.keyboard.type("}")
+            await page.get_by_role("button", name="Preview", exact=True).click()
+            await page.get_by_role("alert").wait_for()
+            await page.locator(".cm-content").click()
+            await page.keyboard.press("Control+a")
+            await page.keyboard.type('{"place": "hall", "height": 120}')
+            await page.get_by_role("button", name="Save").click()
+            await page.get_by_role("heading", name="shelf:hall").wait_for()
+        shelf = await store.get(SHELF, place="hall")
+        assert shelf is not None
+        assert shelf.height == 120
+
+    studio.run("editor", scenario)
 
 
 def test_a_deletion_by_filter_is_cancelled_half_way_and_undone(

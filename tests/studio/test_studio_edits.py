@@ -114,10 +114,27 @@ def test_text_that_is_not_json_names_the_line(tmp_path: Path) -> None:
             answer = await client.post(f"{MAIN}/edit", data=form | {"text": text})
             assert answer.status_code == 400 or answer.status_code == 422
             assert "Line 3, column" in answer.text
+            text = '{\n  "id": "b000"'
+            answer = await client.post(f"{MAIN}/edit", data=form | {"text": text})
+            assert "Line 2, column 15" in answer.text, "where it ends too early"
             text = '{"id": "b000", "title": 5, "author": "a"}'
             answer = await client.post(f"{MAIN}/edit", data=form | {"text": text})
             assert "title" in answer.text
             assert "expected `str`" in answer.text.lower() or "Expected" in answer.text
+
+    run(tmp_path, scenario)
+
+
+def test_text_that_no_key_can_hold_stays_on_the_page(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in("studio:read") as client:
+            revision = str((await served.store.row("shelf:hall")).revision)  # type: ignore[union-attr]
+            form = {"k": "shelf:hall", "revision": revision, "action": "preview"}
+            text = '{"place": "hall", "height": 12345678901234567890}'
+            answer = await client.post(f"{MAIN}/edit", data=form | {"text": text})
+            assert 400 <= answer.status_code < 500
+            assert 'role="alert"' in answer.text
+            assert "12345678901234567890" in answer.text
 
     run(tmp_path, scenario)
 

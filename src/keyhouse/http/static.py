@@ -37,13 +37,15 @@ _TYPES = {
 }
 
 _ASSETS = Path(__file__).parent / "assets"
-_VENDOR = _ASSETS / "vendor"
+VENDOR = _ASSETS / "vendor"
+"""Files of other projects, as `vendor.lock` lists them."""
+
 _PAGE_FILES = (
     _ASSETS / "pages.css",
     _ASSETS / "icon.svg",
     _ASSETS / "keyhouse.js",
-    _VENDOR / "htmx.min.js",
-    _VENDOR / "hx-sse.min.js",
+    VENDOR / "htmx.min.js",
+    VENDOR / "hx-sse.min.js",
 )
 _ASSET_FILES = ("swagger-ui-bundle.js", "swagger-ui.css", "docs.js")
 _DOCS_POLICY = (

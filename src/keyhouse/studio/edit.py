@@ -12,11 +12,11 @@ from keyhouse.auth import Caller
 from keyhouse.engine import Row
 from keyhouse.errors import (
     DocumentError,
+    KeyhouseError,
     LinkError,
     NotFoundError,
-    RecordError,
     RevisionError,
-    UsageError,
+    ScopeError,
 )
 from keyhouse.http import HtmlPage, Redirect
 from keyhouse.schema import KeyMatch, Record
@@ -123,8 +123,11 @@ class Edit:
         except LinkError as error:
             page.error = _link_text(error)
             return self._pages.render("edit.html", caller, page, here=here, status=error.status)
-        except (RecordError, DocumentError, UsageError) as error:
-            page.error = f"{error.sentence} {error.fields.get('reason', '')}".strip()
+        except KeyhouseError as error:  # what was typed stays on the page
+            if error.status >= 500 or isinstance(error, ScopeError):
+                raise
+            why = error.fields.get("reason") or error.fields.get("field") or ""
+            page.error = f"{error.sentence} {why}".strip()
             return self._pages.render("edit.html", caller, page, here=here, status=error.status)
         return self._pages.render("edit.html", caller, page, here=here)
 
@@ -190,9 +193,14 @@ def _submitted(page: EditPage, form: EditForm) -> bytes:
 def _place(text: str, error: Exception) -> str:
     """Return the message of a parser with the line and column instead of the byte."""
     message, mark, byte = str(error).rpartition("(byte ")
-    if not mark or not byte.rstrip(")").isdecimal():
+    encoded = text.encode()
+    if mark and byte.rstrip(")").isdecimal():
+        encoded = encoded[: int(byte.rstrip(")"))]
+    elif isinstance(error, RecursionError):
         return str(error)
-    before = text.encode()[: int(byte.rstrip(")"))].decode(errors="ignore")
+    else:
+        message = str(error)  # the text ends too early
+    before = encoded.decode(errors="ignore")
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
     return f"Line {line}, column {column}: {message.strip()}."
 

@@ -6,6 +6,7 @@ from typing import Final
 from keyhouse.auth import jwt_auth
 from keyhouse.engine import Engine
 from keyhouse.http import ResponseSpec, Route, file_route
+from keyhouse.http.static import VENDOR
 from keyhouse.service.spec import ServiceSpec
 from keyhouse.store import Store
 from keyhouse.studio.bulk import Bulk
@@ -38,6 +39,8 @@ from keyhouse.studio.tree import Tree
 from keyhouse.studio.upkeep import Upkeep
 
 _ASSETS: Final = Path(__file__).parent / "assets"
+_EDITOR: Final = "cm-json.min.js"
+"""The editor of JSON, which the page of an edit loads when it shows text."""
 
 
 class Studio:
@@ -90,6 +93,7 @@ class Studio:
         page, form, overview = self._pages.page, self._pages.form, self._overview
         return [
             *[file_route(f"/assets/{file.name}", file) for file in sorted(_ASSETS.iterdir())],
+            file_route(f"/assets/{_EDITOR}", VENDOR / _EDITOR),
             *self._login.routes(),
             *page("/", overview.landing, "landing.html"),
             *page("/journal", self._journal.page, "journal.html"),

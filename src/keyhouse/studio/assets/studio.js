@@ -44,6 +44,25 @@ function follow() {
 }
 window.addEventListener("pagehide", () => source && source.close());
 
+/* The text of a record gets an editor with line numbers and marked errors. It lives in a shadow root,
+   where it needs no inline styles; the textarea stays the input of the form. */
+async function upgrade() {
+  const area = document.querySelector("textarea[data-editor]");
+  if (!area) return;
+  const { openEditor } = await import(area.dataset.editor);
+  const host = document.createElement("div"), label = area.labels[0];
+  const root = host.attachShadow({ mode: "open" }), place = document.createElement("div");
+  root.append(place);
+  area.after(host);
+  const editor = openEditor({
+    parent: place, root, text: area.value, label: label.textContent,
+    change: text => { area.value = text; },
+  });
+  area.hidden = true;
+  label.addEventListener("click", () => editor.focus());
+}
+upgrade();
+
 function rows() {
   return [...document.querySelectorAll("[data-rows] tbody tr, ul[data-rows] > li")]
     .map(each => each.querySelector("a")).filter(Boolean);
@@ -84,7 +103,7 @@ function palette() {
 }
 
 document.addEventListener("keydown", event => {
-  const typing = event.target.closest("input, textarea, select, dialog");
+  const typing = event.target.closest("input, textarea, select, dialog") || event.target.shadowRoot;
   if (event.key === "k" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); palette(); return; }
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
   const press = {
