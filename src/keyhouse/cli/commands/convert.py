@@ -34,7 +34,7 @@ class Converted(msgspec.Struct, frozen=True):
 
 @examples(
     "keyhouse convert recipes:BOX --to 'tenant:{tenant}:' --store sqlite:box.db",
-    "keyhouse convert 'recipes:BOX@tenant:{tenant}:' --to '' --store sqlite:box.db --yes",
+    "keyhouse convert 'recipes:BOX@tenant:{tenant}:' --to '' --store sqlite:box.db",
 )
 def convert(
     system: SystemName,
@@ -47,7 +47,7 @@ def convert(
     data: DataFolder = None,
     json: Json = False,
 ) -> None:
-    """Move all rows of each space to keys with another prefix, or without one.
+    """Give the keys of all rows another prefix, or none.
 
     SYSTEM@PREFIX names the prefix that they have. Stop the programs that use the store first. If it
     is interrupted, run it again: it continues, after a kill within a minute. Rows whose new key has
