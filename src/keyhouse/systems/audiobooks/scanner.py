@@ -13,6 +13,7 @@ Files are read in separate processes, some books at a time, while the books befo
 scan that was interrupted is repeated: all that was committed is then unchanged.
 """
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing
@@ -80,8 +81,9 @@ class Scanner:
         """Run the operation. Its input may have `folder_path` and `force_update`."""
         given = task.input or {}
         counts = _Counts()
-        files, folders = await self._walk(task, given.get("folder_path"))
-        known = {entry.record.file_path: entry.record async for entry in self._store.scan(SEGMENT)}
+        (files, folders), known = await asyncio.gather(
+            self._walk(task, given.get("folder_path")), self._known()
+        )
         paths = {each.path for each in files}
         due = [each for each in files if given.get("force_update") or not _is_same(each, known)]
         counts.unchanged = len(files) - len(due)
@@ -102,6 +104,10 @@ class Scanner:
         await self._deactivate(task, known, paths, folders, gone, counts)
         task.log(f"Scanned {len(files)} files: {counts}.")
         await task.commit(current=len(files), total=len(files))
+
+    async def _known(self) -> dict[str, Segment]:
+        """Return all segments by the paths of their files."""
+        return {entry.record.file_path: entry.record async for entry in self._store.scan(SEGMENT)}
 
     async def _walk(
         self, task: OperationTask, folder: str | None
