@@ -45,20 +45,20 @@ def scenario(folder: Path, engine: str) -> list[str]:
     root = folder / "books"
     album(root, 3, 100, series="Hainish", series_part="1.5")
     opener = engine_openers.ALL[engine](folder)
-    told = Transcript(folder)
+    transcript = Transcript(folder)
     with (
         LibraryService(opener, folder / "data", roots=[root]) as service,
         service.admin() as admin,
         service.user(admin, "ann", "viewer") as ann,
     ):
-        _fill(told, admin)
-        _listen(told, service, admin, ann)
-        _remove(told, admin, ann)
+        _fill(transcript, admin)
+        _listen(transcript, service, admin, ann)
+        _remove(transcript, admin, ann)
         service.check()
-    return told.lines
+    return transcript.lines
 
 
-def _fill(told: Transcript, admin: httpx.Client) -> None:
+def _fill(transcript: Transcript, admin: httpx.Client) -> None:
     scan(admin)
     author = made(admin, "authors", name="N. K. Jemisin")["id"]
     for number, title in ((2, "The Obelisk Gate"), (1, "The Fifth Season"), (None, "A: story")):
@@ -69,7 +69,7 @@ def _fill(told: Transcript, admin: httpx.Client) -> None:
             "tags": ["Earth", "50 % off"],
             "isbn13": "978-0-306-40615-7",
         }
-        told.ask(admin, "POST", "/books", json=body)
+        transcript.ask(admin, "POST", "/books", json=body)
     for path in (
         "/books",
         "/books?limit=2",
@@ -84,15 +84,15 @@ def _fill(told: Transcript, admin: httpx.Client) -> None:
         f"/authors/{author}/books",
         "/operations",
     ):
-        told.ask(admin, "GET", path)
+        transcript.ask(admin, "GET", path)
 
 
 def _listen(
-    told: Transcript, service: LibraryService, admin: httpx.Client, ann: httpx.Client
+    transcript: Transcript, service: LibraryService, admin: httpx.Client, ann: httpx.Client
 ) -> None:
     found = admin.get("/books", params={"title_prefix": "the dispossessed"}).json()["data"]
     book = f"/books/{found['items'][0]['id']}"
-    ids = [each["id"] for each in told.ask(ann, "GET", f"{book}/segments")["items"]]
+    ids = [each["id"] for each in transcript.ask(ann, "GET", f"{book}/segments")["items"]]
     for kind, segment, position in (
         ("start", 0, 0),
         ("progress", 0, 10),
@@ -102,31 +102,31 @@ def _listen(
         ("complete", 2, 100),
     ):
         given = {"segment_id": ids[segment], "position_seconds": position, "event_type": kind}
-        told.ask(ann, "POST", f"{book}/position", json=given)
+        transcript.ask(ann, "POST", f"{book}/position", json=given)
         service.clock.advance(seconds=10)
     mark = {"segment_id": ids[1], "position_seconds": 5, "title": "here"}
-    told.ask(ann, "POST", f"{book}/bookmarks", json=mark)
+    transcript.ask(ann, "POST", f"{book}/bookmarks", json=mark)
     whole = write_audio(service.roots[0] / "merged" / "whole.wav", 300, tags=TAGS)
-    told.ask(admin, "POST", f"{book}/merge?dry_run=true", json={"file_path": str(whole)})
+    transcript.ask(admin, "POST", f"{book}/merge?dry_run=true", json={"file_path": str(whole)})
     finished(admin, admin.post(f"{book}/merge", json={"file_path": str(whole)}))
     for path in (
         *(f"{book}/{each}" for each in ("state", "events", "bookmarks", "segments")),
         *("/me/finished", "/me/unstarted", "/me/continue", "/stats/me"),
         f"/stats{book}",
     ):
-        told.ask(ann, "GET", path)
+        transcript.ask(ann, "GET", path)
 
 
-def _remove(told: Transcript, admin: httpx.Client, ann: httpx.Client) -> None:
-    told.ask(ann, "POST", "/books", json={"title": "x"})
+def _remove(transcript: Transcript, admin: httpx.Client, ann: httpx.Client) -> None:
+    transcript.ask(ann, "POST", "/books", json={"title": "x"})
     for book in admin.get("/books").json()["data"]["items"]:
-        told.ask(admin, "DELETE", f"/books/{book['id']}")
-        told.ask(admin, "GET", "/books/soft-deleted")
-        told.ask(admin, "DELETE", f"/books/{book['id']}?purge=true")
+        transcript.ask(admin, "DELETE", f"/books/{book['id']}")
+        transcript.ask(admin, "GET", "/books/soft-deleted")
+        transcript.ask(admin, "DELETE", f"/books/{book['id']}?purge=true")
     for author in admin.get("/authors").json()["data"]["items"]:
-        told.ask(admin, "DELETE", f"/authors/{author['id']}")
-        told.ask(admin, "DELETE", f"/authors/{author['id']}?detach=true")
-    told.ask(ann, "GET", "/stats/me")
+        transcript.ask(admin, "DELETE", f"/authors/{author['id']}")
+        transcript.ask(admin, "DELETE", f"/authors/{author['id']}?detach=true")
+    transcript.ask(ann, "GET", "/stats/me")
 
 
 def test_sqlite_and_rocksdb_answer_alike(tmp_path: Path) -> None:
