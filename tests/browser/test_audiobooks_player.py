@@ -51,6 +51,7 @@ def test_a_listener_signs_in_finds_a_book_and_it_plays_while_browsing(
             await page.get_by_label("Password").fill("correct horse")
             await page.get_by_role("button", name="Sign in").click()
             await page.get_by_role("link", name="The Lighthouse").click()
+            await page.get_by_role("heading", name="The Lighthouse").wait_for()
             titles = await page.locator(".book .title").all_inner_texts()
             assert titles == ["The Lamp", "The Fog", "The Storm"]
             await page.keyboard.press("/")
@@ -58,6 +59,7 @@ def test_a_listener_signs_in_finds_a_book_and_it_plays_while_browsing(
             await page.keyboard.press("Enter")
             await page.get_by_text("1 book for “lamp”").wait_for()
             await page.get_by_role("link", name="The Lamp").click()
+            await page.get_by_role("heading", name="The Lamp", exact=True).wait_for()
             await page.get_by_role("button", name="Play", exact=True).first.click()
             await played_past(page, 0.5)
             for name in ("Authors", "Books", "Home"):
