@@ -34,7 +34,7 @@ class Converted(msgspec.Struct, frozen=True):
 
 @examples(
     "keyhouse convert recipes:BOX --to 'tenant:{tenant}:' --store sqlite:box.db",
-    "keyhouse convert 'recipes:BOX@tenant:{tenant}:' --to '' --store sqlite:box.db",
+    "keyhouse convert 'recipes:BOX@tenant:{tenant}:' --to '' --store sqlite:b.db",
 )
 def convert(
     system: SystemName,

@@ -85,7 +85,8 @@ def move(
     what = f"{number(moved.rows, 'row')} of {number(len(moved.spaces), 'space')}"
     text = f"{what}, identical in both; {moved.written:,} written."
     if is_served:
-        text += f" Now serve it: keyhouse serve {system} --engine {public_url(target)}"
+        url = target if public_url(target) == target else "TO"  # its password is not printed
+        text += f" Now serve it: keyhouse serve {system} --engine {url}"
     show_reports([Report("Moved", text, [Part("Spaces and their digests", list(spaces))])])
 
 
