@@ -133,6 +133,24 @@ def test_pages_work_without_scripts(studio: Studio) -> None:
     studio.run("no scripts", scenario)
 
 
+def test_the_filter_completes_its_last_word_and_all_rows_are_chosen(studio: Studio) -> None:
+    async def scenario(space: str, store: Store) -> None:
+        async with (
+            studio.visitor.operator("studio:read") as operator,
+            operator.visit(f"{space}/book") as page,
+        ):
+            await page.get_by_label("Filter", exact=True).fill("author=lem ")
+            options = await page.evaluate(
+                "[...document.querySelector('#fields').options].map(o => o.value)"
+            )
+            assert "author=lem id=" in options
+            assert "author=lem author=" not in options
+            await page.get_by_label("Select all records of this page").check()
+            assert await page.locator("input[name=k]:checked").count() == 3
+
+    studio.run("complete", scenario)
+
+
 def test_a_view_is_saved_and_found_on_the_first_page(studio: Studio) -> None:
     async def scenario(space: str, store: Store) -> None:
         async with (

@@ -151,6 +151,19 @@ def test_a_filter_that_no_key_serves_says_what_can_be_asked(
     run(tmp_path, scenario)
 
 
+def test_a_filter_may_begin_with_the_name_of_a_record(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in("studio:read") as client:
+            page = await client.get(f"{MAIN}/book.json", params={"q": "book author=lem"})
+            assert [row["key"] for row in page.json()["rows"]] == ["book:b000", "book:b002"]
+            other = await client.get(f"{MAIN}/book", params={"q": "shelf place=hall"})
+            assert other.headers["location"] == f"{MAIN}/shelf?q=place%3Dhall"
+            page = await client.get(other.headers["location"])
+            assert "shelf:hall" in page.text
+
+    run(tmp_path, scenario)
+
+
 def test_numbers_are_shown_as_they_are_stored(tmp_path: Path) -> None:
     async def scenario(served: Library) -> None:
         value = b'{"id":"b9","title":"T","author":"a","pages":12345678901234567890,"price":1.10}'

@@ -1,7 +1,8 @@
 """Records as a table, filtered by the fields of their keys and indexes.
 
-The filter bar takes `author=lem tag:sci* year>=1960 year<1970`: fields of the record's key or of one
-of its indexes. Fields with `=` come first in that key; one more may be narrowed by a prefix or a range.
+The filter bar takes `book author=lem tag:sci* year>=1960 year<1970`: a record, which may be left out,
+and fields of its key or of one of its indexes. Fields with `=` come first in that key; one more may
+be narrowed by a prefix or a range.
 """
 
 import re
@@ -13,6 +14,7 @@ import msgspec
 
 from keyhouse.auth import Caller
 from keyhouse.errors import UsageError
+from keyhouse.http import Redirect
 from keyhouse.keys import Template
 from keyhouse.schema import Index, Record
 from keyhouse.schema.description import kind_of
@@ -92,10 +94,15 @@ class RecordTable:
     async def page(
         self, system: str, space: str, record: str, query: RecordQuery, caller: Caller
     ) -> TablePage:
-        """List records as a table."""
+        """List records as a table. A filter may begin with the name of a record: that of another one
+        leads to its table."""
         found = self._catalog.system(system)
         name = record_name(record)
         store = self._catalog.store(found, space, name)
+        named, rest = self._named(found, space, query.q)
+        if named and named != name:
+            return Redirect(record_path(system, space, named, q=rest))  # type: ignore[return-value]
+        query.q = rest
         declared = record_of(store, name)
         page = self._empty(found, store, declared, query)
         below = record_path(system, space, name)
@@ -130,6 +137,16 @@ class RecordTable:
         page.unreadable = [each.row.key for each in read.unreadable]
         page.cursor, page.revision = read.cursor or "", read.revision
         return page
+
+    def _named(self, system: StudioSystem, space: str, text: str) -> tuple[str, str]:
+        """Split a filter into the name of a record, or nothing, and the rest."""
+        first, _, rest = text.strip().partition(" ")
+        names = (
+            each.name
+            for store in self._catalog.stores(system, space)
+            for each in store.schema.records
+        )
+        return (first, rest.strip()) if first in names else ("", text)
 
     def _empty(
         self, system: StudioSystem, store: Store, record: Record[Any], query: RecordQuery

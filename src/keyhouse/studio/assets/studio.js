@@ -63,6 +63,32 @@ async function upgrade() {
 }
 upgrade();
 
+/* The filter completes its last word: the options of a datalist are those of the whole input. */
+function complete() {
+  const input = document.querySelector("[data-filter]");
+  if (!input || !input.list) return;
+  const known = [...input.list.options].map(each => [each.value, each.textContent]);
+  input.addEventListener("input", () => {
+    const start = input.value.slice(0, input.value.lastIndexOf(" ") + 1);
+    input.list.replaceChildren(...known
+      .filter(([value]) => !start.split(" ").some(word => word.startsWith(value)))
+      .map(([value, text]) => new Option(text, start + value)));
+  });
+}
+complete();
+
+function chooseAll() {
+  const all = document.querySelector("[data-all]");
+  if (!all) return;
+  all.hidden = false;
+  all.addEventListener("change", () => {
+    for (const each of document.querySelectorAll("input[form=selection][name=k]")) {
+      each.checked = all.checked;
+    }
+  });
+}
+chooseAll();
+
 function rows() {
   return [...document.querySelectorAll("[data-rows] tbody tr, ul[data-rows] > li")]
     .map(each => each.querySelector("a")).filter(Boolean);
