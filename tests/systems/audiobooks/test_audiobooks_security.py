@@ -192,3 +192,27 @@ def test_the_page_of_the_account_changes_the_password(
         form["current_password"] = PASSWORD
         assert "The password is changed" in browser.post(page, data=form).text
     assert admin.get("/auth/me").status_code == 401  # the other session has ended
+
+
+@pytest.mark.parametrize("service", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("end", ["revoked", "role", "expired"])
+def test_a_stream_ends_with_its_session(
+    service: LibraryService, admin: httpx.Client, end: str
+) -> None:
+    with (
+        service.user(admin, "ann", "viewer") as ann,
+        ann.stream("GET", "/events", params={"since": 0}) as events,
+    ):
+        admin.post("/books", json={"title": "Before"})
+        lines = events.iter_lines()
+        assert any("Before" in line for line in lines)
+        user = ann.get("/auth/me").json()["data"]["id"]
+        if end == "revoked":
+            assert ann.post("/auth/logout").status_code == 200
+        elif end == "role":
+            admin.patch(f"/users/{user}", json={"roles": []})
+        else:
+            service.clock.advance(seconds=24 * 3_600)
+        with service.signed_in("admin") as again:
+            again.post("/books", json={"title": "Afterwards"})
+        assert not any("Afterwards" in line for line in lines)

@@ -109,6 +109,13 @@ class Accounts:
             expires=SECONDS.parse(session.expires_at),
         )
 
+    async def is_allowed(self, member: Member, permission: str) -> bool:
+        """Tell whether a session or API key is still valid, and its user has a permission."""
+        found = await self.stored_session(member.device)
+        if found is None or permission not in found.caller.scopes:
+            return False
+        return found.expires is None or self.store.engine.clock.now() < found.expires
+
     async def _stored_key(self, id: str) -> StoredSession | None:
         async for entry in self.store.scan(USER_SECRETS, by=API_KEY_OWNER, key_id=id):
             user = await self.store.get(USER, id=entry.record.user_id)

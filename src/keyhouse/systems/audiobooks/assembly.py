@@ -102,7 +102,7 @@ async def assemble(
 
     files = FileHandlers(library, books, covers, merger, operations, run)
     listener = Listener(library, books)
-    runner = OperationHandlers(library, operations, EventHub(), run)
+    runner = OperationHandlers(library, operations, EventHub(), run, accounts.is_allowed)
     pages = page_routes(
         accounts, books, listener, search, files, runner, pattern=settings.organize_pattern
     )

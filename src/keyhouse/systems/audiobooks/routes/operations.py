@@ -1,7 +1,7 @@
 """Routes of `operations`, and the event streams."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
@@ -81,9 +81,17 @@ async def operation_reply(
 
 
 class OperationHandlers:
+    """`is_allowed` tells whether a member, whose stream is open, still has a permission."""
+
     def __init__(
-        self, library: Library, operations: BackgroundOperations, hub: EventHub, run: Any
+        self,
+        library: Library,
+        operations: BackgroundOperations,
+        hub: EventHub,
+        run: Any,
+        is_allowed: Callable[[Member, str], Awaitable[bool]],
     ) -> None:
+        self._is_allowed = is_allowed
         self._library = library
         self._store = library.store
         self._operations = operations
@@ -159,22 +167,26 @@ class OperationHandlers:
         await self._store.delete(OPERATION, id=id)
         return Response(None, 204)
 
-    async def events(self, query: messages.SinceQuery) -> EventStream:
-        """Stream the changes of operations."""
-        return self._stream(OPERATION, query.since)
+    async def events(self, query: messages.SinceQuery, caller: Member) -> EventStream:
+        """Stream the changes of operations, until the session ends."""
+        return self._stream(OPERATION, query.since, caller, SCAN)
 
-    async def line_events(self, id: Id, query: messages.SinceQuery) -> EventStream:
-        """Stream the log lines of an operation."""
+    async def line_events(self, id: Id, query: messages.SinceQuery, caller: Member) -> EventStream:
+        """Stream the log lines of an operation, until the session ends."""
         await self._library.require(OPERATION, "operation", id=id)
-        return self._hub.stream(self._store, OPERATION_LOG, since=query.since, operation_id=id)
+        lines = self._hub.stream(self._store, OPERATION_LOG, since=query.since, operation_id=id)
+        return lines.while_valid(lambda: self._is_allowed(caller, SCAN))
 
-    async def library_events(self, query: LibraryEventsQuery) -> EventStream:
-        """Stream the changes of books, authors, series or works."""
-        return self._stream(_WATCHED[query.type], query.since)
+    async def library_events(self, query: LibraryEventsQuery, caller: Member) -> EventStream:
+        """Stream the changes of books, authors, series or works, until the session ends."""
+        return self._stream(_WATCHED[query.type], query.since, caller, VIEW)
 
-    def _stream(self, record: Record[Any], since: int | None) -> EventStream:
+    def _stream(
+        self, record: Record[Any], since: int | None, caller: Member, permission: str
+    ) -> EventStream:
         encode = self._encoders[record.name]
-        return self._hub.stream(self._store, record, since=since, encode=encode)
+        stream = self._hub.stream(self._store, record, since=since, encode=encode)
+        return stream.while_valid(lambda: self._is_allowed(caller, permission))
 
 
 def _optional(body: bytes, kind: type[B]) -> B:
