@@ -2,18 +2,22 @@
 event was lost are counted once."""
 
 import asyncio
+import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import nats
 import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import NotFoundError
+from keyhouse.systems.playlist.channel_events import ChannelEvents
 from keyhouse.systems.playlist.channel_pushes import ChannelPushes
 from keyhouse.systems.playlist.demo_robot import DemoRobot
 from keyhouse.systems.playlist.errors import ApplyRunningError
-from keyhouse.systems.playlist.schema import GLOBAL_COUNTERS, ITEM_COUNTERS
+from keyhouse.systems.playlist.schema import CHANNEL_PUSH, GLOBAL_COUNTERS, ITEM_COUNTERS
 from keyhouse.systems.playlist.statistics import ChannelStatistics
 from keyhouse.systems.playlist.stores import PlaylistStores
 from tests.systems.playlist.support.channel import MANIFESTS, channel, run, saved
@@ -159,3 +163,42 @@ def test_a_push_is_cancelled_between_two_items_and_shown_as_cancelled(tmp_path: 
         assert (await bob("DELETE", f"/queue/apply/{id}")).status_code == 404
 
     run(tmp_path, work, queue_interval_seconds=0.3)
+
+
+def test_clients_are_told_that_a_push_has_failed_whose_process_died(tmp_path: Path) -> None:
+    async def work(service: PlaylistService, robot: DemoRobot, url: str) -> None:
+        owners = [getattr(task, "__self__", None) for task in service.spec.tasks]
+        events = next(owner for owner in owners if isinstance(owner, ChannelEvents))
+        sent: list[tuple[str, str]] = []
+        original = events._send
+
+        def recorded(name: str, data: Any) -> None:
+            original(name, data)
+            if name == "apply":
+                sent.append((data["apply_id"], data["status"]))
+
+        events._send = recorded  # type: ignore[method-assign]
+        store = service.stores.analytics
+        push = await events._pushes.start("dead", "p", "append", 3)
+        client = await nats.connect(url)
+        event = {"apply_id": "dead", "status": "running", "done": 1, "total": 3}
+        subject = "kryten.playlist.event.default"
+        for junk in (b"{", b"[]", b"null", b"\n\nevent: x"):
+            await client.publish(f"{subject}.apply", junk)
+        await client.publish(f"{subject}.other", b"{}")
+        await client.publish(f"{subject}.apply", json.dumps(event).encode())
+        async with asyncio.timeout(10):
+            while not sent:
+                await asyncio.sleep(0.02)
+        await events.end_lost_push()
+        await events.end_lost_push()
+        assert sent == [("dead", "running")]  # its row is there
+        await store.delete(CHANNEL_PUSH, channel="lounge")  # as if it had expired
+        await events.end_lost_push()
+        await events.end_lost_push()
+        await events.end_lost_push()
+        assert sent == [("dead", "running"), ("dead", "failed")]
+        assert push.apply_id == "dead"
+        await client.close()
+
+    run(tmp_path, work)

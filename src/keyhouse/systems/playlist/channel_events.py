@@ -8,8 +8,8 @@ the push that runs.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
-from typing import Final, Literal
+from contextlib import aclosing, suppress
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -31,6 +31,12 @@ EventName = Literal["nowplaying", "queue", "like", "apply"]
 HEARTBEAT_SECONDS: Final = 15.0
 ABSENT_SECONDS: Final = 2.0
 """Pause between two looks for a robot that has not shown its queue."""
+
+LOST_SECONDS: Final = 5.0
+"""Pause between two looks for a push whose process died."""
+
+RELAYED: Final = ("like", "apply")
+"""Events that go from the process in which they happen to all."""
 
 PENDING_MAX: Final = 100
 """Events that wait for a slow client; then it loses the oldest."""
@@ -92,6 +98,8 @@ class ChannelEvents:
         self._bus = bus
         self._subject = f"kryten.playlist.event.{subject_token(namespace)}"
         self._clients: set[_Client] = set()
+        self._pushing: dict[str, Any] | None = None  # the last event of a push that runs
+        self._is_suspect = False
 
     def stream(self) -> EventStream:
         """Return the response of a handler. It starts with the current item and the queue."""
@@ -115,6 +123,9 @@ class ChannelEvents:
             self._send(name, data)
 
     def _send(self, name: str, data: object) -> None:
+        if name == "apply" and isinstance(data, dict):
+            self._pushing = data if data.get("status") == "running" else None
+            self._is_suspect = False
         block = _block(name, data)
         for client in [*self._clients]:
             client.send(block)
@@ -134,7 +145,9 @@ class ChannelEvents:
             return []
         if push is None:
             return []
-        return [("apply", apply_event(push, "running", push.done, push.enqueued_count))]
+        event = apply_event(push, "running", push.done, push.enqueued_count)
+        self._pushing = self._pushing or event
+        return [("apply", event)]
 
     # Background tasks
 
@@ -142,10 +155,38 @@ class ChannelEvents:
         """Pass events of all processes on to the clients of this one, without end."""
         if not self._bus.is_on:
             return
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._relay())
+            tasks.create_task(self._end_lost_pushes())
+
+    async def _relay(self) -> None:
         async with self._bus.subscribe(f"{self._subject}.*") as messages:
             async for message in messages:
                 name = message.subject.rpartition(".")[2]
-                self._send(name, msgspec.Raw(message.data))
+                with suppress(msgspec.MsgspecError):  # a message of another program
+                    data = msgspec.json.decode(message.data)
+                    if name in RELAYED and isinstance(data, dict):
+                        self._send(name, data)
+
+    async def _end_lost_pushes(self) -> None:
+        while True:
+            await asyncio.sleep(LOST_SECONDS)
+            await self.end_lost_push()
+
+    async def end_lost_push(self) -> None:
+        """Tell the clients that a push has failed whose process died: its row has expired, and no
+        event has ended it. Looks twice, since the row of a push goes before its last event."""
+        push = self._pushing
+        if push is None:
+            return
+        try:
+            running = await self._pushes.running()
+        except EngineError:
+            return
+        is_lost = running is None or running.apply_id != push["apply_id"]
+        if is_lost and self._is_suspect and push is self._pushing:
+            self._send("apply", {**push, "status": "failed"})
+        self._is_suspect = is_lost
 
     async def watch(self) -> None:
         """Send the queue and the current item whenever the robot changes them, without end.
