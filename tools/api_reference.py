@@ -56,7 +56,7 @@ METHODS: Final[dict[str, tuple[str, ...] | None]] = {
     "IdSource": None,
     "KeyRing": None,
     "ManualClock": None,
-    "Schema": ("under",),
+    "Schema": ("under", "replacing"),
     "Store": None,
     "Transaction": (
         "get",
