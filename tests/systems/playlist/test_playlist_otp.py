@@ -252,3 +252,24 @@ def test_signing_out_ends_the_session(tmp_path: Path) -> None:
         assert await service.visitor().post("/auth/logout") == {"status": "ok"}
 
     run(tmp_path, work)
+
+
+def test_processes_with_different_keys_reject_the_code_and_count_no_failure(tmp_path: Path) -> None:
+    async def main() -> None:
+        for name in ("one", "other"):
+            (tmp_path / name).mkdir()
+        async with (
+            playlist_service(tmp_path / "one") as one,
+            playlist_service(tmp_path / "other", engine=one.engine, clock=one.clock) as other,
+        ):
+            visitor = one.visitor()
+            await visitor.post("/auth/otp/request", {"username": "Ada"})
+            code = (one.codes | other.codes)["Ada"]
+            body = {"username": "Ada", "otp": code}
+            for _ in range(4):
+                refused = await other.visitor()("POST", "/auth/otp/verify", body)
+                assert refused.status_code == 503
+                assert refused.json()["error"]["code"] == "otp_key_mismatch"
+            assert (await visitor.post("/auth/otp/verify", body))["status"] == "ok"
+
+    asyncio.run(main())

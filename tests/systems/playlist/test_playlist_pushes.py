@@ -165,7 +165,7 @@ def test_a_push_is_cancelled_between_two_items_and_shown_as_cancelled(tmp_path: 
     run(tmp_path, work, queue_interval_seconds=0.3)
 
 
-def test_clients_are_told_that_a_push_has_failed_whose_process_died(tmp_path: Path) -> None:
+def test_a_push_whose_process_died_is_shown_as_failed(tmp_path: Path) -> None:
     async def work(service: PlaylistService, robot: DemoRobot, url: str) -> None:
         owners = [getattr(task, "__self__", None) for task in service.spec.tasks]
         events = next(owner for owner in owners if isinstance(owner, ChannelEvents))

@@ -26,6 +26,7 @@ __all__ = [
     "NameTakenError",
     "NewerDocumentError",
     "NoCurrentItemError",
+    "OtpKeyError",
     "PatternError",
     "PlaylistsFullError",
     "RobotUnavailableError",
@@ -74,6 +75,12 @@ class PlaylistsFullError(EngineError):
 
     status = 507
     code = "playlists_full"
+
+
+class OtpKeyError(EngineError):
+    """A process with another `otp_key` made the code."""
+
+    code = "otp_key_mismatch"
 
 
 class PatternError(UsageError):

@@ -27,7 +27,7 @@ from keyhouse.http import ClientAddress
 from keyhouse.schema import SECONDS
 from keyhouse.store import Transaction
 from keyhouse.systems.playlist.address_blocks import AddressBlocks
-from keyhouse.systems.playlist.errors import NameLockedError
+from keyhouse.systems.playlist.errors import NameLockedError, OtpKeyError
 from keyhouse.systems.playlist.limits import (
     LOCK_SECONDS,
     OTP_FAILURES_MAX,
@@ -94,6 +94,7 @@ class OneTimeCodes:
         self._roles = roles
         self._blocks = blocks
         self._key = key
+        self._key_id = hmac.new(key, b"id of this key", sha256).hexdigest()[:8]
         self._deliver = deliver
         self._names: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -110,7 +111,7 @@ class OneTimeCodes:
             await self._count_request(tx, "name", folded_name(username), OTP_PER_NAME_MAX)
             await self._count_request(tx, "address", client.network or "-", OTP_PER_ADDRESS_MAX)
             lock = await tx.get(OTP_LOCK, username=username)
-            salt = secrets.token_hex(16)
+            salt = f"{self._key_id}-{secrets.token_hex(16)}"
             request = OtpRequest(
                 requested_at=self._stores.now_text(),
                 expires_at=self._stores.now_text(OTP_SECONDS),
@@ -159,6 +160,7 @@ class OneTimeCodes:
                 request = None
             if request is None:
                 return SignIn(status="unrequested")
+            self._check_key(request)
             failures = self._failures(lock) + 1
             is_last = failures >= OTP_FAILURES_MAX
             counted = OtpLock(
@@ -172,6 +174,13 @@ class OneTimeCodes:
             return _Guess(request, failures)
 
         return await self._store.transact(work)
+
+    def _check_key(self, request: OtpRequest) -> None:
+        """Raise OtpKeyError if another key made the code: no guess at it could be right."""
+        salt = request.otp_salt if isinstance(request.otp_salt, str) else ""
+        key_id, _, rest = salt.partition("-")
+        if rest and key_id != self._key_id:
+            raise OtpKeyError("The processes of this service must have the same otp_key.")
 
     async def _failed(self, username: str, guess: _Guess) -> SignIn:
         if guess.failures < OTP_FAILURES_MAX:

@@ -12,6 +12,7 @@ from keyhouse.systems.playlist.errors import (
     AddressBlockedError,
     IntentError,
     NameLockedError,
+    OtpKeyError,
     RoleError,
 )
 from keyhouse.systems.playlist.limits import BLOCK_HOURS_DEFAULT, SESSION_SECONDS
@@ -104,7 +105,7 @@ def sign_in_routes(
             method="POST",
             path=f"{API}/auth/otp/verify",
             handler=on.verify,
-            problems=[AddressBlockedError],
+            problems=[AddressBlockedError, OtpKeyError],
             example={"username": "TacoBelmont", "otp": "7K2QX94B"},
             tag="sign-in",
         ),
