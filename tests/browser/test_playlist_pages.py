@@ -142,7 +142,7 @@ def test_a_member_tells_the_whole_story_with_the_keyboard_alone(
                 await page.locator(f"#source-{'B' if label == 'A' else 'C'}").wait_for()
             await press_until(page, "Tab", "One after the other")
             await keys.press("ArrowUp")
-            await page.get_by_label("Pattern").wait_for()
+            await page.locator("#pattern").wait_for()
             await press_until(page, "Tab", "Pattern")
             await keys.type("a2 b")
             await keys.press("Enter")
@@ -253,6 +253,13 @@ def test_an_item_is_dragged_and_two_members_see_the_same_channel(tmp_path: Path)
             await first.get_by_role("status").filter(has_text="S02E01 is now 3 of 3").wait_for()
             titles = await rows.locator(".title").all_inner_texts()
             assert [each[-3:] for each in titles] == ["E02", "E03", "E01"]
+            await grips.nth(0).focus()
+            await first.keyboard.press("End")
+            await grips.nth(0).focus()  # before the first move was sent
+            await first.keyboard.press("ArrowDown")
+            await first.get_by_role("status").filter(has_text="S02E03 is now 2 of 3").wait_for()
+            titles = await rows.locator(".title").all_inner_texts()
+            assert [each[-3:] for each in titles] == ["E01", "E03", "E02"]
             await first.get_by_role("button", name="Push", exact=True).click()
             await second.get_by_text("Pushed: 3 added.").wait_for()
             await expect(second.locator("#queue .items > li")).to_have_count(7)

@@ -87,6 +87,7 @@ document.addEventListener("htmx:before:swap", event => {
     say((one("[role=alert]", page) || page.body).textContent.trim());
     return;
   }
+  sendPressed();  // while its row is still there
   rememberFocus();
 });
 document.addEventListener("htmx:after:swap", event => {
@@ -111,18 +112,24 @@ document.addEventListener("htmx:after:swap", event => {
 /* Moving items: by a pointer on the grip, or its arrow keys. One request when it has ended. */
 let moving = null;
 function step(item, to) {
-  const form = item.closest("form");
-  const from = Number(item.dataset.at);
-  if (from === to) return;
-  htmx.ajax("POST", form.action, {
-    source: form,
-    target: "#list",
+  const list = item.closest("#list"), from = Number(item.dataset.at);
+  if (!list || from === to) return;
+  [...item.parentNode.children].forEach((row, number) => {
+    row.dataset.at = Number(list.dataset.start) + number;  // where the server will have it
+  });
+  htmx.ajax("POST", home + "items", {
+    source: "#live",  // it stays, and its requests are sent one after the other
+    target: list,
     swap: "outerSync",
-    values: { step: `move ${from} ${to} ${item.dataset.video}` },
+    values: {
+      list: list.dataset.id,
+      from: list.dataset.start,
+      step: `move ${from} ${to} ${item.dataset.video}`,
+    },
   });
 }
 function place(item) { return [...item.parentNode.children].indexOf(item); }
-function start(item) { return Number(one("[name=from]", item.closest("form")).value); }
+function start(item) { return Number(item.closest("#list").dataset.start); }
 function put(item, to) {
   const rows = [...item.parentNode.children].filter(row => row !== item);
   item.parentNode.insertBefore(item, rows[to] || null);
@@ -156,8 +163,8 @@ function followPointer() {
 }
 /* Near an edge the list scrolls, as long as the pointer stays there. */
 function scrollAtEdge() {
-  if (!moving) return;
-  const list = moving.item.closest("#list");
+  const list = moving && moving.item.closest("#list");
+  if (!list) return;
   const inner = list.scrollHeight > list.clientHeight + 1;
   const box = inner ? list.getBoundingClientRect() : { top: 0, bottom: innerHeight };
   const by = moving.y < box.top + 60 ? -9 : moving.y > box.bottom - 60 ? 9 : 0;
@@ -172,12 +179,20 @@ function drop(event) {
   const { item } = moving;
   moving = null;
   item.classList.remove("dragged");
+  if (!item.isConnected) return;
   if (event.type === "pointercancel") put(item, Number(item.dataset.at) - start(item));
   else step(item, start(item) + place(item));
 }
 document.addEventListener("pointerup", drop);
 document.addEventListener("pointercancel", drop);
 let keyTimer = 0;
+let pressed = null;
+function sendPressed() {
+  clearTimeout(keyTimer);
+  const item = pressed;
+  pressed = null;
+  if (item && item.isConnected) step(item, start(item) + place(item));
+}
 document.addEventListener("keydown", event => {
   const grip = event.target.closest && event.target.closest("[data-grip]");
   if (!grip) return;
@@ -189,10 +204,12 @@ document.addEventListener("keydown", event => {
   if (to === undefined) return;
   event.preventDefault();
   if (to < 0 || to > last) return;
+  if (pressed !== item) sendPressed();
+  pressed = item;
   put(item, to);
   grip.focus();
   clearTimeout(keyTimer);
-  keyTimer = setTimeout(() => step(item, start(item) + place(item)), 400);
+  keyTimer = setTimeout(sendPressed, 400);
 });
 
 document.addEventListener("keydown", event => {
