@@ -113,7 +113,7 @@ def test_a_session_and_its_index_row_expire_together(drive: Drive) -> None:
     drive(work)
 
 
-def test_records_of_users_and_the_library_have_one_row_each(drive: Drive) -> None:
+def test_rows_of_records_of_users_and_the_library(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
         await stub(store, USER, ONE)
@@ -140,6 +140,7 @@ def test_records_of_users_and_the_library_have_one_row_each(drive: Drive) -> Non
                 "authz:viewer": {"role": "viewer", "permissions": ["books.read"], "version": 1},
                 "meta:auth:argon2_params": written(ARGON2_PARAMS, params),
                 f"asset:{FOUR}": written(ASSET, asset, created_at=NOW_TEXT),
+                f"idx:asset:hash:hex:{FOUR}": 1,
             },
         )
         assert [entry.values[1] async for entry in store.scan(PREFERENCE, user_id=ONE)] == [
