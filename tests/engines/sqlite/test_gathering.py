@@ -25,6 +25,8 @@ def batches(draw: st.DrawFn) -> tuple[str, Batch]:
     written = draw(st.dictionaries(st.sampled_from(KEYS), st.sampled_from((b"1", LARGE, None))))
     checks = draw(st.sets(st.sampled_from(KEYS)))
     adds = draw(st.booleans())
+    if not adds:
+        written |= draw(st.dictionaries(st.just(COUNTER), st.sampled_from((b"7", None))))
     batch = Batch(
         checks=tuple(Check(key, None) for key in checks),
         puts=tuple(Put(key, value) for key, value in written.items() if value is not None),

@@ -55,6 +55,7 @@ class SqliteTransaction:
         "_log",
         "_sql",
         "_stamp",
+        "_summed",
         "_touched",
         "now",
         "revision",
@@ -73,6 +74,8 @@ class SqliteTransaction:
         self._checked: dict[str, dict[str, int | None]] = {}
         """Revisions of rows that were checked and not written since: batches of one group often
         check the same rows."""
+        self._summed: dict[str, dict[str, Put]] = {}
+        """Counters as the last batch left them: batches of one group often add to the same one."""
         self._log: list[tuple[int, str, bytes | str]] = []
         self._stamp: PutRow = () if sql.stamp is None else (cursor.execute(sql.stamp, (now,)).get,)
         self.now = now
@@ -97,6 +100,8 @@ class SqliteTransaction:
         self._write(
             space, revision, [*batch.puts, *sums] if sums else batch.puts, batch.deletes, large
         )
+        if sums:
+            self._summed.setdefault(space, {}).update({put.key: put for put in sums})
         if batch.id is not None:
             self._cursor.execute(self._sql.put_id, (space, batch.id, revision, self.now))
         return revision
@@ -132,6 +137,7 @@ class SqliteTransaction:
         """Erase up to `limit` rows of each table of a space, but not the row `kept`; return their
         number."""
         self._checked.pop(space, None)
+        self._summed.pop(space, None)
         before = self._cursor.connection.total_changes()
         rows, *others = self._sql.forget
         self._cursor.execute(rows, (space, kept, limit))
@@ -176,15 +182,18 @@ class SqliteTransaction:
         return True
 
     def _sums(self, space: str, adds: Iterable[Add]) -> list[Put]:
-        touched = self._touched.get(space, ())
-        if any([add.key in touched for add in adds]):
+        summed, touched = self._summed.get(space, {}), self._touched.get(space, ())
+        if any([add.key in touched and add.key not in summed for add in adds]):
             self._flush()
         sums = []
         for add in adds:
             value, kept_expires = None, None
-            for stored, _, expires in self._cursor.execute(self._sql.read, (space, add.key)):
-                if expires is None or expires > self.now:
-                    value, kept_expires = stored, expires
+            if add.key in summed:
+                value, kept_expires = summed[add.key].value, summed[add.key].expires
+            else:
+                for stored, _, expires in self._cursor.execute(self._sql.read, (space, add.key)):
+                    if expires is None or expires > self.now:
+                        value, kept_expires = stored, expires
             sums.append(Put(add.key, sum_of(add.key, value, add.by), kept_expires))
         return sums
 
@@ -202,9 +211,10 @@ class SqliteTransaction:
         else:
             rows = [(space, put.key, revision, put.expires, put.value) for put in puts]
         keys = [put.key for put in puts]
-        if known := self._checked.get(space):
-            for key in (*keys, *deletes):
-                known.pop(key, None)
+        for known in (self._checked.get(space), self._summed.get(space)):
+            if known:
+                for key in (*keys, *deletes):
+                    known.pop(key, None)
         if large or not self._gathers:
             self._flush()
             self._write_at_once(space, rows, deletes)
