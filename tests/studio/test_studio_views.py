@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from keyhouse import Index, Record, Schema, Space
+from keyhouse import Index, Record, Schema, Space, Store
+from keyhouse.engine import Batch, Put
 from keyhouse.schema import Owner
 from keyhouse.studio.rendering import SPACE_PAGES, record_name, record_segment
 from tests.studio.support.library import BOOK, Book, fill, library
@@ -71,6 +72,32 @@ def test_records_with_the_name_of_a_page_are_reached_by_their_links(tmp_path: Pa
                     rows = (await client.get(f"{MAIN}/{name}.json")).json()["rows"]
                     assert [row["key"] for row in rows] == [key]
                 assert (await client.get(f"{MAIN}/tree.json")).json()["nodes"]
+
+    asyncio.run(main())
+
+
+NOTE = Record(Thing, "ns/{namespace}/note/{id}", name="note")
+NOTES = Schema("notes", NOTE, space=Space("notes", name="main"), fixed={"namespace": "default"})
+
+
+def test_the_settings_of_a_service_are_in_its_keys_and_other_spaces_are_left_out(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with library(tmp_path, schema=NOTES, fixed={"namespace": "mine"}) as served:
+            for namespace in ("mine", "default"):
+                store = Store(NOTES, served.engine, "main", namespace=namespace)
+                await store.put(NOTE, Thing("n1"))
+            await served.engine.commit("another-program", Batch(puts=(Put("x", b"1"),)))
+            async with served.signed_in("studio:read") as client:
+                spaces = (await client.get("/studio/library/index.json")).json()["spaces"]
+                assert [each["name"] for each in spaces] == ["main"]
+                rows = (await client.get(f"{MAIN}/note.json")).json()["rows"]
+                assert [row["key"] for row in rows] == ["ns/mine/note/n1"]
+                for namespace in ("mine", "default"):
+                    params = {"k": f"ns/{namespace}/note/n1"}
+                    page = (await client.get(f"{MAIN}/key.json", params=params)).json()
+                    assert page["exists"] and page["is_record"], namespace
 
     asyncio.run(main())
 

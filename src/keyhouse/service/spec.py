@@ -79,12 +79,14 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
 class Keyspace(msgspec.Struct, frozen=True, kw_only=True):
     """A schema and the engine that holds its rows, for tools that work on any service.
 
-    `key_ring` opens sealed members; without it they stay encrypted.
+    `key_ring` opens sealed members; without it they stay encrypted. `fixed` are the settings of the
+    service for fields of the keys that its schema fixes.
     """
 
     schema: Schema
     engine: Engine
     key_ring: KeyRing | None = None
+    fixed: Mapping[str, str] = {}
 
 
 class ServiceSpec(msgspec.Struct, kw_only=True):

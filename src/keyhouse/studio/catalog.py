@@ -56,13 +56,23 @@ class SystemCatalog:
         return found
 
     async def spaces(self, system: StudioSystem, after: str = "") -> AsyncIterator[str]:
-        """Yield the names of the spaces that hold rows, in order, after a name."""
+        """Yield the names of the system's spaces that hold rows, in order, after a name.
+
+        An engine may hold others, such as buckets of other programs on the same NATS server.
+        """
         seen: set[str] = set()
         for engine in system.engines:
             async for space in engine.spaces():
                 if space > after and space != MARK_SPACE and space not in seen:
                     seen.add(space)
-                    yield space
+                    if self._is_space(system, space):
+                        yield space
+
+    def _is_space(self, system: StudioSystem, space: str) -> bool:
+        try:
+            return bool(self.stores(system, space))
+        except NotFoundError:
+            return False
 
     def stores(self, system: StudioSystem, space: str) -> list[Store]:
         """Return a store for each schema that has this space. Raises NotFoundError if none has."""
@@ -103,7 +113,7 @@ class SystemCatalog:
             fixed: dict[str, Any] = {
                 name: value for name, value in found.fields.items() if name in store.schema.fixed
             }
-            if fixed and fixed != store.schema.fixed:
+            if fixed and store.find(key) is None:
                 store = Store(store.schema, store.engine, space, key_ring=store.key_ring, **fixed)
             if (match := store.find(key)) is not None:
                 return store, match
@@ -114,8 +124,9 @@ class SystemCatalog:
         if key not in self._stores:
             while len(self._stores) >= _STORES_CACHED_MAX:
                 del self._stores[next(iter(self._stores))]
+            fixed: dict[str, Any] = dict(keyspace.fixed)
             self._stores[key] = Store(
-                keyspace.schema, keyspace.engine, space, key_ring=keyspace.key_ring
+                keyspace.schema, keyspace.engine, space, key_ring=keyspace.key_ring, **fixed
             )
         return self._stores[key]
 

@@ -97,6 +97,7 @@ async def library(
     schema: Schema = SCHEMA,
     figures: OperatorFigures | None = None,
     url: str = "memory:",
+    fixed: dict[str, str] | None = None,
 ) -> AsyncIterator[Library]:
     """Serve the Studio over a library, or over another schema by the name `library`. `url` is
     that of the engine, as pages show it."""
@@ -106,7 +107,7 @@ async def library(
         name="library",
         title="A library",
         engine=url,
-        keyspaces=[Keyspace(schema=schema, engine=opened)],
+        keyspaces=[Keyspace(schema=schema, engine=opened, fixed=fixed or {})],
         figures=figures,
     )
     studio = build_studio(SystemCatalog([system]), own, data, StudioSettings(jwt_secret=SECRET))

@@ -6,7 +6,7 @@ from typing import Final
 from keyhouse.clock import monotonic
 from keyhouse.errors import KeyhouseError
 from keyhouse.service.rates import RateLimiter
-from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
+from keyhouse.service.spec import Keyspace, Service, ServiceContext, ServiceSpec
 from keyhouse.settings import read_settings
 from keyhouse.store import RawRows
 from keyhouse.systems.playlist import SYSTEM
@@ -45,6 +45,10 @@ async def build(context: ServiceContext) -> ServiceSpec:
         address_rates=limiter(),
         endpoints=parts.commands.endpoints(),
         tasks=tasks,
+        keyspaces=[
+            Keyspace(schema=each, engine=context.engine, fixed={"namespace": settings.namespace})
+            for each in SYSTEM.schemas
+        ],
     )
 
 
