@@ -56,6 +56,9 @@ BATCH_ID_KEPT_SECONDS: Final = 24 * 3_600
 SERVED_PAGE_ITEMS_MAX: Final = 500
 """Items in one page of a list of a served schema."""
 
+SERVED_PAGE_BYTES_MAX: Final = 4 * 1_024 * 1_024
+"""Bytes of items after which a page of a list of a served schema ends, with a cursor."""
+
 SERVED_PAGE_KEYS_MAX: Final = 1_000
 """Keys in one page of a list of keys of a served schema."""
 

@@ -150,6 +150,32 @@ def test_lists_by_key_and_by_index_in_both_orders_and_in_pages(box: httpx.Client
     assert (ids(rest), "cursor" in rest.json()) == (["date"], False)
 
 
+def test_a_page_of_large_records_ends_by_its_bytes_and_continues(box: httpx.Client) -> None:
+    """500 records of 380 KiB were read, decoded and encoded in one step."""
+    for number in range(40):
+        put(box, f"{number:02d}", note="x" * 300_000)
+    ids: list[str] = []
+    pages, cursor = 0, None
+    while cursor is not None or not pages:
+        given = {"limit": 500} | ({} if cursor is None else {"cursor": cursor})
+        response = box.get("/records/recipe", params=given)
+        assert len(response.content) < 6 * 2**20
+        page = response.json()
+        ids += [item["fields"]["id"] for item in page["items"]]
+        pages, cursor = pages + 1, page.get("cursor")
+    assert ids == [f"{number:02d}" for number in range(40)]
+    assert pages > 2
+
+
+def test_a_page_has_as_many_records_as_it_is_asked_for(box: httpx.Client) -> None:
+    for number in range(130):
+        put(box, f"{number:03d}")
+    page = box.get("/records/recipe", params={"limit": 120}).json()
+    assert [item["fields"]["id"] for item in page["items"]] == [f"{n:03d}" for n in range(120)]
+    rest = box.get("/records/recipe", params={"limit": 120, "cursor": page["cursor"]}).json()
+    assert len(rest["items"]) == 10 and "cursor" not in rest
+
+
 def test_a_filter_that_no_index_serves_is_400_and_names_the_indexes(box: httpx.Client) -> None:
     for query in ("minutes=3", "colour=red", "by=minutes&id=a", "by=tag&minutes.from=1"):
         refused = box.get(f"/records/recipe?{query}")

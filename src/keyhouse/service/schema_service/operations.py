@@ -17,12 +17,13 @@ from keyhouse.keyring import KeyRing
 from keyhouse.keys.segment_protocol import Segment
 from keyhouse.limits import SERVED_CLEAR_RECORDS, SERVED_PAGE_ITEMS_MAX, SERVED_PAGE_KEYS_MAX
 from keyhouse.schema import MILLISECONDS, RecordCount, Schema, Summary, Unique
+from keyhouse.service.schema_service.bounded_page import BoundedPages
 from keyhouse.service.schema_service.catalog import Fields, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.fields import field_of_json, field_of_text
 from keyhouse.service.schema_service.preparation import SpaceState
 from keyhouse.service.tenants import Tenant
 from keyhouse.service.usage import Quota, Reservation
-from keyhouse.store import Entry, Event, Transaction, append_in, clear
+from keyhouse.store import Entry, Event, RecordPage, Transaction, append_in, clear
 
 __all__ = [
     "PAGE_ITEMS",
@@ -61,7 +62,8 @@ class ServedItem(msgspec.Struct, omit_defaults=True):
 
 
 class ServedPage(msgspec.Struct):
-    """Some items. A watch since `revision` misses nothing; `cursor` is that of the next page."""
+    """Some items, encoded. A watch since `revision` misses nothing; `cursor` is that of the next
+    page."""
 
     items: list[ServedItem]
     revision: int | UnsetType
@@ -106,6 +108,7 @@ class SpaceOperations(Tenant):
     ) -> None:
         super().__init__(name, schema, engine, quota, key_ring=key_ring)
         self.state = SpaceState(self.store)
+        self._pages = BoundedPages()
 
     async def transact(
         self,
@@ -157,17 +160,24 @@ class SpaceOperations(Tenant):
         index = None if by is None else served.indexes[by]
         if index is not None and not self.state.is_complete:
             await self.state.check_index(served.record, index.row)
-        page = await self.store.page(
-            served.record,
-            by=None if index is None else index.row,
-            limit=limit,
-            cursor=cursor,
-            reverse=order == "desc",
-            unreadable="skip",
-            **_filter_arguments(served, index, filters),
-        )
-        items = [self._item(served, entry, entry.revision) for entry in page.entries]
-        return ServedPage(items, page.revision, UNSET if page.cursor is None else page.cursor)
+        arguments = _filter_arguments(served, index, filters)
+
+        def read(step: int, cursor: str | None) -> Awaitable[RecordPage[Any]]:
+            return self.store.page(
+                served.record,
+                by=None if index is None else index.row,
+                limit=step,
+                cursor=cursor,
+                reverse=order == "desc",
+                unreadable="skip",
+                **arguments,
+            )
+
+        def item(entry: Entry[Any]) -> ServedItem:
+            return self._item(served, entry, entry.revision)
+
+        items, revision, more = await self._pages.read(served.name, read, item, limit, cursor)
+        return ServedPage(items, revision, UNSET if more is None else more)
 
     async def keys(
         self,

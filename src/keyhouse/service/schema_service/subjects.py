@@ -178,7 +178,7 @@ class SchemaSubjects:
         self._metrics.timing(operation, "").add(seconds)
         if seconds >= self._log.logged_from:
             self._log.done(operation, space, seconds, {})
-        return _encode({"success": True, **msgspec.to_builtins(reply)})
+        return _successful(_encode(reply))
 
     def _tenant(self, space: str, operation: str) -> SpaceOperations:
         if operation not in NATS_OPERATIONS:
@@ -370,3 +370,8 @@ def _check(body: SchemaRequest) -> Callable[[int | None], None] | None:
             )
 
     return check
+
+
+def _successful(reply: bytes) -> bytes:
+    """Return an encoded object with `success` as its first member."""
+    return b'{"success":true' + (b"," if reply != b"{}" else b"") + reply[1:]
