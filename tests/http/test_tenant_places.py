@@ -131,7 +131,7 @@ def test_requests_of_one_tenant_beyond_its_share_wait_for_each_other() -> None:
     run(story)
 
 
-def test_users_of_one_tenant_take_turns_where_their_callers_say_so() -> None:
+def test_users_of_one_tenant_take_turns_whose_callers_name_them() -> None:
     release = asyncio.Event()
 
     async def hold(caller: Caller) -> None:

@@ -11,7 +11,8 @@ from benchmarks import audio_scans, catalog_searches, searches
 from benchmarks.services import history_events, playback_positions, schema_records
 from benchmarks.services.http import server_process
 from benchmarks.services.http_client import Run, get
-from benchmarks.services.media import FILE, RANGE_BYTES, RangeRun, Streams, media_server
+from benchmarks.services.media import RANGE_BYTES, RangeRun, Streams, media_server
+from benchmarks.services.media_server import FILE
 from benchmarks.services.nats import plugin_client
 
 
