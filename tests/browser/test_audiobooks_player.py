@@ -116,6 +116,18 @@ def test_seek_speed_chapter_and_a_reload_keep_the_place(library: ServedLibrary) 
             await page.wait_for_function(
                 "at => Number(document.getElementById('book-slider').value) < at", arg=place - 5
             )
+            async with page.expect_response("**/position"):
+                await page.keyboard.press("k")
+            await played_past(page, place - 9)
+            await asyncio.sleep(1)
+            await page.goto("about:blank")
+            for _ in range(100):
+                events = device.get(f"/books/{book}/events").json()["data"]["items"]
+                if events[0]["event_type"] == "pause":
+                    break
+                await asyncio.sleep(0.1)
+            assert events[0]["event_type"] == "pause", "a page that is closed while it plays"
+            assert events[0]["position_seconds"] > events[1]["position_seconds"]
 
     run(scenario)
     assert device.get("/preferences/speed:" + book).json()["data"] == 1.1

@@ -18,7 +18,8 @@ const key = book => `audiobooks-place:${book}`;
 export class Places extends EventTarget {
   #user;
   #held = new Map();
-  #sending = null;
+  #sending = Promise.resolve();
+  #waiting = 0;
 
   constructor(user) {
     super();
@@ -62,15 +63,17 @@ export class Places extends EventTarget {
   async record(book, body) {
     const idempotency_key = randomId();
     this.#keep(book, { ...body, at: new Date().toISOString(), unsent: idempotency_key });
+    this.#waiting++;
     await events.add({ user: this.#user, book, body: { ...body, idempotency_key } });
     await this.flush();
   }
 
-  /** Record the last place of a page that is closed: the request outlives the page. */
+  /** Record the last place of a page that is closed: the request outlives the page. While events
+   * wait it stays here, and is sent after them by the next page. */
   leave(book, body) {
     const idempotency_key = randomId();
     this.#keep(book, { ...body, at: new Date().toISOString(), unsent: idempotency_key });
-    if (this.#held.has(book)) return;
+    if (this.#waiting) return;
     const based_on = this.local(book).revision;
     call("POST", `/books/${book}/position`, { ...body, idempotency_key, based_on }, { keepalive: true })
       .then(state => this.#sent(book, idempotency_key, state)).catch(() => {});
@@ -86,15 +89,16 @@ export class Places extends EventTarget {
     await this.flush();
   }
 
-  /** Send what waits, in order. Calls while it runs wait for the same run. */
+  /** Send what waits, in order: after a run that is under way, which may have missed the newest. */
   flush() {
-    this.#sending ||= this.#send().finally(() => { this.#sending = null; });
+    this.#sending = this.#sending.catch(() => {}).then(() => this.#send());
     return this.#sending;
   }
 
   async #send() {
     for (;;) {
       const waiting = (await events.all()).filter(each => each.user === this.#user);
+      this.#waiting = waiting.length;
       this.#tell("waiting", { count: waiting.length });
       const event = waiting.find(each => !this.#held.has(each.book));
       if (!event || !this.#user) return;
