@@ -61,11 +61,13 @@ SCHEMA = Schema("library", BOOK, SHELF, space=Space("a library"), doc="Books on 
 class Library:
     """The Studio over one library, and a client that may sign in."""
 
-    def __init__(self, engine: Engine, studio: Studio, app: App, schema: Schema = SCHEMA) -> None:
+    def __init__(
+        self, engine: Engine, studio: Studio, app: App, schema: Schema = SCHEMA, space: str = "main"
+    ) -> None:
         self.engine = engine
         self.studio = studio
         self.app = app
-        self.store = Store(schema, engine, "main")
+        self.store = Store(schema, engine, space)
 
     def client(self, **options: Any) -> httpx.AsyncClient:
         transport = httpx.ASGITransport(self.app)
