@@ -46,7 +46,7 @@ from keyhouse.systems.audiobooks.segments import SEGMENTS_MEMBER, read_segments,
 
 __all__ = ["Scanner"]
 
-FILES_PER_READ: Final = 64
+FILES_PER_READ: Final = 128
 FILES_PER_COMMIT: Final = 200
 TITLE_CHARS_MAX: Final = 200
 UNTITLED: Final = "Untitled"
@@ -87,20 +87,21 @@ class Scanner:
         paths = {each.path for each in files}
         due = [each for each in files if given.get("force_update") or not _is_same(each, known)]
         counts.unchanged = len(files) - len(due)
-        done = counts.unchanged
-        await task.commit(current=done, total=len(files))
+        await task.commit(current=counts.unchanged, total=len(files))
         gone = {
             each.hash_sha256: each
             for path, each in known.items()
             if path not in paths and not os.path.lexists(path)
         }
-        state = _ScanState(known, gone, counts)
+        state = _ScanState(known, gone, counts, counts.unchanged)
         async with aclosing(read_files(_chunks(due), len(due), self._run)) as reading:
             async for read in reading:
-                for groups in _commits(_groups(read, counts, task)):
+                state.done += len(read)
+                commits = list(_commits(_groups(read, counts, task)))
+                for groups in commits:
                     await self._commit_all(task, groups, state)
-                done += len(read)
-                await task.commit(current=done, total=len(files))
+                if not commits:
+                    await task.commit(current=state.done)
         await self._deactivate(task, known, paths, folders, gone, counts)
         task.log(f"Scanned {len(files)} files: {counts}.")
         await task.commit(current=len(files), total=len(files))
@@ -158,7 +159,7 @@ class Scanner:
                 for group, files in zip(groups, scanned, strict=True)
             ]
 
-        written = await task.commit(work) or []
+        written = await task.commit(work, current=state.done) or []
         for group, files, (book, is_new) in zip(groups, scanned, written, strict=True):
             for each in files:
                 name = each.outcome
@@ -294,11 +295,12 @@ class Scanner:
 
 
 class _ScanState(Struct):
-    """`known` segments by path, and those by hash whose file is gone."""
+    """`known` segments by path, and those by hash whose file is gone; `done` files."""
 
     known: dict[str, Segment]
     gone: dict[str, Segment]
     counts: _Counts
+    done: int
 
 
 class Group(Struct):
