@@ -19,6 +19,7 @@ GUIDES = (
     "leaderboard",
     "pagination",
     "per-user-data",
+    "record-options",
     "sessions",
     "testing",
     "transactions",

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 from uuid import UUID
 
@@ -124,6 +125,7 @@ REJECTED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Record(Thing, "t:{id}", fields={"id": "uuid"}),
         "declare it as str",
     ),
+    "a class that is no Struct": (lambda: Record(Path, "t:{id}"), "class Path(msgspec.Struct)"),
     "a list in a count": (lambda: Record(Thing, "t:{id}", RecordCount("c:{tags}")), "each="),
     "a misspelled attribute": (
         index("i:{tag}:{id}", each={"tag": "tagz"}),

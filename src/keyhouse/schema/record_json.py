@@ -74,6 +74,12 @@ class RecordJson(Generic[T]):
         self.is_struct = is_struct(type)
         self.attributes = frozenset(self._members)
         self._type_info = info = inspect.type_info(type)
+        if isinstance(info, inspect.CustomType):
+            raise DeclarationError(
+                f"A record is a msgspec Struct, or a type of JSON: write `class {type.__name__}"
+                "(msgspec.Struct)`.",
+                type=type,
+            )
         self._members_to_check = members_to_check(info)
         self._known = known_members(info) if self.keeps_unknown else None
         if self.keeps_unknown and (self._known is None or KEEP in self.attributes):

@@ -50,9 +50,10 @@ def bench(
     """Measure the store on your own engine.
 
     Each case runs through the store and through a baseline, in turns: hand-written SQLite, or the
-    engine alone. It prints the medians and their ratio. The cases are those of docs/performance.md
-    that need no service. It writes to a separate area that is removed at the end; without a store,
-    to a temporary SQLite file. Other load on the machine changes the numbers: run it twice.
+    engine alone. It prints the medians and their ratio. The cases are those of the documentation's
+    page `Performance` that need no service. It writes to a separate area that is removed at the
+    end; without a store, to a temporary SQLite file. Other load on the machine changes the numbers:
+    run it twice.
     """
     from keyhouse.bench import conditions, parse_cases, tables, to_json
 

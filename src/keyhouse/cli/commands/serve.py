@@ -79,7 +79,7 @@ def serve(
     goes to standard error. HTTP also has /docs, /health, /ready and /metrics.
 
     Every option can also be set in the environment (KEYHOUSE_HTTP) or in keyhouse.toml;
-    docs/serving.md lists all settings.
+    the page `Serving` of the documentation lists all settings.
     """
     flags = {
         "systems": systems or None,
