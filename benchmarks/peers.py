@@ -194,7 +194,7 @@ async def pocketbase_list(folder: Path) -> AsyncIterator[Peer | None]:
             yield None
             return
         path = "/api/collections/notes/records?perPage=50&skipTotal=1&filter=(author=%27a7%27)"
-        yield Peer(server.port, repeat(get(path, server.token)), b"}")
+        yield Peer(server.port, repeat(get(path, server.token)), b"\r\n0\r\n\r\n")  # in chunks
 
 
 @asynccontextmanager
