@@ -51,7 +51,7 @@ def test_an_index_row_leads_to_its_record_and_back(studio: Studio) -> None:
         ):
             await page.get_by_role("link", name="book:b000", exact=True).click()
             await page.get_by_role("heading", name="book:b000").wait_for()
-            related = await page.get_by_role("region", name="Rows it earns").inner_text()
+            related = await page.get_by_role("region", name="Derived rows").inner_text()
             for key in ("by-author:lem:b000", "by-tag:sf:b000", "title:Title 0"):
                 assert key in related
             await page.get_by_role("link", name="by-author:lem:b000", exact=True).click()

@@ -119,7 +119,7 @@ def test_the_difference_takes_a_record_from_what_it_was_to_what_it_is(
     one: Book, other: Book
 ) -> None:
     """Kept beside the code under test: rows as a plain dict, changed by what the kinds say, must be
-    what they earn."""
+    what they derive."""
     other.id = one.id
     rows: dict[str, Any] = {}
     for before, after in ((None, one), (one, other), (other, None)):

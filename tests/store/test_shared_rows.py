@@ -125,7 +125,7 @@ async def test_the_first_of_several_holds_the_row_until_it_leaves(harness: Harne
     await store.put(BOOK, book("3", series="s", position=3))
     assert await first() == "2"
     await store.put(BOOK, book("2", series="s", position=9))
-    assert await first() == "2", "it still earns the row"
+    assert await first() == "2", "it still derives the row"
     await store.put(BOOK, book("2", series="other"))
     assert await first() == "1", "the next in the order of the index follows"
     await store.delete(BOOK, id="1")

@@ -39,15 +39,15 @@ REPAIRED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
         {"idx:title:title 1:1": b'"2"'},
         [("wrong", "idx:title:title 1:1")],
     ),
-    "an index row that nobody earns": ({"idx:tag:z:1": b"1"}, [("dangling", "idx:tag:z:1")]),
+    "an index row without a record": ({"idx:tag:z:1": b"1"}, [("dangling", "idx:tag:z:1")]),
     "an index row of no record": ({"idx:tag:x:99": b"1"}, [("dangling", "idx:tag:x:99")]),
     "a unique row is gone": ({"isbn:9": None}, [("missing", "isbn:9")]),
-    "a unique row that nobody earns": ({"isbn:7": b'"1"'}, [("dangling", "isbn:7")]),
+    "a unique row without a record": ({"isbn:7": b'"1"'}, [("dangling", "isbn:7")]),
     "a unique row of no record": ({"isbn:7": b'"99"'}, [("dangling", "isbn:7")]),
     "a unique row held by one who does not earn it": ({"isbn:9": b'"3"'}, [("wrong", "isbn:9")]),
     "a unique row that is no JSON": ({"isbn:9": b"{"}, [("unreadable", "isbn:9")]),
     "a first row is gone": ({"first:s": None}, [("missing", "first:s")]),
-    "a first row that nobody earns": ({"first:z": b'"1"'}, [("dangling", "first:z")]),
+    "a first row without a record": ({"first:z": b'"1"'}, [("dangling", "first:z")]),
     "a first row held by one who does not earn it": (
         {"first:s": b'"3"'},
         [("dangling", "first:s")],
@@ -68,7 +68,7 @@ REPAIRED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
         },
         [("dangling", "shelf:a")],
     ),
-    "a summary that nobody earns": (
+    "a summary without a record": (
         {"shelf:z": b'{"books":{"1":{"title":"x"}},"v":1}'},
         [("dangling", "shelf:z")],
     ),
@@ -152,7 +152,7 @@ UNMENDED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
     "a unique row that is no JSON": ({"isbn:7": b"{"}, [("unreadable", "isbn:7")]),
     "a unique row that leads nowhere": ({"isbn:7": b"5"}, [("unreadable", "isbn:7")]),
     "a unique row that leads to no text": ({"isbn:7": b"null"}, [("unreadable", "isbn:7")]),
-    "a summary that nobody earns and that is no list": (
+    "a summary without a record and that is no list": (
         {"shelf:z": b"5"},
         [("unreadable", "shelf:z")],
     ),
