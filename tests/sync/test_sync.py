@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import Struct
@@ -98,7 +99,7 @@ def test_a_scan_reads_every_record_in_order(store: Store) -> None:
 
 
 def test_an_unreadable_row_raises_as_in_the_asynchronous_store() -> None:
-    wide = Record(object, "n:{id}", name="wide")
+    wide: Record[Any] = Record(Any, "n:{id}", name="wide")
     narrow = Record(int, "n:{id}", name="narrow")
     seen: list[int] = []
     with sync.open_engine("memory:") as engine:
