@@ -130,11 +130,13 @@ async def results(cases: set[str], folder: Path, *, quick: bool) -> AsyncIterato
         size = 2_000 if quick else 10_000
         place = _make(folder / "history")
         start = peers.pocketbase_create
-        yield await asyncio.to_thread(history_events.measure, place, rounds, size, start)
+        for result in await asyncio.to_thread(history_events.measure, place, rounds, size, start):
+            yield result
     if "10" in cases:
         size = 2_000 if quick else 10_000
         place = _make(folder / "playback")
-        yield await asyncio.to_thread(playback_positions.measure, place, rounds, size)
+        for result in await asyncio.to_thread(playback_positions.measure, place, rounds, size):
+            yield result
     if "11" in cases:
         count = 1_000 if quick else 10_000
         for result in await audio_scans.measure(_make(folder / "scans"), min(5, rounds), count):

@@ -7,7 +7,13 @@ from typing import Any
 
 from benchmarks.services.http_client import get
 from benchmarks.services.schema_server import LISTED
-from benchmarks.services.service_comparison import CONNECTIONS, Comparison, StartPeer
+from benchmarks.services.service_comparison import (
+    BY_HAND_GOAL,
+    CONNECTIONS,
+    Comparison,
+    StartPeer,
+    against_hand,
+)
 from keyhouse.bench.result import Result
 
 _MODULE = "benchmarks.services.schema_server"
@@ -28,13 +34,15 @@ def measure(
     folder: Path, rounds: int, size: int, start_one: StartPeer, start_list: StartPeer
 ) -> list[Result]:
     single = Comparison(_MODULE, one, b"}", start_one).measure(folder / "one", rounds, size)
-    many = Comparison(_MODULE, listed, b"}", start_list).measure(folder / "many", rounds, size // 8)
-    return [
+    many = Comparison(
+        _MODULE, listed, b"}", start_list, by_hand="benchmarks.services.schema_by_hand"
+    ).measure(folder / "many", rounds, size // 8)
+    results = [
         Result(
             case=case,
             work=f"{work}, a schema of one's own, {CONNECTIONS} connections",
             unit="requests/s",
-            measurements=list(measured.values()),
+            measurements=[each for name, each in measured.items() if name != "by hand"],
             goal=_GOAL,
             baseline="a constant on the same server",
             peer_goal=_PEER_GOAL if "peer" in measured else None,
@@ -44,3 +52,4 @@ def measure(
             ("6b list", f"GET of {LISTED} records by an index", many),
         )
     ]
+    return [*results, against_hand(results[-1], many, BY_HAND_GOAL)]
