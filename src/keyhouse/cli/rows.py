@@ -51,7 +51,10 @@ class RowView(msgspec.Struct, frozen=True):
         return self.kind in ("record", "counter", "log")
 
 
-def view_row(schema: Schema, space: str, row: Row, *, keys_only: bool = False) -> RowView:
+def view_row(
+    schema: Schema, space: str, row: Row, *, keys_only: bool = False, is_shown: bool = False
+) -> RowView:
+    """Return the view of a row. `is_shown`: its private members may have been left out."""
     match = schema.find(row.key)
     kind, record = (
         ("unknown", None) if match is None else (kind_of(match.declared), match.record.name)
@@ -61,7 +64,7 @@ def view_row(schema: Schema, space: str, row: Row, *, keys_only: bool = False) -
     if keys_only:
         return view
     try:
-        return msgspec.structs.replace(view, value=_value(match, row))
+        return msgspec.structs.replace(view, value=_value(match, row, is_shown=is_shown))
     except (DataError, DocumentError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         return msgspec.structs.replace(view, value=None, unreadable=str(error))
 
@@ -80,7 +83,7 @@ def view_remote(
     """Return the view of a row from a service."""
     no_value = keys_only or remote.value is msgspec.UNSET
     row = Row(remote.key, remote.value or b"null", remote.revision or 0, remote.expires or None)
-    view = view_row(schema, space, row, keys_only=no_value)
+    view = view_row(schema, space, row, keys_only=no_value, is_shown=True)
     expires = remote.expires if remote.expires is msgspec.UNSET else view.expires
     change: str | msgspec.UnsetType = msgspec.UNSET
     if watched:
@@ -88,9 +91,11 @@ def view_remote(
     return msgspec.structs.replace(view, revision=remote.revision, expires=expires, change=change)
 
 
-def _value(match: KeyMatch | None, row: Row) -> Any:
+def _value(match: KeyMatch | None, row: Row, *, is_shown: bool) -> Any:
     if match is None or not isinstance(match.declared, Record):
         return msgspec.json.decode(row.value)
+    if is_shown and match.record.private:
+        return match.record.without_private(msgspec.json.decode(row.value))
     return match.record.shown(match.record.decode(row.value, row.key))
 
 

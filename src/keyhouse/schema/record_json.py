@@ -251,10 +251,14 @@ class RecordJson(Generic[T]):
 
     def shown(self, value: T) -> Any:
         """Return the value as plain JSON without its private attributes."""
-        plain = self.plain(value)
-        for name in self.private:
-            plain.pop(self._members[name], None)
-        return plain
+        return self.without_private(self.plain(value))
+
+    def without_private(self, plain: Any) -> Any:
+        """Return parsed JSON of this record without the members of its private attributes."""
+        if not self.private or not isinstance(plain, dict):
+            return plain
+        hidden = {self._members[name] for name in self.private}
+        return {name: part for name, part in plain.items() if name not in hidden}
 
     def _read(self, data: bytes) -> T:
         """Decode a value, with unknown members in the attribute that holds them."""

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from keyhouse.cli.app import app as keyhouse
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import UsageError
 from keyhouse.store import Store, verify
@@ -22,6 +23,7 @@ from tests.systems.audiobooks.support.service import PASSWORD, LibraryService
 
 ONE, TWO, THREE = (f"01J0000000000000000000000{number}" for number in (1, 2, 3))
 AT = "2026-01-18T12:00:00Z"
+MAIN = ("--space", "main")
 
 
 def test_the_client_scans_lists_and_plays_the_demonstration_library(
@@ -90,6 +92,20 @@ def test_an_operator_looks_into_a_running_library(
         assert ann.get("/rows").status_code == 403
 
 
+def test_the_command_line_shows_users_of_a_running_library_without_secrets(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    key = admin.post("/auth/api-keys", json={"name": "operator"}).json()["data"]["key"]
+    user = admin.get("/auth/me").json()["data"]
+    at = ["--service", service.url.removesuffix("/audiobooks/api/v1"), "--token", key]
+    ran = CliRunner().invoke(keyhouse, ["get", "audiobooks", f"u:{user['id']}", *at, *MAIN])
+    assert ran.exit_code == 0, ran.output
+    assert msgspec.json.decode(ran.output)["username"] == "admin"
+    ran = CliRunner().invoke(keyhouse, ["scan", "audiobooks", *at, *MAIN])
+    assert ran.exit_code == 0, ran.output
+    assert "unreadable" not in ran.output and '_hash":' not in ran.output
+
+
 def _plain() -> httpx.HTTPTransport:
     return httpx.HTTPTransport(verify=False)
 
@@ -97,7 +113,8 @@ def _plain() -> httpx.HTTPTransport:
 def test_the_demo_command_writes_files(tmp_path: Path) -> None:
     ran = CliRunner().invoke(app, ["demo", str(tmp_path / "books"), "--seconds", "2"])
     assert ran.exit_code == 0, ran.output
-    assert "Wrote 14 files" in ran.output and len(list(tmp_path.rglob("*.wav"))) == 3
+    assert ran.output == f"Wrote 14 files to {tmp_path / 'books'}.\n"
+    assert len(list(tmp_path.rglob("*.wav"))) == 3
 
 
 def test_a_store_of_the_original_program_is_imported() -> None:

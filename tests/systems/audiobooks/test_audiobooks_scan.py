@@ -207,6 +207,38 @@ def test_files_of_a_root_that_is_away_are_not_missing(
     root.with_name("unmounted").rename(root)
 
 
+def test_files_of_a_folder_that_cannot_be_read_are_not_missing(
+    service: LibraryService, admin: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = album(service.roots[0])
+    scan(admin)
+    scandir = os.scandir
+
+    def failing(path: Any) -> Any:
+        if Path(path) == folder:
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", failing)
+        lines = scan(admin)
+    assert f"{folder}: Permission denied" in lines and "0 missing" in lines[-1]
+    [book] = books(admin)
+    assert len(segments(admin, book)) == 3
+    shutil.rmtree(folder)
+    assert "3 missing" in scan(admin)[-1]
+
+
+def test_a_file_whose_name_is_not_utf_8_is_a_line_of_the_log(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    folder = album(service.roots[0], count=1)
+    shutil.copy(folder / "part 1.wav", os.fsdecode(os.fsencode(folder) + b"/part \xff.wav"))
+    lines = scan(admin)
+    assert any("part \ufffd.wav: the name is not UTF-8" in line for line in lines)
+    assert "Added The Dispossessed (1 file)." in lines
+
+
 def test_audio_is_sent_by_ranges(service: LibraryService, admin: httpx.Client) -> None:
     folder = album(service.roots[0], 1)
     scan(admin)

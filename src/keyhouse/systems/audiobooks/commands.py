@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from keyhouse.cli.options import DataFolder, Json, StoreUrl, examples
-from keyhouse.cli.output import number, show_json, show_line
+from keyhouse.cli.output import number, one_line, show_json
 
 NAME = "audiobooks"
 
@@ -40,7 +40,7 @@ def demo(
     if json:
         show_json({"folder": str(folder), "files": written})
     else:
-        show_line(f"Wrote {number(written, 'file')} to {folder}.")
+        _say(f"Wrote {number(written, 'file')} to {folder}.")
 
 
 class Switch(StrEnum):
@@ -49,7 +49,7 @@ class Switch(StrEnum):
 
 
 @app.command()
-@examples("keyhouse audiobooks tenants on --store sqlite:books.db")
+@examples("keyhouse audiobooks tenants on --data keyhouse-data")
 def tenants(
     to: Annotated[Switch, typer.Argument(metavar="on|off", help="With the prefix, or without.")],
     store: StoreUrl = None,
@@ -73,14 +73,14 @@ def tenants(
         show_json(found)
         return
     moved = sum(each.moved for each in found.values())
-    show_line(f"Moved {number(moved, 'row')} of {number(len(found), 'space')}.")
+    _say(f"Moved {number(moved, 'row')} of {number(len(found), 'space')}.")
     for name, each in found.items():
         for key in each.conflicts:
-            show_line(f"{name}: {key} was left: its new key has another row.")
+            _say(f"{name}: {key} was left: its new key has another row.")
 
 
 @app.command("import-original")
-@examples("keyhouse audiobooks import-original rows.jsonl --store sqlite:books.db")
+@examples("keyhouse audiobooks import-original rows.jsonl --data keyhouse-data")
 def import_original(
     file: Annotated[
         Path,
@@ -115,6 +115,10 @@ def import_original(
     if json:
         show_json(found)
         return
-    show_line(f"Imported {number(found.imported, 'record')}; index rows: {found.index_rows}.")
+    _say(f"Imported {number(found.imported, 'record')}; index rows: {found.index_rows}.")
     for problem in found.problems:
-        show_line(problem)
+        _say(problem)
+
+
+def _say(text: str) -> None:
+    print(one_line(text))

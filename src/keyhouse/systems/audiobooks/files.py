@@ -6,7 +6,7 @@ No symbolic link is followed, so nothing outside of the roots is ever read.
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,7 @@ from keyhouse.systems.audiobooks.audio_tags import (
 __all__ = [
     "AudioFile",
     "FoundFile",
+    "FoundFiles",
     "below_root",
     "natural",
     "read_file",
@@ -41,6 +42,18 @@ class FoundFile(Struct, frozen=True):
     mtime_ns: int
 
 
+class FoundFiles(Struct):
+    """The files of `folders`, which were read except for what was `skipped`, for a reason."""
+
+    files: list[FoundFile] = []
+    folders: list[str] = []
+    skipped: dict[str, str] = {}
+
+    def has_looked_at(self, path: str) -> bool:
+        """Tell whether a file would be among the files if it were there."""
+        return _is_within(path, self.folders) and not _is_within(path, self.skipped)
+
+
 class AudioFile(Struct, kw_only=True):
     """A file that was read: its tags and hash, or the reason why not."""
 
@@ -50,9 +63,10 @@ class AudioFile(Struct, kw_only=True):
     error: str = ""
 
 
-def walk(root: Path) -> Iterator[FoundFile]:
+def walk(root: Path, skip: Callable[[str, str], object]) -> Iterator[FoundFile]:
     """Iterate over the audio files below a folder, by name. Raises OSError if the folder itself
-    cannot be read; folders within that cannot be read are skipped."""
+    cannot be read. `skip` is called with the path of each folder or file within that cannot be
+    read, and the reason."""
     with os.scandir(root) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:
@@ -60,14 +74,29 @@ def walk(root: Path) -> Iterator[FoundFile]:
             continue
         if entry.is_dir(follow_symlinks=False):
             try:
-                yield from walk(Path(entry.path))
-            except OSError:
+                yield from walk(Path(entry.path), skip)
+            except FileNotFoundError:  # deleted meanwhile
                 continue
+            except OSError as error:
+                skip(_shown(entry.path), error.strerror or str(error))
         elif entry.is_file(follow_symlinks=False):
             extension = os.path.splitext(entry.name)[1].lstrip(".").casefold()
-            if extension in AUDIO_EXTENSIONS and _is_text(entry.path):
-                status = entry.stat(follow_symlinks=False)
-                yield FoundFile(entry.path, status.st_size, status.st_mtime_ns)
+            if extension in AUDIO_EXTENSIONS and (file := _found(entry, skip)) is not None:
+                yield file
+
+
+def _found(entry: os.DirEntry[str], skip: Callable[[str, str], object]) -> FoundFile | None:
+    if not _is_text(entry.path):
+        skip(_shown(entry.path), "the name is not UTF-8: rename it")
+        return None
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:  # deleted meanwhile
+        return None
+    except OSError as error:
+        skip(entry.path, error.strerror or str(error))
+        return None
+    return FoundFile(entry.path, status.st_size, status.st_mtime_ns)
 
 
 def read_file(found: FoundFile) -> AudioFile:
@@ -120,6 +149,14 @@ def natural(name: str) -> list[tuple[int, int, str]]:
         for part in re.split(r"([0-9]{1,18})", name.casefold())
         if part
     ]
+
+
+def _is_within(path: str, others: Iterable[str]) -> bool:
+    return any(path == each or path.startswith(f"{each}{os.sep}") for each in others)
+
+
+def _shown(path: str) -> str:
+    return os.fsencode(path).decode(errors="replace")
 
 
 def _is_text(path: str) -> bool:

@@ -34,6 +34,7 @@ from keyhouse.systems.audiobooks.file_reader import read_files
 from keyhouse.systems.audiobooks.files import (
     AudioFile,
     FoundFile,
+    FoundFiles,
     natural,
     resolve_below,
     walk,
@@ -81,9 +82,10 @@ class Scanner:
         """Run the operation. Its input may have `folder_path` and `force_update`."""
         given = task.input or {}
         counts = _Counts()
-        (files, folders), known = await asyncio.gather(
+        found, known = await asyncio.gather(
             self._walk(task, given.get("folder_path")), self._known()
         )
+        files = found.files
         paths = {each.path for each in files}
         due = [each for each in files if given.get("force_update") or not _is_same(each, known)]
         counts.unchanged = len(files) - len(due)
@@ -102,7 +104,7 @@ class Scanner:
                     await self._commit_all(task, groups, state)
                 if not commits:
                     await task.commit(current=state.done)
-        await self._deactivate(task, known, paths, folders, gone, counts)
+        await self._deactivate(task, known, paths, found, counts)
         task.log(f"Scanned {len(files)} files: {counts}.")
         await task.commit(current=len(files), total=len(files))
 
@@ -110,26 +112,25 @@ class Scanner:
         """Return all segments by the paths of their files."""
         return {entry.record.file_path: entry.record async for entry in self._store.scan(SEGMENT)}
 
-    async def _walk(
-        self, task: OperationTask, folder: str | None
-    ) -> tuple[list[FoundFile], list[str]]:
-        """Return the files of all folders, and the folders that could be read: files of others are
-        not missing."""
+    async def _walk(self, task: OperationTask, folder: str | None) -> FoundFiles:
+        """Return the files of all folders, and log what could not be read."""
         roots = self._library.roots
         chosen = [resolve_below(folder, roots)] if folder else list(roots)
         if not chosen:
             task.log("No roots are configured: set `roots` of [audiobooks].", "warn")
-        files: list[FoundFile] = []
-        readable: list[str] = []
+        found = FoundFiles()
         for root in chosen:
             try:
-                found = await self._run(lambda root=root: list(walk(root)))
+                found.files += await self._run(
+                    lambda root=root: list(walk(root, found.skipped.__setitem__))
+                )
             except OSError as error:
                 task.log(f"{root}: {error}", "error")
                 continue
-            files += found
-            readable.append(str(root))
-        return files, readable
+            found.folders.append(str(root))
+        for path, reason in found.skipped.items():
+            task.log(f"{path}: {reason}", "error")
+        return found
 
     async def _commit_all(
         self, task: OperationTask, groups: "list[Group]", state: "_ScanState"
@@ -166,7 +167,8 @@ class Scanner:
                 setattr(state.counts, name, getattr(state.counts, name) + 1)
                 state.gone.pop(each.file.sha256, None)
             if is_new:
-                task.log(f"Added {book.title} ({len(files)} files).")
+                noun = "file" if len(files) == 1 else "files"
+                task.log(f"Added {book.title} ({len(files)} {noun}).")
             if book.cover_asset_id is None:
                 tags = [tags for _, tags in group.files]
                 await self._covers.add(book.id, Path(group.folder), tags)
@@ -260,16 +262,14 @@ class Scanner:
         task: OperationTask,
         known: dict[str, Segment],
         paths: set[str],
-        folders: list[str],
-        gone: dict[str, Segment],
+        found: FoundFiles,
         counts: _Counts,
     ) -> None:
         """Make the segments of missing files inactive. A folder that could not be read, such as one
         that is not mounted, has no missing files."""
         missing: dict[str, list[str]] = {}
         for path, segment in known.items():
-            is_here = any(path.startswith(f"{folder}{os.sep}") for folder in folders)
-            if segment.active and is_here and path not in paths:
+            if segment.active and path not in paths and found.has_looked_at(path):
                 missing.setdefault(segment.book_id, []).append(segment.id)
 
         for book_id, ids in missing.items():

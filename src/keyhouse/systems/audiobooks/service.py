@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Final
 
+import structlog
 from msgspec.structs import replace
 
 from keyhouse.auth import SessionAuth
@@ -30,6 +31,8 @@ from keyhouse.systems.audiobooks.tenancy import Tenancy, check_prefix, own_roots
 
 __all__ = ["SERVICE", "build"]
 
+_log = structlog.get_logger("keyhouse.audiobooks")
+
 
 async def build(context: ServiceContext) -> ServiceSpec:
     settings = read_settings(AudiobooksSettings, context.settings, table=SYSTEM.name)
@@ -48,6 +51,9 @@ async def build(context: ServiceContext) -> ServiceSpec:
 
     async def open_library(name: str) -> LibraryParts:
         library = runtime.tenants.get(name)
+        for root in library.roots:
+            if not root.is_dir():
+                _log.warning("a root is not a folder", root=str(root), library=name)
         await check_prefix(context.engine, name, tenants=settings.tenants)
         await check_sealed(library.store)
         await open_migrated(schema, context.engine, name, key_ring=ring)
