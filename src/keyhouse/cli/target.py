@@ -314,8 +314,16 @@ def schemas_with(schemas: Iterable[Schema], space: str | None) -> list[Schema]:
         except KeyFieldError as error:
             errors.append(error)
     if not accepted:
-        raise errors[-1]
+        raise _unknown_space(space, errors)
     return accepted
+
+
+def _unknown_space(space: str, errors: Sequence[KeyFieldError]) -> KeyFieldError:
+    """Return the error of a name that no schema accepts."""
+    names = [error.fields["only"] for error in errors if "only" in error.fields]
+    if 1 < len(names) == len(errors):
+        return KeyFieldError("There is no such space.", space=space, spaces=names)
+    return errors[-1]
 
 
 def space_in_key(schema: Schema, found: KeyMatch) -> str | None:

@@ -66,7 +66,7 @@ def embedded_server(data: Path) -> str:
     if url is None:
         raise UsageError(
             "The rows are on the service's embedded NATS server, and none has run with this data"
-            " folder: start `keyhouse serve`, or name a store with --store.",
+            " folder: start `keyhouse serve` with it, or name another folder or store.",
             data=str(data),
         )
     return url

@@ -1,6 +1,7 @@
 """The catalog: its tables and their migrations, files, and search against a naive oracle."""
 
 import json
+import os
 import random
 import time
 from functools import cache
@@ -308,3 +309,11 @@ def test_csv_has_the_same_members(tmp_path: Path) -> None:
         with pytest.raises(CatalogSourceError) as caught:
             read_source_file(path)
         assert caught.value.fields["line"] == line
+
+
+def test_a_source_that_is_no_regular_file_is_rejected_and_not_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path, Path("/dev/zero"), tmp_path / "a\0b.json"):
+        with pytest.raises(CatalogSourceError, match="cannot be read"):
+            read_source_file(path)

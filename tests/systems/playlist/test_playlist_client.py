@@ -155,6 +155,7 @@ def test_the_sign_in_command_prints_a_token(served: Serving) -> None:
     )
     printed, errors = process.communicate(printed_code(served, "Xia") + "\n", timeout=30)
     assert process.returncode == 0, errors
+    assert printed == f"{printed.strip()}\n", "nothing else, for TOKEN=$(…)"
     with PlaylistClient(f"{served.http}/playlist", token=printed.strip()) as xia:
         assert xia.session().username == "Xia"
 
@@ -205,6 +206,30 @@ def test_an_admin_is_added_over_nats(served: Serving, data: Path) -> None:
     url = with_embedded_user(served.nats, data)
     assert "Val" in keyhouse("playlist", "admin", "add", "Val", "--nats", url)
     assert "Val" in keyhouse("playlist", "admin", "add", "VAL", KEYHOUSE_NATS=url)
+    add = ["playlist", "admin", "add", "Val"]
+    assert "Val" in keyhouse(*add, KEYHOUSE_NATS="embedded", KEYHOUSE_DATA=str(data))
+
+
+def test_an_admin_without_a_name_is_rejected(served: Serving, data: Path) -> None:
+    for name in ("", " ", "x" * 65, "a\nb"):
+        failed = keyhouse("playlist", "admin", "add", name, "--data", str(data), status=1)
+        assert "name of a user" in failed
+
+
+def test_admins_are_added_in_the_namespace_of_the_settings(served: Serving, data: Path) -> None:
+    where = ["playlist", "admin", "add", "Uma", "--data", str(data)]
+    assert keyhouse(*where, KEYHOUSE_PLAYLIST_NAMESPACE="tv") == "Admins: Uma.\n"
+    assert keyhouse(*where, "--namespace", "radio") == "Admins: Uma.\n"
+    with signed_in(served, "Uma") as uma:
+        assert uma.session().role == "viewer"
+
+
+def test_an_unknown_space_is_answered_with_the_names_of_all(
+    served: Serving, ada: PlaylistClient
+) -> None:
+    where = ["--space", "acl", "--service", served.http, "--token", ada.token]
+    failed = keyhouse("list", "playlist", *where, status=1)
+    assert "no such space" in failed and "kryten_playlist_acl" in failed
 
 
 @pytest.mark.usefixtures("robot")

@@ -192,3 +192,24 @@ def test_the_python_of_the_guide_pushes_a_playlist(tmp_path: Path) -> None:
                 "kryten_playlist_session"
             ]
             assert names["push_all"](url, token, "harbour") >= 1
+
+
+def test_the_demonstration_is_for_the_settings_and_ends_with_its_service(tmp_path: Path) -> None:
+    """It filled the namespace `default`, and ended with tracebacks of the NATS client."""
+    (tmp_path / "keyhouse.toml").write_text('[playlist]\nnamespace = "tv"\nchannel = "attic"\n')
+    with mediacms(0) as cms, service(tmp_path, cms) as terminal:
+        demo = subprocess.Popen(
+            [sys.executable, "-m", "keyhouse.cli", "playlist", "demo", "--data", "keyhouse-data"],
+            cwd=tmp_path,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert demo.stdout is not None and "robot of attic" in demo.stdout.readline()
+        space = "--space kryten_playlist_playlists --data keyhouse-data"
+        listed = terminal.run(f"keyhouse list playlist {space}")
+        assert "ns/tv/playlists/demo-1" in listed and "ns/default" not in listed
+    _, errors = demo.communicate(timeout=60)
+    assert demo.returncode == 1
+    assert errors.startswith("keyhouse: The NATS server has stopped") and errors.count("\n") == 1

@@ -93,3 +93,15 @@ def test_a_form_of_another_site_changes_nothing(tmp_path: Path) -> None:
         assert "There are no playlists yet" in await bob.get("/playlist/playlists")
 
     run(tmp_path, work)
+
+
+def test_a_form_of_another_site_does_not_sign_out(tmp_path: Path) -> None:
+    """Browsers do not send the cookie with it, but would take a deletion from the response."""
+
+    async def work(service: PlaylistService) -> None:
+        foreign = {"Sec-Fetch-Site": "cross-site"}
+        for path in ("/playlist/logout", "/playlist/api/v1/auth/logout"):
+            answer = await Browser(service).http.post(path, headers=foreign, follow_redirects=False)
+            assert answer.status_code in (200, 303) and "set-cookie" not in answer.headers, path
+
+    run(tmp_path, work)

@@ -6,13 +6,13 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from keyhouse.cli.options import DataFolder, Json, examples
+from keyhouse.cli.options import Json, examples
 from keyhouse.cli.output import number, show_json
 from keyhouse.cli.progress import ProgressLine
 from keyhouse.cli.target import engine_at, store_url
@@ -25,7 +25,18 @@ NatsUrl = Annotated[
     typer.Option("--nats", metavar="URL", help="The service's NATS server. KEYHOUSE_NATS sets it."),
 ]
 Namespace = Annotated[
-    str, typer.Option("--namespace", metavar="NAME", help="The namespace of the keys.")
+    str | None,
+    typer.Option(
+        "--namespace",
+        metavar="NAME",
+        help="The namespace of the keys. Default: that of the settings.",
+    ),
+]
+DataFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", "-d", metavar="DIR", help="The data folder of keyhouse serve. [keyhouse-data]"
+    ),
 ]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -59,7 +70,7 @@ def refresh(
         str | None,
         typer.Option("--as", metavar="NAME", help="Name of an admin, for a service by --nats."),
     ] = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
     data: DataFolder = None,
     nats: NatsUrl = None,
     json: Json = False,
@@ -70,7 +81,7 @@ def refresh(
     --nats, the service is asked to, and a file must be on its machine. Ends when it is published. A
     failure changes nothing.
     """
-    server = nats or os.environ.get("KEYHOUSE_NATS")
+    server = _server(nats)
     if server is not None and data is None:
         done = asyncio.run(_ask_for_refresh(server, file, requested_by))
     else:
@@ -81,8 +92,7 @@ def refresh(
         print(f"{number(done['item_count'], 'item')} published as {done['snapshot_id']}.")
 
 
-async def _refresh(file: Path | None, namespace: str, folder: Path) -> dict[str, Any]:
-    from keyhouse.settings.sources import load_settings
+async def _refresh(file: Path | None, namespace: str | None, folder: Path) -> dict[str, Any]:
     from keyhouse.systems.playlist.assembly import CATALOG_FILE
     from keyhouse.systems.playlist.catalog import MediaCatalog
     from keyhouse.systems.playlist.mediacms import MediaCms
@@ -90,15 +100,12 @@ async def _refresh(file: Path | None, namespace: str, folder: Path) -> dict[str,
     from keyhouse.systems.playlist.stores import PlaylistStores
 
     async with _opened(folder) as (engine, run):
-        stores = PlaylistStores(engine, namespace)
+        stores = PlaylistStores(engine, _setting("namespace", namespace))
         source: CatalogSource | None = None
         if file is not None:
             source = FileSource(file, run)
-        else:
-            loaded = load_settings({}, os.environ, None, systems=(NAME,), strict=False)
-            table = loaded.tables.get(NAME, {})
-            if table.get("mediacms_url"):
-                source = MediaCms(str(table["mediacms_url"]), table.get("mediacms_token"))
+        elif url := _setting("mediacms_url"):
+            source = MediaCms(url, _setting("mediacms_token"))
         runner = Refresh(MediaCatalog(folder / CATALOG_FILE), stores, run, source)
         with ProgressLine() as line:
 
@@ -145,13 +152,15 @@ async def _command(server: str, name: str, body: dict[str, Any]) -> dict[str, An
 @examples("keyhouse playlist admin add Ada --data keyhouse-data")
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A user of the channel.")],
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
     data: DataFolder = None,
     nats: NatsUrl = None,
     json: Json = False,
 ) -> None:
     """Make a user an admin. The service need not be restarted."""
-    names = asyncio.run(_add_admin(name, namespace, data, nats or os.environ.get("KEYHOUSE_NATS")))
+    _check_username(name)
+    namespace = _setting("namespace", namespace)
+    names = asyncio.run(_add_admin(name, namespace, data, _server(nats)))
     if json:
         show_json({"admins": names})
     else:
@@ -175,7 +184,11 @@ def demo(
     seconds: Annotated[
         float, typer.Option(metavar="N", help="How long each item plays.", min=1)
     ] = 30.0,
-    channel: Annotated[str, typer.Option(metavar="NAME", help="The service's channel.")] = "lounge",
+    channel: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The service's channel. Default: that of the settings."),
+    ] = None,
+    namespace: Namespace = None,
     data: DataFolder = None,
 ) -> None:
     """Fill the catalog and play a channel's robot, until interrupted.
@@ -184,10 +197,11 @@ def demo(
     codes that the robot would send as private messages are printed.
     """
     with suppress(KeyboardInterrupt):
-        asyncio.run(_demo(_folder(data), channel, seconds))
+        namespace, channel = _setting("namespace", namespace), _setting("channel", channel)
+        asyncio.run(_demo(_folder(data), namespace, channel, seconds))
 
 
-async def _demo(folder: Path, channel: str, seconds: float) -> None:
+async def _demo(folder: Path, namespace: str, channel: str, seconds: float) -> None:
     from keyhouse.systems.playlist.assembly import CATALOG_FILE
     from keyhouse.systems.playlist.catalog import MediaCatalog
     from keyhouse.systems.playlist.demo import make_playlists, prepare_robot
@@ -197,7 +211,7 @@ async def _demo(folder: Path, channel: str, seconds: float) -> None:
     from keyhouse.systems.playlist.stores import PlaylistStores
 
     async with _opened(folder) as (engine, run):
-        stores = PlaylistStores(engine, "default")
+        stores = PlaylistStores(engine, namespace)
         runner = Refresh(MediaCatalog(folder / CATALOG_FILE), stores, run, DemoSource())
         await runner.refresh()
         await make_playlists(stores)
@@ -234,7 +248,8 @@ def sign_in(
     url = service_url(service, "/playlist")
     with translated():
         PlaylistClient.request_code(url, name)
-        code = typer.prompt("Code", err=True, hide_input=False)
+        with redirect_stdout(sys.stderr):  # `err=True` writes a part of the prompt to stdout
+            code = typer.prompt("Code")
         try:
             with PlaylistClient.sign_in(url, name, code) as playlists:
                 token, session = playlists.token, playlists.session()
@@ -244,6 +259,39 @@ def sign_in(
         show_json({"token": token, "role": session.role, "expires_at": session.expires_at})
     else:
         print(token)
+
+
+def _setting(name: str, option: str | None = None) -> Any:
+    """Return a setting: the option, or as `serve` reads it here."""
+    from keyhouse.settings import read_settings
+    from keyhouse.settings.sources import load_settings
+    from keyhouse.systems.playlist.settings import PlaylistSettings
+
+    loaded = load_settings({}, os.environ, None, systems=(NAME,), strict=False)
+    given = {} if option is None else {name: option}
+    return getattr(read_settings(PlaylistSettings, {**loaded.tables[NAME], **given}), name)
+
+
+def _server(nats: str | None) -> str | None:
+    """Return the NATS server of the option or the environment; None for the embedded one."""
+    url = nats or os.environ.get("KEYHOUSE_NATS")
+    return None if url in ("", "embedded", "off") else url
+
+
+def _check_username(name: str) -> None:
+    import msgspec
+
+    from keyhouse.systems.playlist.limits import USERNAME_CHARS_MAX
+    from keyhouse.systems.playlist.messages import Username
+
+    try:
+        msgspec.convert(name, Username)
+    except msgspec.ValidationError:
+        raise UsageError(
+            "The name of a user has 1 to "
+            f"{USERNAME_CHARS_MAX} characters, and no control characters.",
+            name=name,
+        ) from None
 
 
 def _folder(data: Path | None) -> Path:

@@ -15,8 +15,11 @@ import msgspec
 import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
 from nats.js.errors import NotFoundError
 from nats.js.kv import KeyValue
+
+from keyhouse.errors import UnavailableError
 
 __all__ = ["DemoRobot"]
 
@@ -45,7 +48,7 @@ class DemoRobot:
         self.on_message: Callable[[str, str], None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._client = await nats.connect(self._url)
+        self._client = await nats.connect(self._url, error_cb=_ignore)
         stream = self._client.jetstream()
         name = f"kryten_{self._channel}_playlist"
         try:
@@ -105,25 +108,34 @@ class DemoRobot:
     async def run(self, seconds: float | None = None) -> None:
         """Play the queue, item after item, without end. `seconds`: of each, whatever it lasts.
 
-        The time of the current item is shown every five seconds, as CyTube does.
+        The time of the current item is shown every five seconds, as CyTube does. Raises
+        UnavailableError when the NATS server has stopped.
         """
-        while True:
-            if not self.queue:
-                await asyncio.sleep(1)
-                continue
-            await self.play()
-            playing = self.queue[0]["uid"]
-            lasts, passed = seconds or self.queue[0]["media"]["seconds"], 0.0
-            while passed < lasts and any(item["uid"] == playing for item in self.queue):
-                step = min(1, lasts - passed)
-                await asyncio.sleep(step)
-                passed += step
-                if self.current is not None and not passed % SHOWN_EVERY_SECONDS:
-                    self.current["currentTime"] = passed
-                    await self._show()
-            self.queue = [item for item in self.queue if item["uid"] != playing]
-            self.current = None
-            await self._show()
+        try:
+            while True:
+                if self.queue:
+                    await self._play_first(seconds or self.queue[0]["media"]["seconds"])
+                else:
+                    await asyncio.sleep(1)
+        except NatsError:
+            raise UnavailableError(
+                "The NATS server has stopped: start the service again, then the demonstration."
+            ) from None
+
+    async def _play_first(self, lasts: float) -> None:
+        """Play the first item of the queue, and remove it."""
+        await self.play()
+        playing, passed = self.queue[0]["uid"], 0.0
+        while passed < lasts and any(item["uid"] == playing for item in self.queue):
+            step = min(1, lasts - passed)
+            await asyncio.sleep(step)
+            passed += step
+            if self.current is not None and not passed % SHOWN_EVERY_SECONDS:
+                self.current["currentTime"] = passed
+                await self._show()
+        self.queue = [item for item in self.queue if item["uid"] != playing]
+        self.current = None
+        await self._show()
 
     async def _answer(self, request: Msg) -> None:
         command = msgspec.json.decode(request.data)
@@ -170,3 +182,7 @@ class DemoRobot:
         if self._bucket is not None:
             await self._bucket.put("items", msgspec.json.encode(self.queue))
             await self._bucket.put("current", msgspec.json.encode(self.current))
+
+
+async def _ignore(error: Exception) -> None:
+    """Print nothing while the connection is lost: `run` raises if it stays so."""

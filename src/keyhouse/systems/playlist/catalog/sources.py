@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
@@ -36,16 +37,22 @@ class _Given(CatalogItem, frozen=True, kw_only=True, forbid_unknown_fields=True)
 def read_source_file(path: Path) -> list[CatalogItem]:
     """Read a file of items. Raises CatalogSourceError, with the line, if anything in it is wrong."""
     try:
-        if path.stat().st_size > CATALOG_FILE_BYTES_MAX:
+        about = path.stat()
+        if not S_ISREG(about.st_mode):  # a pipe never ends, a device has no size
+            raise CatalogSourceError(
+                "The file cannot be read.", file=str(path), reason="not a regular file"
+            )
+        if about.st_size > CATALOG_FILE_BYTES_MAX:
             raise CatalogSourceError(
                 "The file is too large for a catalog.",
                 file=str(path),
                 limit=CATALOG_FILE_BYTES_MAX,
             )
         data = path.read_bytes()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: U+0000 in the path
+        reason = error.strerror if isinstance(error, OSError) else str(error)
         raise CatalogSourceError(
-            "The file cannot be read.", file=str(path), reason=error.strerror
+            "The file cannot be read.", file=str(path), reason=reason
         ) from None
     return parse_source(data, path.name)
 

@@ -139,8 +139,9 @@ class LoginPages:
         self, caller: ChannelMember | None, client: ClientAddress, root: str
     ) -> Redirect:
         """End the session."""
-        if caller is not None:
-            await self._sessions.end(caller)
+        if caller is None:  # perhaps a page of another site, whose request has no cookie
+            return Redirect(f"{root}{LOGIN}")
+        await self._sessions.end(caller)
         return Redirect(f"{root}{LOGIN}", headers=(delete_cookie(COOKIE, client),))
 
     def routes(self) -> list[Route]:
