@@ -61,6 +61,12 @@ def respond(status: int, **response: object) -> HttpClient:
     return HttpClient("http://test", errors=ERRORS, token="t", transport=transport)
 
 
+def test_the_text_of_a_flat_error_is_the_message() -> None:
+    flat = {"error": "Changed meanwhile.", "code": "CONFLICT", "status": 412}
+    with respond(412, json=flat) as client, pytest.raises(Conflict, match="Changed meanwhile"):
+        client.request("GET", "/")
+
+
 def test_a_problem_document_is_raised_with_its_members() -> None:
     problem = {"detail": "Wait.", "code": "RATE_LIMITED", "fields": {"a": 1}, "requestId": "r1"}
     with (

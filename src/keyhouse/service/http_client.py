@@ -159,6 +159,8 @@ class HttpClient:
         if isinstance(nested, dict):  # the error format `nested`
             nested = {"detail": nested.get("message", ""), "fields": nested.get("details")} | nested
             problem = {**problem, **nested}
+        elif isinstance(nested, str):  # an error format with the text as `error`
+            problem = {"detail": nested, **problem}
         status, code = response.status_code, str(problem.get("code", ""))
         retry_after = response.headers.get("retry-after", "")
         raise self._errors.find(status=status)(

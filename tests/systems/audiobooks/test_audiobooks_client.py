@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from keyhouse.cli.app import app as keyhouse
 from keyhouse.engines.memory import MemoryEngine
-from keyhouse.errors import UsageError
+from keyhouse.errors import CallerError, UsageError
 from keyhouse.store import Store, verify
 from keyhouse.systems.audiobooks.client import AbsentError, Audiobooks, NewerPlace
 from keyhouse.systems.audiobooks.commands import app
@@ -103,6 +103,8 @@ def test_the_command_line_shows_users_of_a_running_library_without_secrets(
     assert msgspec.json.decode(ran.output)["username"] == "admin"
     ran = CliRunner().invoke(keyhouse, ["scan", "audiobooks", *at, *MAIN])
     assert ran.exit_code == 0, ran.output
+    other = CliRunner().invoke(keyhouse, ["list", "audiobooks", *at, "--space", "other"])
+    assert isinstance(other.exception, CallerError) and "another library" in str(other.exception)
     assert "unreadable" not in ran.output and '_hash":' not in ran.output
 
 

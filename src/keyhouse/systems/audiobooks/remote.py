@@ -12,10 +12,12 @@ __all__ = ["connect"]
 
 
 async def connect(url: str, space: str, token: str | None) -> RowsRemote:
-    """Return the remote of the library that the service serves. Sends nothing yet."""
+    """Return the remote of a library, which is that of the token. Sends nothing yet."""
     if token is None:
         raise UsageError(
             "The library requires a token: --token, or KEYHOUSE_TOKEN, with an API key of an admin."
         )
     client = HttpClient(service_url(url, "/audiobooks"), token=token)
-    return RowsRemote(client, events="/audiobooks/api/v1/events", member="data")
+    return RowsRemote(
+        client, events="/audiobooks/api/v1/events", query={"library": space}, member="data"
+    )
