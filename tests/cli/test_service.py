@@ -157,7 +157,7 @@ def test_the_reason_of_a_rejection_is_reported() -> None:
         (
             ("list", "playlist", "--space", "kryten_playlist_likes", "--service", "http://x"),
             {},
-            "This system's service cannot be queried from here",
+            "The service requires a token",
         ),
         (("get", "rosey", "k", "--service", "http://x"), {}, "--service nats://host:4222"),
         (
