@@ -64,8 +64,9 @@ def test_the_client_stores_and_reads(history: History) -> None:
 
 def test_the_client_sends_many_events_and_raises_errors(history: History, served: Service) -> None:
     good, bad = {"assetId": "a", **viewing(1)}, {"assetId": "b"}
-    outcomes = history.send([good, bad])
-    assert [each.applied for each in outcomes] == [True, False]
+    outcomes = history.send([good, bad, {"assetId": 7}])
+    assert [each.applied for each in outcomes] == [True, False, False]
+    assert [each.asset_id for each in outcomes] == ["a", "b", 7]
     assert outcomes[1].error is not None and outcomes[1].error["code"] == "VALIDATION_ERROR"
     with pytest.raises(InvalidError):
         history.put("a", asset_type="x", total_time=1, progress=1, at="today")
@@ -136,6 +137,31 @@ def test_the_import_command_prints_what_it_refused(tmp_path: Path) -> None:
     assert "2 applied, 1 unchanged, 4 refused." in printed and "Line 4:" in printed
     keyhouse("verify", "history", "--store", store)
     assert "IN_PROGRESS|1" in keyhouse("list", "history", "--space", "p", "--store", store)
+
+
+def test_an_import_refuses_numbers_that_no_event_could_have(served: Service) -> None:
+    lines = [
+        {"attr": {"assetId": "1", **viewing(1), "progress": 10**400}},
+        {"attr": {"assetId": "2", **viewing(1), "totalTime": f"P{'9' * 400}D"}},
+        {"attr": {"assetId": "3", **viewing(1), "totalTime": 10**13}},
+        {"attr": {"assetId": True, **viewing(1)}},
+        {"attr": {"assetId": "5", **viewing(1)}},
+    ]
+    file = io.BytesIO(b"\n".join(json.dumps(line).encode() for line in lines))
+    report = served.on_engine(lambda engine: import_lines(engine, file, profile="large"))
+    assert [each.line for each in report.refused] == [1, 2, 3, 4] and report.applied == 1
+
+
+def test_the_import_command_applies_the_settings_of_the_service(tmp_path: Path) -> None:
+    (tmp_path / "keyhouse.toml").write_text("[history]\ncompleted_percent = 40\nentries_max = 2\n")
+    lines = [{"profileId": "p", "attr": {"assetId": str(n), **viewing(n, 50)}} for n in range(3)]
+    (tmp_path / "data").mkdir()
+    file = tmp_path / "entries.jsonl"
+    file.write_text("\n".join(json.dumps(line) for line in lines))
+    keyhouse("history", "import", str(file), "--data", "data", folder=tmp_path)
+    where = ["--space", "p", "--data", "data"]
+    listed = keyhouse("list", "history", "--type", "entry", *where, folder=tmp_path)
+    assert listed.split() == ["COMPLETED|1", "COMPLETED|2"]
 
 
 def test_the_iam_command_prints_a_policy() -> None:

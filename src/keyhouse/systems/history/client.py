@@ -54,9 +54,10 @@ class StoredViewing(msgspec.Struct, frozen=True):
 
 
 class EventOutcome(msgspec.Struct, frozen=True, rename="camel"):
-    """The result of one event of several. `error` has `code` and `detail`."""
+    """The result of one event of several. `asset_id` is what was sent, also if it is no text.
+    `error` has `code` and `detail`."""
 
-    asset_id: str | None
+    asset_id: Any
     applied: bool = False
     error: dict[str, str] | None = None
 

@@ -1,6 +1,7 @@
 """`keyhouse history`: import of entries, and the IAM policy for DynamoDB."""
 
 import asyncio
+import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -48,6 +49,7 @@ def import_(
     forms are read too: durations such as PT1H50M4S, and states such as "In progress". Each line is
     stored by the rules for events, so a file can be imported again, also into a history in use.
     Lines that are refused are listed, and the others imported. Exit code 1: some were refused.
+    completed_percent and entries_max are those of the settings of keyhouse serve.
     """
     done = asyncio.run(_import(file, profile, store, data))
     if json:
@@ -63,8 +65,13 @@ def import_(
 async def _import(
     path: Path | None, profile: str | None, store: str | None, data: Path | None
 ) -> Any:
+    from keyhouse.settings import read_settings
+    from keyhouse.settings.sources import load_settings
+    from keyhouse.systems.history.settings import HistorySettings
     from keyhouse.systems.history.transfer import import_lines
 
+    loaded = load_settings({}, os.environ, None, systems=(NAME,), strict=False)
+    settings = read_settings(HistorySettings, loaded.tables[NAME], table=NAME)
     with nullcontext(sys.stdin.buffer) if path is None else open_file(path, "rb") as file:
         async with engine_at(store_url(NAME, store, data)) as engine:
             with ProgressLine() as line:
@@ -72,7 +79,9 @@ async def _import(
                 def report(count: int) -> None:
                     line.update(f"{count:,} lines")
 
-                return await import_lines(engine, file, profile=profile, on_progress=report)
+                return await import_lines(
+                    engine, file, profile=profile, settings=settings, on_progress=report
+                )
 
 
 @app.command()

@@ -7,7 +7,7 @@ costs what the show costs. A position in any list is the time, asset and state o
 
 import base64
 import binascii
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
 from contextlib import aclosing
 from typing import Any, Final, Literal, NamedTuple
 
@@ -15,6 +15,7 @@ import msgspec
 
 from keyhouse.engine import Row
 from keyhouse.errors import CursorError, DataError, KeyFieldError, UsageError
+from keyhouse.keys import Span
 from keyhouse.schema import Index
 from keyhouse.store import Store
 from keyhouse.systems.history.events import STATES
@@ -59,6 +60,12 @@ _SHORT_READ_ROWS: Final = 1_000
 """Pages of more rows are read in turns with those of other profiles."""
 
 
+def _order(position: Position) -> Position:
+    """Newest first, then by asset."""
+    moment, asset, state = position
+    return (-moment, asset, state)
+
+
 class FoundEntry(NamedTuple):
     """An entry and its JSON as it is stored."""
 
@@ -68,8 +75,7 @@ class FoundEntry(NamedTuple):
 
     @property
     def order(self) -> Position:
-        moment, asset, state = self.position
-        return (-moment, asset, state)
+        return _order(self.position)
 
 
 class FacetPage(msgspec.Struct, frozen=True):
@@ -131,7 +137,7 @@ async def by_show(
     paths: list[Parts] = [(show, season) for season in seasons] if seasons else [(show,)]
     found = await _at_paths(store, BY_HIERARCHY, paths)
     page = _counted_page(tag, found, kind, after, limit)
-    return msgspec.structs.replace(page, current=found[0] if found else None)
+    return msgspec.structs.replace(page, current=_current(found))
 
 
 async def by_sport(
@@ -156,6 +162,16 @@ async def by_sport(
     else:
         found = await _of_team(store, sport, series, team)
     return _counted_page(tag, found, kind, after, limit)
+
+
+def _current(found: list[FoundEntry]) -> FoundEntry | None:
+    """Return the newest entry; of those of one time, the first in progress."""
+
+    def order(each: FoundEntry) -> tuple[int, bool]:
+        moment, _, state = each.position
+        return (-moment, state == COMPLETED)
+
+    return min(found, key=order, default=None)
 
 
 async def _of_team(store: Store, sport: str, series: str, team: str) -> list[FoundEntry]:
@@ -226,12 +242,46 @@ def _chosen(found: list[FoundEntry], kind: FacetType) -> list[FoundEntry]:
 async def _newest_positions(
     store: Store, states: Collection[State], count: int, after: Position | None
 ) -> AsyncGenerator[list[Position], None]:
-    """Iterate over the positions of entries in these states, newest first, in chunks: the first
-    has what a page needs, as a rule."""
+    """Iterate over the positions of entries in these states, newest first, in chunks of at most
+    `count`: the first has what a page needs, as a rule.
+
+    Entries of one time are in the order of their assets, which is not that of their keys:
+    `…|10|…` is before `…|1|…`. So all keys of a time are read before the first is returned.
+    """
+    tied: list[Position] = []
+    pages = _newest_rows(store, states, count + 2, None if after is None else after[0])
+    async with aclosing(pages):
+        async for page in pages:
+            tied += page
+            if not tied or tied[0][0] == tied[-1][0]:
+                continue
+            complete = [each for each in tied if each[0] != tied[-1][0]]
+            tied = tied[len(complete) :]
+            for chunk in _chunks(complete, count, after):
+                yield chunk
+    for chunk in _chunks(tied, count, after):
+        yield chunk
+
+
+def _chunks(
+    positions: list[Position], count: int, after: Position | None
+) -> Iterator[list[Position]]:
+    """Sort positions, leave out those up to `after`, and divide them."""
+    ordered = sorted(positions, key=_order)
+    if after is not None:
+        ordered = [each for each in ordered if _order(each) > _order(after)]
+    for start in range(0, len(ordered), count):
+        yield ordered[start : start + count]
+
+
+async def _newest_rows(
+    store: Store, states: Collection[State], limit: int, since: int | None
+) -> AsyncGenerator[list[Position], None]:
+    """Iterate over the positions in the order of their keys, from a time on, in pages that grow."""
     template = store.binding.derived(NEWEST).template
     span = store.span(NEWEST)
-    if after is not None:
-        span = span.after(_newest_key(store, after))
+    if since is not None:
+        span = Span(store.span(NEWEST, at=since).start, span.stop)
 
     def position(row: Row) -> Position | None:
         fields: Any = template.parse(row.key)
@@ -239,7 +289,7 @@ async def _newest_positions(
             return None
         return fields["at"], fields["asset"], fields["state"]
 
-    limit = count
+    count = limit
     while limit <= _SHORT_READ_ROWS:
         page = await store.row_page(span, limit=limit, keys_only=True)
         yield [each for row in page.rows if (each := position(row)) is not None]
@@ -308,8 +358,7 @@ def _found(decode: Callable[[bytes, str], HistoryEntry], row: Row) -> FoundEntry
 def _after(found: list[FoundEntry], position: Position | None) -> list[FoundEntry]:
     if position is None:
         return found
-    moment, asset, state = position
-    return [each for each in found if each.order > (-moment, asset, state)]
+    return [each for each in found if each.order > _order(position)]
 
 
 def _page(tag: str, found: list[FoundEntry], limit: int) -> FacetPage:
@@ -320,12 +369,6 @@ def _page(tag: str, found: list[FoundEntry], limit: int) -> FacetPage:
             return FacetPage(found[:count], _encode_cursor(tag, found[count - 1].position))
         size += len(each.value)
     return FacetPage(found)
-
-
-def _newest_key(store: Store, position: Position) -> str:
-    moment, asset, state = position
-    template = store.binding.derived(NEWEST).template
-    return template.build({"at": moment, "asset": asset, "state": state})
 
 
 def _encode_cursor(tag: str, position: Position) -> str:

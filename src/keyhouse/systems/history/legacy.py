@@ -16,6 +16,7 @@ import msgspec
 from keyhouse.errors import DocumentError, RecordError
 from keyhouse.systems.history.events import check_asset, make_event, parse_time
 from keyhouse.systems.history.fold import COMPLETED, ViewingEvent
+from keyhouse.systems.history.limits import SECONDS_MAX
 
 __all__ = ["ImportLine", "parse_line"]
 
@@ -69,7 +70,7 @@ def _nested(plain: Mapping[str, Any]) -> dict[str, Any]:
 def _events(entry: _Entry, completed_percent: float) -> list[ViewingEvent]:
     attr = entry.attr
     asset = attr.get("assetId")
-    if isinstance(asset, int):
+    if isinstance(asset, int) and not isinstance(asset, bool):
         asset = str(asset)
     if not isinstance(asset, str):
         raise RecordError("attr.assetId is missing, or is not text.")
@@ -98,8 +99,8 @@ def _seconds(attr: Mapping[str, Any], name: str) -> int | float:
     value = attr.get(name)
     if isinstance(value, str) and (found := _DURATION.fullmatch(value)) and any(found.groups()):
         parts = zip(found.groups(), _SECONDS, strict=True)
-        total = sum(float(part or 0) * seconds for part, seconds in parts)
-        return int(total) if total == int(total) else total
+        total = sum((float(part or 0) * seconds for part, seconds in parts), 0.0)
+        value = int(total) if total.is_integer() else total
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RecordError(
             "A member is missing, or is neither a number of seconds nor a duration.",
@@ -107,6 +108,8 @@ def _seconds(attr: Mapping[str, Any], name: str) -> int | float:
         )
     if name == "totalTime" and value < 0:
         raise RecordError("A total time is not negative.", member="attr.totalTime")
+    if not -SECONDS_MAX <= value <= SECONDS_MAX:
+        raise RecordError("A time has too many seconds.", member=f"attr.{name}", limit=SECONDS_MAX)
     return value
 
 
