@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 
+from keyhouse.engine import Batch, Put
 from tests.studio.support.library import BOOK, Book, Library, fill, library
 
 MAIN = "/studio/library/main"
@@ -189,5 +190,61 @@ def test_derived_rows_cannot_be_edited(tmp_path: Path) -> None:
         async with served.signed_in(unlocked=True) as client:
             params = {"k": "by-author:lem:b000"}
             assert (await client.get(f"{MAIN}/edit", params=params)).status_code == 400
+
+    run(tmp_path, scenario)
+
+
+def test_undo_does_not_delete_a_record_whose_old_value_was_too_large_to_keep(
+    tmp_path: Path,
+) -> None:
+    async def scenario(served: Library) -> None:
+        await served.store.put(BOOK, Book("b000", "Title 0", "lem", tags=["x" * 1_000] * 310))
+        async with served.signed_in(unlocked=True) as client:
+            assert (await edit(client, "save", tags="[]")).status_code == 303
+            line = (await client.get("/studio/journal.json")).json()["lines"][0]
+            answer = await client.post("/studio/journal", data={"id": line["id"]})
+            assert answer.status_code == 400
+            assert "too large" in answer.text
+        book = await served.store.get(BOOK, id="b000")
+        assert book is not None
+        assert book.tags == []
+
+    run(tmp_path, scenario)
+
+
+def test_a_save_without_a_revision_is_rejected(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in(unlocked=True) as client:
+            for revision in ("", "1x", "9" * 5_000):
+                form = {"k": "book:b000", "revision": revision, "action": "delete"}
+                answer = await client.post(f"{MAIN}/edit", data=form)
+                assert answer.status_code == 400, revision
+        assert await served.store.get(BOOK, id="b000") is not None
+
+    run(tmp_path, scenario)
+
+
+def test_text_that_is_no_object_is_rejected_for_a_record_with_private_members(
+    tmp_path: Path,
+) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in() as client:
+            form = {"k": "book:b000", "revision": "1", "action": "preview", "text": "[1]"}
+            answer = await client.post(f"{MAIN}/edit", data=form)
+            assert answer.status_code == 400
+            assert "not a JSON object" in answer.text
+
+    run(tmp_path, scenario)
+
+
+def test_a_stored_value_that_is_no_object_is_masked_on_the_page_of_its_edit(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        batch = Batch(puts=(Put("book:b000", b'{"lender": "secret friend"'),))
+        await served.engine.commit("main", batch)
+        async with served.signed_in("studio:read") as client:
+            for page in ("edit", "edit.json", "key.json"):
+                answer = await client.get(f"{MAIN}/{page}", params={"k": "book:b000"})
+                assert answer.status_code == 200
+                assert "secret friend" not in answer.text, page
 
     run(tmp_path, scenario)

@@ -163,3 +163,15 @@ def test_a_record_written_meanwhile_is_deleted_as_it_then_is(tmp_path: Path) -> 
             assert '"height": 9' in line["before"]
 
     run(tmp_path, scenario)
+
+
+def test_a_space_with_a_name_that_is_not_ascii_is_exported(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with library(tmp_path) as served:
+            await fill(Store(served.store.schema, served.engine, "日本"))
+            async with served.signed_in() as client:
+                answer = await client.get("/studio/library/日本/export", params={"prefix": "book:"})
+                assert answer.status_code == 200
+                assert 'filename="__.jsonl"' in answer.headers["content-disposition"]
+
+    asyncio.run(scenario())

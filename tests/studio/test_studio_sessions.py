@@ -153,3 +153,32 @@ def test_the_page_at_the_root_leads_to_the_studio(tmp_path: Path) -> None:
             assert "keyhouse token --operator" in page.text
 
     asyncio.run(main())
+
+
+def test_a_session_that_is_revoked_while_it_is_renewed_does_not_come_back(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        sessions = served.studio.sessions
+        async with served.signed_in():
+            [session] = await sessions.all()
+            later = session.expires + 1_000
+            await asyncio.gather(
+                *(sessions._renew(session.id, later) for _ in range(5)),
+                sessions.revoke(session.id),
+            )
+            await sessions._renew(session.id, later)
+            assert await sessions.all() == []
+
+    run(tmp_path, scenario)
+
+
+def test_a_link_that_was_used_is_reported_as_such(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        code = served.studio.sessions.new_link()
+        async with served.client() as client:
+            first = await client.post("/studio/login", data={"token": code})
+            assert first.status_code == 303
+            again = await client.post("/studio/login", data={"token": code})
+            assert again.status_code == 401
+            assert "The link was used already" in again.text
+
+    run(tmp_path, scenario)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.engine import Row
-from keyhouse.errors import KeyhouseError, NotFoundError, UsageError
+from keyhouse.errors import DocumentError, KeyhouseError, NotFoundError, UsageError
 from keyhouse.schema import KeyMatch, Record
 from keyhouse.store import Store, Transaction, Unset
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog, is_editable
@@ -129,7 +129,7 @@ class RecordChange:
         hidden = hidden_members(self._record)
         if hidden and self.row is not None:
             opened = self._record.plain(self._match.record.decode(self.row.value, self.key))
-            given = _RAW.decode(text)
+            given = _members(text)
             kept = {
                 name: msgspec.Raw(msgspec.json.encode(opened[name]))
                 for name in hidden
@@ -153,6 +153,13 @@ class RecordChange:
         if match is None or not isinstance(match.declared, Record):
             return value.decode(errors="replace")
         return pretty(masked(value, hidden_members(match.record)))[0]
+
+
+def _members(text: bytes) -> dict[str, msgspec.Raw]:
+    try:
+        return _RAW.decode(text)
+    except msgspec.ValidationError:
+        raise DocumentError("The value is not a JSON object.") from None
 
 
 class Changes:
@@ -208,7 +215,7 @@ class Changes:
 
         Raises RevisionError if somebody has changed it since.
         """
-        if line.revision is None or (line.before is None and line.after is None):
+        if line.revision is None or (line.before is None and line.revision_before is not None):
             raise UsageError("The journal does not have the value as it was: it is too large.")
         _, store, match = self.editable(line.system, line.space, line.key)
         change = RecordChange(
@@ -217,7 +224,8 @@ class Changes:
             line.key,
             await store.row(line.key),
             None if line.before is None else line.before.encode(),
-            expect=None if line.after is None else line.revision,
+            # a save leaves the record, even if its new value is too large for the journal
+            expect=line.revision if line.action == "save" or line.after is not None else None,
             ttl=_ttl_before(line, match.record, store.engine.clock.now()),
             is_whole=True,
         )

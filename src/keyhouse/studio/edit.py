@@ -17,10 +17,11 @@ from keyhouse.errors import (
     NotFoundError,
     RevisionError,
     ScopeError,
+    UsageError,
 )
 from keyhouse.http import HtmlPage, Redirect
 from keyhouse.schema import KeyMatch, Record
-from keyhouse.store import ANY, Store, Unset
+from keyhouse.store import Store
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog
 from keyhouse.studio.change import ABSENT, UNDOABLE, Changes, Preview, RecordChange
 from keyhouse.studio.edit_form import FormField, document_of, form_fields
@@ -140,10 +141,12 @@ class Edit:
         return Redirect(studio_path(line.system, line.space, "key", k=line.key))
 
 
-def _expected(form: EditForm) -> int | Unset | None:
+def _expected(form: EditForm) -> int | None:
     if form.revision == ABSENT:
         return None
-    return int(form.revision) if form.revision.isdecimal() else ANY
+    if not (form.revision.isascii() and form.revision.isdecimal() and len(form.revision) <= 20):
+        raise UsageError("The form has no revision: load the page again.")
+    return int(form.revision)
 
 
 def _link_text(error: LinkError) -> str:
@@ -211,7 +214,7 @@ def _without(value: bytes, hidden: tuple[str, ...]) -> bytes:
     try:
         members = _RAW.decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return value
+        return masked(value, hidden)
     return msgspec.json.encode({k: v for k, v in members.items() if k not in hidden})
 
 

@@ -70,4 +70,6 @@ def _raw(value: bytes) -> Any:
 
 
 def _ascii(name: str) -> str:
-    return "".join(each if each.isalnum() or each in "._-" else "_" for each in name)
+    return "".join(
+        each if each.isascii() and (each.isalnum() or each in "._-") else "_" for each in name
+    )

@@ -24,7 +24,7 @@ from keyhouse.auth import (
 )
 from keyhouse.errors import ScopeError, TokenError
 from keyhouse.http import ClientAddress, delete_cookie, set_cookie
-from keyhouse.store import Store
+from keyhouse.store import Store, Transaction
 from keyhouse.studio.schema import SESSION, Session
 from keyhouse.studio.settings import ADMIN, READ, SCOPES, WRITE
 
@@ -88,7 +88,7 @@ class Sessions(Authenticator):
             created=now,
             expires=now + self._lifetime_ms,
         )
-        await self._put(session)
+        await self._store.put(SESSION, session, ttl=self._seconds(session))
         return session, set_cookie(COOKIE, made.token, client, path=path, same_site="Strict")
 
     async def sign_out(self, caller: Caller, client: ClientAddress, path: str) -> tuple[str, str]:
@@ -108,11 +108,8 @@ class Sessions(Authenticator):
 
     async def lock(self, caller: Caller, *, is_unlocked: bool) -> None:
         """Lock or unlock the edits of the caller's session."""
-        session = await self._store.get(SESSION, id=caller.subject)
-        if session is None:
+        if not await self._change(caller.subject, is_unlocked=is_unlocked):
             raise TokenError("The session has ended: sign in again.")
-        session.is_unlocked = is_unlocked
-        await self._put(session)
 
     async def all(self) -> list[Session]:
         page = await self._store.page(SESSION, limit=200)
@@ -123,6 +120,11 @@ class Sessions(Authenticator):
         if self._link_hash and hmac.compare_digest(hashed, self._link_hash):
             self._link_hash = ""
             return "operator", self._link_scopes
+        if "." not in credential:
+            raise TokenError(
+                "The link was used already, or this is no token: make one with"
+                " `keyhouse token --operator`."
+            )
         header = b"Bearer " + credential.encode("ascii", "replace")
         caller = await self._tokens.authenticate([(b"authorization", header)])
         scopes = caller.scopes & set(SCOPES)
@@ -147,14 +149,24 @@ class Sessions(Authenticator):
         )
 
     async def _renew(self, id: str, expires: int) -> None:
-        session = await self._store.get(SESSION, id=id)
-        if session is not None:
-            session.expires = expires
-            await self._put(session)
+        await self._change(id, expires=expires)
 
-    async def _put(self, session: Session) -> None:
-        seconds = max(1, (session.expires - self._clock.now()) // 1_000)
-        await self._store.put(SESSION, session, ttl=seconds)
+    async def _change(self, id: str, **members: Any) -> bool:
+        """Change a session in one transaction, so that a revoked one does not come back; return
+        whether it was there."""
+
+        async def work(tx: Transaction) -> bool:
+            session = await tx.get(SESSION, id=id)
+            if session is None:
+                return False
+            changed = msgspec.structs.replace(session, **members)
+            await tx.put(SESSION, changed, ttl=self._seconds(changed))
+            return True
+
+        return await self._store.transact(work)
+
+    def _seconds(self, session: Session) -> int:
+        return max(1, (session.expires - self._clock.now()) // 1_000)
 
 
 class _Operators(Authenticator):

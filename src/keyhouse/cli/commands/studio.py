@@ -24,7 +24,10 @@ def studio(
         bool, typer.Option("--write", help="Allow changes, once they are unlocked on the page.")
     ] = False,
     port: Annotated[
-        int, typer.Option(metavar="N", help="Port on this machine; 0 picks a free port.")
+        int,
+        typer.Option(
+            metavar="N", min=0, max=65_535, help="Port on this machine; 0 picks a free port."
+        ),
     ] = 0,
 ) -> None:
     """Open a store in a browser, until Ctrl-C.
