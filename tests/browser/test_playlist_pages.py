@@ -93,9 +93,10 @@ def test_a_member_tells_the_whole_story_with_the_keyboard_alone(
         async with visit.page(context=context) as page:
             keys = page.keyboard
             # Log in.
+            await expect(page.get_by_label("Name in the channel")).to_be_focused()
             await keys.type("Bob")
             await keys.press("Enter")
-            await page.get_by_label("Code").wait_for()
+            await expect(page.get_by_label("Code")).to_be_focused()
             await keys.type(visit.service.codes["Bob"].lower())
             await keys.press("Enter")
             await page.get_by_role("heading", name="Catalog").wait_for()
@@ -147,6 +148,7 @@ def test_a_member_tells_the_whole_story_with_the_keyboard_alone(
             await keys.type("a2 b")
             await keys.press("Enter")
             await expect(page.locator(".preview .letter")).to_have_text([*"AABABBBBBBB"])
+            await expect(page.locator(".htmx-request")).to_have_count(0)
             await press_until(page, "Tab", "Save as")
             await keys.type("Long night")
             await keys.press("Enter")
