@@ -168,7 +168,7 @@ def test_a_deletion_by_filter_is_cancelled_half_way_and_undone(
             assert 40 < left < 80
             monkeypatch.undo()
             await page.get_by_role("button", name="Undo").click()
-            await page.get_by_text(f"{80 - left} records put back, 0 not.").wait_for()
+            await page.get_by_text("records put back, 0 not.").wait_for()
             assert await store.count(BOOK) == 80
             assert [each async for each in verify(store)] == []
 

@@ -165,8 +165,10 @@ class JetstreamEngine:
         with self._while_open():
             bucket = await self._bucket_of(space)
             if await bucket.open():
+                writer = self._writer(bucket)
+                writer.forget_ids(space)  # also if this call is cancelled after the last row
                 await until_available(lambda: bucket.forget(space))
-                self._writer(bucket).forget_ids(space)
+                writer.forget_ids(space)
 
     async def spaces(self) -> AsyncIterator[str]:
         with self._while_open():
