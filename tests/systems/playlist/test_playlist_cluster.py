@@ -98,7 +98,7 @@ async def make_robots_bucket(cluster: NatsCluster) -> None:
                     bucket="kryten_lounge_playlist", replicas=3
                 )
                 break
-            except Exception:
+            except nats.errors.Error:  # no leader yet
                 await asyncio.sleep(0.5)
     await client.close()
 
