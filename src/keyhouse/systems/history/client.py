@@ -47,18 +47,21 @@ HistoryError = ServiceRequestError
 
 
 class StoredViewing(msgspec.Struct, frozen=True):
-    """The stored entry, and whether the event changed anything."""
+    """The stored entry, and whether the event changed anything. `stored` is False if a full profile
+    has only newer entries: `entry` is what was not stored."""
 
     entry: HistoryEntry
     applied: bool
+    stored: bool = True
 
 
 class EventOutcome(msgspec.Struct, frozen=True, rename="camel"):
     """The result of one event of several. `asset_id` is what was sent, also if it is no text.
-    `error` has `code` and `detail`."""
+    `stored` is False if a full profile has only newer entries. `error` has `code` and `detail`."""
 
     asset_id: Any
     applied: bool = False
+    stored: bool = True
     error: dict[str, str] | None = None
 
 

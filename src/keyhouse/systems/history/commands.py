@@ -56,6 +56,10 @@ def import_(
         show_json(done)
     else:
         counts = f"{done.applied:,} applied, {done.unchanged:,} unchanged, {len(done.refused):,} refused."
+        if done.too_old:
+            counts += (
+                f" {done.too_old:,} not stored: older than all of a full profile (entries_max)."
+            )
         lines = [f"Line {each.line}: {each.error}" for each in done.refused]
         show_reports([Report("Imported", "\n\n".join([counts, *lines]))])
     if done.refused:

@@ -57,10 +57,12 @@ _NO_IDS: Final = frozenset({"", ".", ".."})
 
 
 class StoredEvent(Struct, frozen=True):
-    """The stored entry after an event, and whether the event changed anything."""
+    """The stored entry after an event, and whether the event changed anything. `stored` is False if
+    a full profile has only newer entries, and none of the asset: `entry` is what was not stored."""
 
     entry: HistoryEntry
     applied: bool
+    stored: bool = True
 
 
 def parse_time(text: str) -> int:
@@ -175,19 +177,40 @@ async def _store(profile: Profile, events: Sequence[ViewingEvent], tx: Transacti
         assert found is not None
         return StoredEvent(found, applied=False)
     growth = sum(_is_new(before, after, state) for state in STATES)
+    evicted = set[State]()
     if growth > 0:
-        oldest = await _oldest(profile, tx, asset, growth)
-        if any((event.at, asset) <= (moment_of(each), each.attr.asset_id) for each in oldest):
-            return StoredEvent(after.newest_first()[0], applied=False)
+        oldest = await _oldest(profile, tx, growth)
+        position = _position(event.at, asset, event.state)
+        if any(position >= _position_of(each) for each in oldest):
+            return _unstored(before, after, event.state)
         await _delete(tx, oldest)
+        evicted = {each.attr.state for each in oldest if each.attr.asset_id == asset}
     for state in STATES:
         old, new = before.get(state), after.get(state)
+        if state in evicted:
+            continue
         if new is None and old is not None:
             await tx.delete(ENTRY, state=state, asset=asset)
         elif new is not None and new != old:
             await tx.put(ENTRY, new)
     stored = after.get(event.state) or after.newest_first()[0]
     return StoredEvent(stored, applied=True)
+
+
+def _position(at: int, asset: str, state: State) -> str:
+    """Return the key by which entries are ordered, newest first: the last one is deleted first."""
+    return NEWEST.template.build({"at": at, "asset": asset, "state": state})
+
+
+def _position_of(entry: HistoryEntry) -> str:
+    return _position(moment_of(entry), entry.attr.asset_id, entry.attr.state)
+
+
+def _unstored(before: AssetEntries, after: AssetEntries, state: State) -> StoredEvent:
+    """Return the answer to an event that is older than all of a full profile."""
+    if before.newest_first():
+        return StoredEvent(before.get(state) or before.newest_first()[0], applied=False)
+    return StoredEvent(after.newest_first()[0], applied=False, stored=False)
 
 
 def _is_new(before: AssetEntries, after: AssetEntries, state: State) -> int:
@@ -199,7 +222,7 @@ async def _prefetch(tx: Transaction, asset: str) -> None:
     await tx.prefetch(tx.binding.keys(*keys))
 
 
-async def _oldest(profile: Profile, tx: Transaction, asset: str, growth: int) -> list[HistoryEntry]:
+async def _oldest(profile: Profile, tx: Transaction, growth: int) -> list[HistoryEntry]:
     """Return the entries to delete so that `growth` more fit, oldest first.
 
     The number of entries is checked by the commit only where the profile is nearly full: elsewhere
@@ -214,11 +237,8 @@ async def _oldest(profile: Profile, tx: Transaction, asset: str, growth: int) ->
     if excess <= 0:
         return []
     count = min(excess, EVICTIONS_MAX)
-    scan = profile.store.scan(
-        ENTRY, by=NEWEST, reverse=True, limit=count + len(STATES), unreadable="skip"
-    )
-    entries = [each.record async for each in scan if each.record.attr.asset_id != asset]
-    return entries[:count]
+    scan = profile.store.scan(ENTRY, by=NEWEST, reverse=True, limit=count, unreadable="skip")
+    return [each.record async for each in scan]
 
 
 async def _delete(tx: Transaction, entries: list[HistoryEntry]) -> None:
@@ -227,7 +247,7 @@ async def _delete(tx: Transaction, entries: list[HistoryEntry]) -> None:
 
 
 async def _evict_alone(profile: Profile, event: ViewingEvent, tx: Transaction) -> bool:
-    oldest = await _oldest(profile, tx, event.asset_id, 1)
+    oldest = await _oldest(profile, tx, 1)
     await _delete(tx, [each for each in oldest if moment_of(each) < event.at])
     return bool(oldest)
 

@@ -110,11 +110,19 @@ class EventsBody(Struct, frozen=True):
     ]
 
 
+_Stored = Annotated[
+    bool | UnsetType,
+    Meta(description="False if a full profile has only newer entries; else it is absent."),
+]
+
+
 class EventReply(Struct, frozen=True):
-    """`applied` is false for an event that changed nothing."""
+    """`applied` is false for an event that changed nothing; `entry` is the stored one, unless
+    `stored` is false."""
 
     entry: EntryJson
     applied: bool
+    stored: _Stored = UNSET
 
 
 class EventError(Struct, frozen=True):
@@ -127,6 +135,7 @@ class EventResult(Struct, frozen=True, rename="camel"):
 
     asset_id: Any
     applied: bool | UnsetType = UNSET
+    stored: _Stored = UNSET
     error: EventError | UnsetType = UNSET
 
 

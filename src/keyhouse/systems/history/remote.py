@@ -75,6 +75,10 @@ class EntryRemote:
             raise UsageError("The state or asset in the value differs from the key.", key=key)
         with translated(UnknownOutcomeError):
             stored = await asyncio.to_thread(self._put, entry)
+        if not stored.stored:
+            raise RevisionError(
+                "The profile is full, and has only newer entries: raise entries_max.", key=key
+            )
         if not stored.applied:
             raise RevisionError(
                 "The event changes nothing: the stored entry is the same, or newer.", key=key

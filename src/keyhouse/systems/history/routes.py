@@ -30,6 +30,7 @@ from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.store import verify
 from keyhouse.systems.history import facets, messages
 from keyhouse.systems.history.events import (
+    StoredEvent,
     check_asset,
     decode_event,
     delete_asset,
@@ -77,7 +78,8 @@ class HistoryHandlers:
         found = self._profile(profile, caller, WRITE)
         check_asset(asset)
         stored = await store_events(found, [self._event(asset, body)])
-        return messages.EventReply(msgspec.Raw(msgspec.json.encode(stored.entry)), stored.applied)
+        entry = msgspec.Raw(msgspec.json.encode(stored.entry))
+        return messages.EventReply(entry, stored.applied, _stored(stored))
 
     async def events(
         self, profile: ProfileName, body: messages.EventsBody, caller: Caller
@@ -229,7 +231,11 @@ async def _result(profile: Profile, event: ViewingEvent, plain: Any) -> messages
         stored = await store_events(profile, [event])
     except KeyhouseError as error:
         return _failure(plain, error)
-    return messages.EventResult(event.asset_id, stored.applied)
+    return messages.EventResult(event.asset_id, stored.applied, _stored(stored))
+
+
+def _stored(event: StoredEvent) -> bool | msgspec.UnsetType:
+    return msgspec.UNSET if event.stored else False
 
 
 def _failure(plain: Any, error: KeyhouseError) -> messages.EventResult:

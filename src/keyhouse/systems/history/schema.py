@@ -43,6 +43,7 @@ from keyhouse.schema import (
 )
 from keyhouse.systems.history.limits import ASSETS_LISTED_MAX, MOMENT_MAX
 from keyhouse.systems.history.paths import PARTS, Path, hierarchy, sport, teams, whole_prefixes
+from keyhouse.systems.history.profile_names import ProfileName
 
 __all__ = [
     "ASSETS_IN_SEASON",
@@ -206,7 +207,7 @@ SCHEMAS: tuple[Schema, ...] = (
     Schema(
         "history",
         ENTRY,
-        space=Space("a profile"),
+        space=Space("a profile", segment=ProfileName()),
         doc="Assets watched by a profile, with progress, by show, season, sport, series and team.",
         # Keys that start with a field are scanned from the first row; both lists of assets are paths.
         overlaps=(

@@ -10,9 +10,10 @@ from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
 from keyhouse.settings import read_settings
 from keyhouse.systems.history import SYSTEM
+from keyhouse.systems.history.profile_names import PROFILE_PATTERN
 from keyhouse.systems.history.profiles import Profile
 from keyhouse.systems.history.routes import OPERATIONS, READ, SERVICE_SCOPE, WRITE, routes
-from keyhouse.systems.history.settings import PROFILE_PATTERN, HistorySettings
+from keyhouse.systems.history.settings import HistorySettings
 
 __all__ = ["SERVICE", "build"]
 

@@ -1,16 +1,13 @@
 """Settings of viewing history: the table `[history]` of `keyhouse.toml`."""
 
-from typing import Annotated, Final
+from typing import Annotated
 
 from msgspec import Meta
 
 from keyhouse.service.settings import JwtTenantSettings
 from keyhouse.settings import setting
 
-__all__ = ["PROFILE_PATTERN", "HistorySettings"]
-
-PROFILE_PATTERN: Final = r"(?!\.{1,2}\Z)[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,128}"
-"""Profiles that a token may name: any text that a URL can address, without control characters."""
+__all__ = ["HistorySettings"]
 
 
 class HistorySettings(JwtTenantSettings, frozen=True, kw_only=True):

@@ -25,10 +25,12 @@ class RefusedLine(msgspec.Struct, frozen=True):
 
 
 class ImportReport(msgspec.Struct, frozen=True):
-    """Lines that changed something, those that did not, and those refused."""
+    """Lines that changed something, those that did not, those that were too old for a full profile,
+    and those refused."""
 
     applied: int
     unchanged: int
+    too_old: int
     refused: list[RefusedLine]
 
 
@@ -43,7 +45,7 @@ async def import_lines(
     """Store each line by the rules for events, each by one commit. Empty lines are skipped."""
     given = settings or HistorySettings()
     profiles: dict[str, Profile] = {}
-    applied = unchanged = 0
+    applied = unchanged = too_old = 0
     refused: list[RefusedLine] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -59,7 +61,8 @@ async def import_lines(
             refused.append(RefusedLine(number, str(error)))
             continue
         applied += stored.applied
-        unchanged += not stored.applied
+        unchanged += stored.stored and not stored.applied
+        too_old += not stored.stored
         if on_progress is not None and number % _REPORT_LINES == 0:
             on_progress(number)
-    return ImportReport(applied, unchanged, refused)
+    return ImportReport(applied, unchanged, too_old, refused)
