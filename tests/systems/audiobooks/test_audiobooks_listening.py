@@ -153,6 +153,37 @@ def test_a_repeated_request_counts_once(shelf: Shelf) -> None:
     assert shelf.phone.get(f"{shelf.path}/events").json()["data"]["count"] == 2
 
 
+def test_events_that_waited_without_a_network_count_at_the_time_of_listening(
+    shelf: Shelf,
+) -> None:
+    clock = shelf.service.clock
+    shelf.save(shelf.phone, 0, 0, event_type="start")
+    clock.advance(seconds=7_200)  # an hour after 90 seconds without a network
+    waited = 3_690
+    for number, seconds in enumerate(range(0, 100, 10)):
+        kind = "start" if seconds == 0 else "pause" if seconds == 90 else "progress"
+        for _ in range(2):  # each reply is lost once
+            reply = shelf.save(
+                shelf.phone,
+                0,
+                seconds,
+                event_type=kind,
+                seconds_ago=waited - seconds,
+                idempotency_key=f"offline-{number}",
+            )
+            assert reply.status_code == 200
+    assert shelf.statistics("/stats/me") == (2, 90)
+    [newest, *_] = shelf.phone.get(f"{shelf.path}/events").json()["data"]["items"]
+    state = shelf.phone.get(f"{shelf.path}/state").json()["data"]
+    assert (
+        newest["created_at"]
+        == state["last_activity_at"]
+        == reply.json()["data"]["last_activity_at"]
+    )
+    for bad in (-1, 367 * 24 * 3_600, "soon"):
+        assert is_error(shelf.save(shelf.phone, 0, 1, seconds_ago=bad), 422, "VALIDATION_ERROR")
+
+
 def test_a_manual_status_wins_until_it_is_cleared(shelf: Shelf) -> None:
     state = shelf.phone.patch(f"{shelf.path}/status", json={"status": "finished"}).json()["data"]
     assert (state["status"], state["status_manual"], state["progress_pct"]) == ("finished", True, 0)

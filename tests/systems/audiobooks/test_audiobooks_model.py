@@ -32,9 +32,9 @@ class Model:
 
     def event(self, kind: str, now: int, moment: float, speed: float) -> None:
         step = moment - self.moment
-        allowed = (now - self.at) * max(speed, self.speed) + 5
+        allowed = max(0, now - self.at) * max(speed, self.speed) + 5
         if kind == "start":
-            if self.started is None or now - self.started >= 1_800:
+            if self.started is None or abs(now - self.started) >= 1_800:
                 self.plays += 1
             self.started = now
         elif self.is_playing and 0 < step <= allowed:
@@ -58,11 +58,14 @@ class Device:
         self.client = shelf.service.client(key["key"])
         self.revision = 0
         self.sent: list[dict[str, Any]] = []
+        self.is_offline = False
+        self.waiting: list[tuple[int, float, dict[str, Any]]] = []
 
 
 class Sessions:
-    """Random sessions of several devices: seeks, speeds, pauses, lost and repeated requests, and
-    conflicts between devices; events are pruned and files merged in between."""
+    """Random sessions of several devices: seeks, speeds, pauses, lost and repeated requests, times
+    without a network, and conflicts between devices; events are pruned and files merged in
+    between."""
 
     def __init__(self, shelf: Shelf, seed: int) -> None:
         self.shelf = shelf
@@ -93,12 +96,27 @@ class Sessions:
             "play_speed": speed,
             "idempotency_key": f"k{number}",
         }
-        self.send(device, body)
-        self.model.event(kind, self.now, self.moment, speed)
-        if chance.random() < 0.3:  # a reply was lost: this, or an earlier request comes again
+        device.waiting.append((self.now, self.moment, body))
+        if chance.random() < 0.15:
+            device.is_offline = not device.is_offline
+        if device.is_offline:
+            return
+        self.send_waiting(device)
+        if (
+            device.sent and chance.random() < 0.3
+        ):  # a reply was lost: this, or an earlier request comes again
             again = chance.choice(device.sent[-2:])
             reply = device.client.post(f"{self.shelf.path}/position", json=again)
             assert reply.status_code == 200, reply.text
+
+    def send_waiting(self, device: Device) -> None:
+        """Send what the device has queued, in order, each with its age."""
+        for then, moment, body in device.waiting:
+            self.send(
+                device, body if then == self.now else {**body, "seconds_ago": self.now - then}
+            )
+            self.model.event(body["event_type"], then, moment, body["play_speed"])
+        device.waiting.clear()
 
     def send(self, device: Device, body: dict[str, Any]) -> None:
         """Save a position; after a conflict, resume from the newer place, as its listener chose."""
@@ -162,6 +180,8 @@ def test_random_sessions_of_three_devices_are_counted_exactly(
                 reply = admin.post(f"{sessions.shelf.path}/merge", json={"file_path": str(whole)})
                 assert finished(admin, reply)["status"] == "completed"
                 sessions.check()
+        for device in sessions.devices:
+            sessions.send_waiting(device)
         sessions.check()
         assert pruned > 0
         service.check()

@@ -128,8 +128,8 @@ class Library(Tenant):
         self.folder = folder
         self.new_id: Callable[[], str] = self.store.ids.new
 
-    def now(self) -> str:
-        return SECONDS.format(self.store.engine.clock.now())
+    def now(self, *, seconds_ago: float = 0.0) -> str:
+        return SECONDS.format(self.store.engine.clock.now() - round(1_000 * seconds_ago))
 
     async def require(self, record: Record[T], what: str, /, **fields: Any) -> Entry[T]:
         """Return a record; NotFoundError if there is none."""

@@ -93,6 +93,7 @@ class Listener:
         """Append an event, and return the state after it. NewerPlaceError if another device has
         moved on since `based_on`."""
 
+        at = self.library.now(seconds_ago=body.seconds_ago)
         listened = {"user_id": member.subject, "book_id": book_id}
         read: list[tuple[Record[Any], dict[str, Any]]] = [
             (BOOK, {"id": book_id}),
@@ -116,7 +117,7 @@ class Listener:
                 position_seconds=position if place is None else place.position_seconds,
                 event_type=body.event_type,
                 play_speed=body.play_speed,
-                created_at=self.library.now(),
+                created_at=at,
                 device=member.device,
             )
             await append_in(tx, self.store.ids, PLAYBACK, event)
@@ -127,7 +128,7 @@ class Listener:
         tx, progress = await self.store.transact(
             work, batch_id=_batch_id(member, book_id, body.idempotency_key)
         )
-        return _state(progress, tx.revision, self.library.now(), body.play_speed)
+        return _state(progress, tx.revision, at, body.play_speed)
 
     async def _durations(self, tx: Transaction, book_id: str) -> DurationMap | None:
         book = await tx.get(BOOK, id=book_id)

@@ -1,6 +1,6 @@
 """Bodies and parameters of requests."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -62,6 +62,8 @@ Username = Annotated[
 ]
 Password = Annotated[str, Meta(min_length=8, max_length=1_000)]
 AnyPassword = Annotated[str, Meta(max_length=1_000)]
+SECONDS_AGO_MAX: Final = 366 * 24 * 3_600
+"""A device that was longer without a network sends this."""
 Email = Annotated[str, Meta(max_length=254, pattern=r"^([^@\s]+@[^@\s]+)?$")]
 
 
@@ -251,12 +253,15 @@ class SegmentOrderBody(Struct, forbid_unknown_fields=True):
 
 
 class PositionBody(Struct, forbid_unknown_fields=True):
+    """`seconds_ago`: how long before the request the event happened, for one that had to wait."""
+
     segment_id: Id
     position_seconds: Seconds
     event_type: Literal["progress", "start", "pause", "complete"] = "progress"
     play_speed: Annotated[float, Meta(gt=0, le=16)] = 1.0
     based_on: Annotated[int, Meta(ge=0)] | None = None
     idempotency_key: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    seconds_ago: Annotated[float, Meta(ge=0, le=SECONDS_AGO_MAX)] = 0.0
 
 
 class StatusBody(Struct, forbid_unknown_fields=True):

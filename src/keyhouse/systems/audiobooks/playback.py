@@ -1,6 +1,8 @@
 """Counting playback: plays, listened seconds and progress of one event. Pure; it knows no keys.
 
-A play counts on `start`, unless there was a start within the last 30 minutes.
+A play counts on `start`, unless the start before it was less than 30 minutes away. Events count in
+the order in which they arrive, each at the time at which it happened: those of a device that had no
+network arrive later, and may be older than what another device has sent meanwhile.
 
 Listened seconds are seconds of the book, from forward progress between two events during playback.
 A step larger than the elapsed time allows at the playback speed (with some slack, for late reports)
@@ -179,7 +181,7 @@ def _is_play(state: Listening | None, event: PlaybackEvent) -> bool:
         return False
     if state is None or state.started_at is None:
         return True
-    return _seconds(state.started_at, event.created_at) >= PLAY_APART_SECONDS
+    return abs(_seconds(state.started_at, event.created_at)) >= PLAY_APART_SECONDS
 
 
 def _listened(state: Listening | None, event: PlaybackEvent, place: float | None) -> float:

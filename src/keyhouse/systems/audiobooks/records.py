@@ -230,7 +230,8 @@ class Playlist(Struct, kw_only=True):
 
 
 class PlaybackEvent(Struct, kw_only=True):
-    """An event of a player. Immutable; `created_at` is its time, by the clock of the service."""
+    """An event of a player. Immutable; `created_at` is its time, by the clock of the service: for
+    one that a device sent later, the time at which it happened."""
 
     user_id: str
     book_id: str

@@ -4,7 +4,7 @@
    -----------------    --------------------------------------------   ---------------------------------
    sent                 the service has the newest place               record() -> queued
    queued               events wait in the queue, in order             sent, or on hold
-   on hold              another device has moved on since `revision`   stay() -> queued; leave() -> sent
+   on hold              another device has moved on since `revision`   stay(), follow() -> queued
 
    `revision` is the state of the service that this device started from, and goes along as `based_on`.
    The newest place is also in localStorage, at once: a page that is closed loses nothing. */
@@ -13,6 +13,7 @@ import { ApiError, call, randomId } from "./api.js";
 import { events } from "./queue.js";
 
 const RETRY_SECONDS = 10;
+const WAIT_SECONDS_MAX = 366 * 24 * 3600;
 const key = book => `audiobooks-place:${book}`;
 
 export class Places extends EventTarget {
@@ -64,7 +65,7 @@ export class Places extends EventTarget {
     const idempotency_key = randomId();
     this.#keep(book, { ...body, at: new Date().toISOString(), unsent: idempotency_key });
     this.#waiting++;
-    await events.add({ user: this.#user, book, body: { ...body, idempotency_key } });
+    await events.add({ user: this.#user, book, at: Date.now(), body: { ...body, idempotency_key } });
     await this.flush();
   }
 
@@ -84,7 +85,7 @@ export class Places extends EventTarget {
     const waiting = await events.all();
     if (segment_id && !waiting.some(each => each.body.idempotency_key === unsent)) {
       const body = { segment_id, position_seconds, play_speed, event_type: "pause", idempotency_key: unsent };
-      await events.add({ user: this.#user, book, body });
+      await events.add({ user: this.#user, book, at: Date.parse(mine.at), body });
     }
     await this.flush();
   }
@@ -104,7 +105,8 @@ export class Places extends EventTarget {
       if (!event || !this.#user) return;
       try {
         const based_on = this.local(event.book)?.revision || 0;
-        const state = await call("POST", `/books/${event.book}/position`, { ...event.body, based_on });
+        const body = { ...event.body, based_on, seconds_ago: secondsSince(event.at) };
+        const state = await call("POST", `/books/${event.book}/position`, body);
         await events.remove(event.id);
         this.#sent(event.book, event.body.idempotency_key, state);
       } catch (error) {
@@ -149,19 +151,32 @@ export class Places extends EventTarget {
     await this.flush();
   }
 
-  /** Take the other device's place, and forget what waits; returns that place. */
+  /** Take the other device's place; returns that place. What waits is sent, because it was heard,
+   * and then that place, so that it is the newest one again. */
   async follow(book) {
     const state = this.#held.get(book);
-    for (const each of await events.all()) {
-      if (each.book === book && each.user === this.#user) await events.remove(each.id);
-    }
+    const idempotency_key = randomId();
+    const body = {
+      segment_id: state.last_segment_id, position_seconds: state.position_seconds,
+      event_type: "pause", play_speed: state.play_speed || 1, idempotency_key,
+    };
     this.#adopt(book, state);
+    if (state.last_segment_id) {
+      await events.add({ user: this.#user, book, at: Date.now(), body });
+      this.#keep(book, { unsent: idempotency_key });
+    }
     this.#held.delete(book);
-    this.#tell("waiting", { count: (await events.all()).length });
+    this.flush().catch(console.warn);
     return state;
   }
 
   #tell(name, detail) {
     this.dispatchEvent(new CustomEvent(name, { detail }));
   }
+}
+
+/** Return how long an event has waited. The service counts by the time at which it happened. */
+function secondsSince(at) {
+  const seconds = (Date.now() - at) / 1000;
+  return Number.isFinite(seconds) ? Math.min(Math.max(0, seconds), WAIT_SECONDS_MAX) : 0;
 }
