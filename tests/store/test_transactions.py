@@ -37,6 +37,39 @@ from tests.store.support.library_schema import (
 
 
 @everywhere
+async def test_get_each_reads_records_by_one_call_and_the_commit_checks_them(
+    harness: Harness,
+) -> None:
+    store = harness.store()
+    await store.put(BOOK, book(title="stored"))
+    await store.add(HITS, 2, page="a")
+
+    async def work(tx: Transaction) -> None:
+        await tx.put(BOOK, book(id="2", title="buffered"))
+        await tx.add(HITS, 1, page="b")
+        with mock.patch.object(store.engine, "read", wraps=store.engine.read) as read:
+            found = await tx.get_each(
+                (BOOK, {"id": "1"}),
+                (BOOK, {"id": "2"}),
+                (BOOK, {"id": "3"}),
+                (HITS, {"page": "a"}),
+                (HITS, {"page": "b"}),
+                (HITS, {"page": "c"}),
+            )
+        assert read.await_count == 1
+        assert [each and each.title for each in found[:3]] == ["stored", "buffered", None]
+        assert found[3:] == [2, 1, 0]
+        if (attempts := len(seen)) == 0:
+            await store.put(BOOK, book(id="3", title="another"))
+        seen.append(attempts)
+
+    seen: list[int] = []
+    with pytest.raises(AssertionError, match="another"):
+        await store.transact(work)  # the second attempt finds the book that the first did not
+    assert seen == [0]
+
+
+@everywhere
 async def test_what_a_transaction_writes_it_reads_and_others_do_not(harness: Harness) -> None:
     store = harness.store()
     async with store.transaction() as tx:

@@ -33,14 +33,13 @@ from keyhouse.errors import (
     NotFoundError,
     RecordError,
     RevisionError,
-    UnreadableError,
     UsageError,
 )
 from keyhouse.limits import COUNTER_MAX, EXPIRES_MAX
-from keyhouse.schema import Counter, Derived, First, Index, JobState, Keys, Log, Record, Summary
+from keyhouse.schema import Counter, Derived, First, JobState, Keys, Log, Record, Summary
 from keyhouse.store import write_plan
 from keyhouse.store.entry import ANY, Entry, Unset
-from keyhouse.store.linked_rows import LinkedRows
+from keyhouse.store.record_buffer import RecordBuffer, key_values
 from keyhouse.store.row_buffer import Removal, concurrent_write
 from keyhouse.store.summary_rebuild import rebuilt_entries
 from keyhouse.store.write_plan import appended_error, stamped, stored_rows
@@ -51,7 +50,7 @@ Merge = tuple[Record[Any], Any, str, Keys, Any, Any, int | None]
 """The arguments of one `Transaction.merge`."""
 
 _OFFERED = (
-    *("get", "entry", "lookup", "put", "update", "delete", "add", "restore", "rewrite"),
+    *("get", "entry", "get_each", "lookup", "put", "update", "delete", "add", "restore", "rewrite"),
     *("now", "revision"),
 )
 """Verbs that completion offers."""
@@ -63,7 +62,7 @@ _EXPIRY_MARGIN_MS = 60_000
 flight for so long."""
 
 
-class Transaction(LinkedRows):
+class Transaction(RecordBuffer):
     """Reads and buffered writes of one space, committed together: `Store.transact` makes one."""
 
     __slots__ = ()
@@ -71,88 +70,6 @@ class Transaction(LinkedRows):
     def __dir__(self) -> list[str]:
         """List the verbs for completion, without what the store uses."""
         return [*_OFFERED, *(name for name in object.__dir__(self) if name.startswith("__"))]
-
-    # Reading
-
-    async def get(self, record: Record[T], /, **fields: Any) -> T | None:
-        """Return the record, or None. An absent counter is 0."""
-        found = await self.entry(record, **fields)
-        if found is None and isinstance(record, Counter):
-            return 0  # type: ignore[return-value]  # a Counter's T is int
-        return None if found is None else found.record
-
-    async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
-        """Return the record with its key, revision and expiry, or None."""
-        bound = self.binding.record(record)
-        key = bound.template.build(fields)
-        return await self._entry(bound, key, _values(bound, key, fields))
-
-    async def lookup(self, record: Record[T], by: Index, /, **fields: Any) -> Entry[T] | None:
-        """Return the record that a Unique or First row leads to, or None."""
-        bound, index = self.binding.index(record, by)
-        key = index.template.build(fields)
-        if (written := await self.row(key)) is None:
-            return None
-        values, owner = index.owner_at(key, written[0])
-        found = await self._entry(bound, owner, values)
-        return found if found is not None and key in index.rows(found.record, values) else None
-
-    async def stored_key(self, bound: Record[Any], key: str) -> str:
-        """Return the key at which a bound record is: its legacy key while there is no row at its
-        current one."""
-        if bound.legacy is None:
-            return key
-        legacy = bound.legacy_key(key)
-        is_first_read = key not in self._rows and legacy not in self._rows
-        await self.prefetch((legacy, key))
-        if is_first_read and self._rows[key] is None and self._rows[legacy] is None:
-            # the rows of one read are not of one moment: it may have moved in between
-            [self._rows[key]] = await self._engine.read(self._space, (key,))
-        is_legacy = await self.row(key) is None and await self.row(legacy) is not None
-        return legacy if is_legacy else key
-
-    async def _entry(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
-        return self._live(bound, await self._stored(bound, key, keys))
-
-    async def _stored(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
-        """Return the record in the row, even if it has expired by its own field."""
-        if bound.legacy is not None:
-            key = await self.stored_key(bound, key)
-        if key not in self._rows and key not in self._writes:
-            await self._read(key)
-        return self._seen(bound, key, keys)
-
-    def _live(self, bound: Record[T], entry: Entry[T] | None) -> Entry[T] | None:
-        """Return the entry of a record that has not expired by its own field."""
-        if entry is None or not bound.expires_by_field:
-            return entry
-        return entry if bound.is_live(entry.record, entry.key, self._now) else None
-
-    def _replaced(self, bound: Record[T], stored: Entry[T] | None) -> Entry[T] | None:
-        """Return the record that a write replaces. One whose expiry is not a time can be replaced
-        and deleted."""
-        try:
-            return self._live(bound, stored)
-        except UnreadableError:
-            return stored
-
-    def _seen(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
-        """Return a record whose row was read or written here, as this transaction sees it."""
-        if key in self._writes:
-            put, revision = self._writes[key], 0
-            if put is None:
-                return None
-            value, expires = put.value, put.expires
-        else:
-            row = self._rows[key]
-            if row is None and key not in self._adds:
-                return None
-            value, expires, revision = (
-                (b"0", None, 0) if row is None else (row.value, row.expires, row.revision)
-            )
-            if key in self._adds:
-                value = sum_of(key, None if row is None else value, self._adds[key])
-        return Entry(bound.decode(value, key), key, keys, revision, expires, bound.template.fields)
 
     # Writing
 
@@ -348,7 +265,7 @@ class Transaction(LinkedRows):
     async def _delete(
         self, bound: Record[Any], key: str, expect: int | Unset | None, fields: dict[str, Any]
     ) -> Keys | None:
-        keys = _values(bound, key, fields)
+        keys = key_values(bound, key, fields)
         if expect is not ANY:
             stored = await self._stored(bound, key, keys)
             self._check_expected(key, self._replaced(bound, stored), expect)
@@ -382,7 +299,7 @@ class Transaction(LinkedRows):
         if self._adds.get(key) == 0:
             del self._adds[key]
         elif self.binding.has_links:
-            self._note_add(bound, key, _values(bound, key, fields))
+            self._note_add(bound, key, key_values(bound, key, fields))
 
     async def _add_expiring(self, bound: Record[Any], key: str, by: int) -> None:
         """Add to a counter that expires.
@@ -541,7 +458,3 @@ class Transaction(LinkedRows):
                     return [(row.key, successor)]
             span = span.after(page.rows[-1].key) if page.more else None
         return []
-
-
-def _values(bound: Record[Any], key: str, fields: dict[str, Any]) -> Keys:
-    return bound.template.as_read(key, tuple([fields[name] for name in bound.template.fields]))

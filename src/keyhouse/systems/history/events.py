@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from keyhouse.counter import number_of
 from keyhouse.errors import KeyFieldError, LimitError, RecordError, UsageError
-from keyhouse.schema import MILLISECONDS
+from keyhouse.schema import MILLISECONDS, Record
 from keyhouse.store import Transaction
 from keyhouse.systems.history.fold import (
     COMPLETED,
@@ -54,6 +54,8 @@ _RATIO_ERROR_MAX: Final = 1e-6
 """A difference of floats, in percent, that is certainly not a rounding error."""
 
 _NO_IDS: Final = frozenset({"", ".", ".."})
+_is_plain_id: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII).fullmatch
+"""Most ids: certainly valid, also after encoding."""
 
 
 class StoredEvent(Struct, frozen=True):
@@ -79,6 +81,8 @@ def parse_time(text: str) -> int:
 
 def check_asset(asset: str) -> None:
     """Raise KeyFieldError if no entry can have this asset id."""
+    if _is_plain_id(asset):
+        return
     if asset in _NO_IDS:
         raise KeyFieldError("Invalid asset id: no URL could address it.", asset=asset)
     ENTRY.template.build({"state": IN_PROGRESS, "asset": asset})
@@ -139,13 +143,12 @@ async def store_events(profile: Profile, events: Sequence[ViewingEvent]) -> Stor
     both, by the one before.
     """
     try:
-        async with profile.writing():
-            try:
-                return (await profile.transact(partial(_store, profile, events)))[0]
-            except LimitError:
-                if not (await profile.transact(partial(_evict_alone, profile, events[-1])))[0]:
-                    raise
-                return (await profile.transact(partial(_store, profile, events)))[0]
+        try:
+            return await profile.write(partial(_store, profile, events))
+        except LimitError:
+            if not await profile.write(partial(_evict_alone, profile, events[-1])):
+                raise
+            return await profile.write(partial(_store, profile, events))
     except KeyFieldError as error:
         raise RecordError(
             "A member of the event is too long for a key, or empty.", reason=str(error)
@@ -156,21 +159,17 @@ async def delete_asset(profile: Profile, asset: str) -> None:
     """Delete the asset's entries, if there are any."""
 
     async def work(tx: Transaction) -> None:
-        await _prefetch(tx, asset)
+        await tx.get_each(*_addresses(asset))  # by one read
         for state in STATES:
             await tx.delete(ENTRY, state=state, asset=asset)
 
-    async with profile.writing():
-        await profile.transact(work)
+    await profile.write(work)
 
 
 async def _store(profile: Profile, events: Sequence[ViewingEvent], tx: Transaction) -> StoredEvent:
     event = events[-1]
     asset = event.asset_id
-    await _prefetch(tx, asset)
-    in_progress = await tx.get(ENTRY, state=IN_PROGRESS, asset=asset)
-    completed = await tx.get(ENTRY, state=COMPLETED, asset=asset)
-    before = AssetEntries(in_progress, completed)
+    before = AssetEntries(*await tx.get_each(*_addresses(asset)))
     after = reduce(fold, events, before)
     if after is before:
         found = before.get(event.state) or before.completed
@@ -217,9 +216,9 @@ def _is_new(before: AssetEntries, after: AssetEntries, state: State) -> int:
     return (after.get(state) is not None) - (before.get(state) is not None)
 
 
-async def _prefetch(tx: Transaction, asset: str) -> None:
-    keys = [(ENTRY, {"state": state, "asset": asset}) for state in STATES]
-    await tx.prefetch(tx.binding.keys(*keys))
+def _addresses(asset: str) -> list[tuple[Record[HistoryEntry], dict[str, str]]]:
+    """Return where an asset's entries are, in the order of `STATES`."""
+    return [(ENTRY, {"state": state, "asset": asset}) for state in STATES]
 
 
 async def _oldest(profile: Profile, tx: Transaction, growth: int) -> list[HistoryEntry]:

@@ -4,16 +4,19 @@ A profile that is being forgotten takes no writes: they wait until it is empty.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from keyhouse.engine import Engine
 from keyhouse.errors import ContentionError
 from keyhouse.service.tenants import Tenant
 from keyhouse.service.usage import Quota
+from keyhouse.store import Transaction
 from keyhouse.systems.history.schema import SCHEMAS
 
 __all__ = ["Profile"]
+
+R = TypeVar("R")
 
 _FORGET_ATTEMPTS = 5
 
@@ -26,32 +29,32 @@ class Profile(Tenant):
         self.entries_max = entries_max
         self._writers = 0
         self._forgetting = asyncio.Lock()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._idle: asyncio.Event | None = None  # set when the last writer is done
 
     @property
     def is_busy(self) -> bool:
         return super().is_busy or self._writers > 0 or self._forgetting.locked()
 
-    @asynccontextmanager
-    async def writing(self) -> AsyncIterator[None]:
-        """`async with profile.writing():` a write that waits while the profile is being forgotten."""
+    async def write(self, work: Callable[[Transaction], Awaitable[R]]) -> R:
+        """Run `work` in a transaction, after the profile is forgotten if it is being forgotten."""
         while self._forgetting.locked():
             async with self._forgetting:
                 pass
         self._writers += 1
-        self._idle.clear()
         try:
-            yield
+            return (await self.transact(work))[0]
         finally:
             self._writers -= 1
-            if not self._writers:
+            if self._idle is not None and not self._writers:
                 self._idle.set()
 
     async def forget(self) -> None:
         """Erase all of the profile. Repeat a call that was interrupted: it continues."""
         async with self._forgetting:
-            await self._idle.wait()
+            if self._writers:
+                self._idle = asyncio.Event()
+                await self._idle.wait()
+                self._idle = None
             for attempt in range(1, _FORGET_ATTEMPTS + 1):
                 try:
                     await self.store.forget()

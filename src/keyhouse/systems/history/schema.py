@@ -110,12 +110,13 @@ class HistoryEntry(Struct, kw_only=True):
 def with_percentage(entry: HistoryEntry) -> Attributes:
     """Return the attributes with progress clamped to the total time, and its percentage to two
     decimals; a whole percentage is an integer."""
-    total = entry.attr.total_time
-    progress = min(max(entry.attr.progress, 0), total)
+    attr = entry.attr
+    total = attr.total_time
+    progress = min(max(attr.progress, 0), total)
     percentage: Number = round(100 * progress / total, 2) if total else 0
     if percentage == int(percentage):
         percentage = int(percentage)
-    return msgspec.structs.replace(entry.attr, progress=progress, progress_percentage=percentage)
+    return msgspec.structs.replace(attr, progress=progress, progress_percentage=percentage)
 
 
 def moment_of(entry: HistoryEntry) -> int:
