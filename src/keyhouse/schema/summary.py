@@ -27,8 +27,9 @@ class Summary(Derived):
     before the first entry is written.
 
     `members_max` bounds a plain list, and so the bytes that a write changes. A row that is full lists
-    no further members, and has `"truncated": true` from then on, also after members have left. Rows
-    of records that it does not list are still derived: `verify` accepts their absence.
+    no further members, and has `"truncated": true` from then on, also after members have left, until
+    `verify` repairs the space: it completes a list that has room again. Rows of records that it does
+    not list are still derived: `verify` accepts their absence.
     """
 
     strategy = "merge"
@@ -117,6 +118,19 @@ class Summary(Derived):
             and self.members_max is not None
             and self._parsed(row)[1].get(TRUNCATED) is True
         )
+
+    def has_room(self, row: bytes, count: int = 0) -> bool:
+        """Tell whether a truncated row has fewer members than it may have, and so would a row of
+        `count` members."""
+        if not self.is_truncated(row) or self.members_max is None:
+            return False
+        return max(count, len(self.members(row))) < self.members_max
+
+    def without_mark(self, row: bytes) -> bytes | None:
+        """Return the value of a truncated row that lacks no member; None: no row."""
+        members, others, _ = self._parsed(row)
+        del others[TRUNCATED]
+        return document.encode_checked({self.under: list(members), **others}) if members else None
 
     def needs_rebuild(self, row: bytes | None) -> bool:
         """Tell whether the entries must be made from the records: a map is stored as a plain list,

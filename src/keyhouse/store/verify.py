@@ -7,7 +7,8 @@ repaired in that same commit. Memory grows only with the number of RecordCount r
     finding       meaning                                                       repaired
     missing       a record's derived row does not exist                         yes
     wrong         it exists, but its value or expiry differs; or a record       yes
-                  that expired by its own field is in a row that does not
+                  that expired by its own field is in a row that does not;
+                  or a truncated list has room again (only with repair)
     dangling      no record has this derived row                                yes
     miscounted    a count differs from the number of records                    yes
     unfolded      events of a log that its state does not include               unless deferred
@@ -46,6 +47,7 @@ from keyhouse.store.record_reader import read_records
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 from keyhouse.store.verify_links import check_deletions, check_links
+from keyhouse.store.verify_lists import has_room, refill_lists
 from keyhouse.store.verify_logs import check_streams
 
 _PAGE_ROWS = 500
@@ -101,6 +103,7 @@ async def _findings(
 ) -> AsyncIterator[Finding]:
     counted: Multiset[str] = Multiset()
     stored: set[str] = set()
+    truncated: dict[str, KeyMatch] = {}
     span: Span | None = Span()
     seen = 0
     async for finding in check_deletions(store, repair=repair):
@@ -124,6 +127,8 @@ async def _findings(
             else:
                 async for finding in _check_derived(store, found, row, repair=repair):
                     yield finding
+                if repair and has_room(found.declared, row.value):
+                    truncated[row.key] = found
         seen += len(page.rows)
         if on_progress is not None:
             on_progress(seen)
@@ -132,6 +137,8 @@ async def _findings(
         if (miscount := await _check_count(store, key, counted[key], repair=repair)) is not None:
             yield miscount
     async for finding in check_streams(store, repair=repair):
+        yield finding
+    async for finding in refill_lists(store, truncated):
         yield finding
 
 

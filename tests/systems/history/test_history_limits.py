@@ -4,11 +4,16 @@ import io
 import json
 from collections.abc import Iterator
 from itertools import permutations
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from keyhouse.engine import Engine
+from keyhouse.store import Store, Transaction
 from keyhouse.systems.history.client import History
+from keyhouse.systems.history.limits import ASSETS_LISTED_MAX
+from keyhouse.systems.history.schema import ASSETS_IN_STATE, ENTRY, SCHEMAS
 from keyhouse.systems.history.transfer import import_lines
 from tests.systems.history.conftest import CHOSEN, OPENERS
 from tests.systems.history.support.service import Service, at, serving, token, viewing
@@ -109,3 +114,35 @@ def test_an_import_refuses_profiles_that_no_token_can_name(small: Service) -> No
     assert [each.line for each in report.refused] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
     assert "1 to 128 characters" in report.refused[0].error
     assert report.applied == 1
+
+
+def test_reindex_completes_a_list_that_was_truncated(tmp_path: Path) -> None:
+    count = ASSETS_LISTED_MAX + 5
+
+    async def fill(engine: Engine) -> None:
+        store = Store(SCHEMAS[0], engine, "p")
+        for start in range(0, count, 100):
+
+            async def work(tx: Transaction, start: int = start) -> None:
+                for n in range(start, min(start + 100, count)):
+                    attr = {"assetId": f"a{n}", "state": "IN_PROGRESS", **viewing(n)}
+                    await tx.put(ENTRY, ENTRY.accepted({"attr": attr}))
+
+            await store.transact(work)
+
+    async def listed(engine: Engine) -> tuple[int, bool]:
+        row = await Store(SCHEMAS[0], engine, "p").row("IN_PROGRESS")
+        assert row is not None
+        return len(ASSETS_IN_STATE.members(row.value)), ASSETS_IN_STATE.is_truncated(row.value)
+
+    with serving(OPENERS["sqlite"](tmp_path), tmp_path) as service:
+        service.on_engine(fill)
+        assert service.on_engine(listed) == (ASSETS_LISTED_MAX, True)
+        viewer = service.viewer("p")
+        for n in range(10):
+            viewer.ask("DELETE", f"/assets/a{n}", status=204)
+        assert service.on_engine(listed) == (ASSETS_LISTED_MAX - 10, True)
+        with service.client(sub="jobs", scope="history.service") as jobs:
+            assert jobs.post("/profiles/p/reindex").json()["repaired"] == 1
+            assert service.on_engine(listed) == (ASSETS_LISTED_MAX - 5, False)
+            assert jobs.post("/profiles/p/reindex").json()["repaired"] == 0
