@@ -10,7 +10,7 @@ from playwright.async_api import Page
 from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.metrics import MeteredEngine
 from tests.studio.support.jobs import ended, running_jobs
-from tests.studio.support.library import BOOK, SHELF, Book, Library, Shelf, library, token
+from tests.studio.support.library import BOOK, SHELF, Book, Library, Shelf, library, send, token
 from tests.support.browser_pages import open_browser
 from tests.support.page_server import serving
 from tools.page_screens import Screen, take_screens
@@ -74,8 +74,10 @@ async def shelve(served: Library) -> None:
         view = {"action": "save", "name": "Books by Lem", "path": path}
         await client.post("/studio/views", data=view)
         form = {"record": "book", "q": "author=butler", "count": "2"}
-        job = await ended(client, await client.post(f"{MAIN}/bulk", data=form))
-        await ended(client, await client.post("/studio/job/undo", data={"id": job["job"]["id"]}))
+        job = await ended(client, await send(client, f"{MAIN}/bulk", form))
+        await ended(
+            client, await send(client, "/studio/job", {"id": job["job"]["id"], "action": "undo"})
+        )
         await ended(client, await client.post(f"{MAIN}/verify", data={"action": "verify"}))
 
 

@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import re
+import socket
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -40,8 +43,28 @@ def test_a_store_is_opened_read_only_without_write(write: bool, tmp_path: Path) 
                 assert page.json()["value"] == '"dark"'
                 answer = client.post("/studio/lock", data={"unlocked": "on"})
                 assert answer.status_code == (303 if write else 403)
+                first = client.get("/studio/").text
+                for path in re.findall(r'href="(/[^"]+)"', first):
+                    assert client.get(path).status_code == 200, path
+                again = client.post("/studio/login", data={"token": code})
+                assert again.status_code == 401
+                assert "start `keyhouse studio` again" in unescape(again.text)
+                for text in (first, client.get("/").text, client.get("/studio/login").text):
+                    assert "--operator" not in text, "no token signs in here"
         finally:
             process.terminate()
+
+
+def test_a_port_in_use_names_the_option_of_this_command(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "keyhouse.cli", "studio", "rosey", "--port", port]
+        ran = subprocess.run(
+            [*command, "--store", f"sqlite:{tmp_path}/bot.db"], capture_output=True, text=True
+        )
+    assert ran.returncode != 0
+    assert "choose another port with --port" in ran.stderr
+    assert "--http" not in ran.stderr
 
 
 def test_the_studio_of_a_served_system_takes_an_operators_token(tmp_path: Path) -> None:

@@ -4,15 +4,19 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
+import httpx
 import pytest
 import structlog
 
+from keyhouse.errors import UsageError
 from keyhouse.http import HttpSettings, Response, Route, Stream, make_app
 from keyhouse.serve.listener import bind, listening
 from keyhouse.service.spec import ServiceSpec
 from keyhouse.settings.settings import Address
 from tests.http.support.shop import shop
+from tests.studio.support.library import library, token
 
 Ask = Callable[[bytes], Awaitable[bytes]]
 
@@ -255,3 +259,49 @@ def test_requests_in_flight_are_answered_at_shutdown() -> None:
 
     answer = asyncio.run(story())
     assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b'{"done":true}')
+
+
+def test_requests_without_the_path_that_a_proxy_removed_have_it_in_links(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with library(tmp_path) as served:
+            with bind(Address("127.0.0.1", 0)) as bound:
+                async with (
+                    listening(served.app, bound, drain_seconds=1, root_path="/data") as address,
+                    httpx.AsyncClient(base_url=address.url) as client,
+                ):
+                    answer = await client.get("/studio/library/")
+                    assert answer.headers["location"].startswith("/data/studio/login?next=")
+                    answer = await client.post("/studio/login", data={"token": token()})
+                    assert answer.headers["location"] == "/data/studio/"
+                    cookie = answer.headers["set-cookie"].partition(";")[0]
+                    assert "Path=/data/studio;" in answer.headers["set-cookie"]
+                    page = await client.get("/studio/", headers={"Cookie": cookie})
+                    assert page.status_code == 200
+                    assert 'href="/data/studio/library/"' in page.text
+
+    asyncio.run(main())
+
+
+def test_a_root_path_that_is_no_path_is_rejected() -> None:
+    for text in ("data", "/data/", "//data", "/", "/a b", "/a?b"):
+        with pytest.raises(UsageError, match="starts with a slash"):
+            HttpSettings(root_path=text)
+
+
+@pytest.mark.parametrize("option", ["--http", "--port"])
+def test_two_that_bind_one_port_at_once_get_a_sentence(option: str) -> None:
+    """Both can bind a port on which nobody listens; the second that listens raises."""
+
+    async def main() -> None:
+        app = make_app([Slow().part()])
+        with bind(Address("127.0.0.1", 0)) as first:
+            address = Address(*first.getsockname()[:2])
+            with bind(address, option=option) as second:
+                async with listening(app, first, drain_seconds=1):
+                    with pytest.raises(UsageError, match=f"with {option} \\(port 0 is any\\)"):
+                        async with listening(app, second, drain_seconds=1, option=option):
+                            pass
+                    with pytest.raises(UsageError, match=option):
+                        bind(address, option=option)
+
+    asyncio.run(main())

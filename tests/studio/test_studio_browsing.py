@@ -206,12 +206,18 @@ def test_private_members_are_masked_until_revealed_and_that_is_in_the_journal(
                 assert "secret friend" not in page.text
             page = await client.get(f"{MAIN}/edit.json", params=params)
             assert "secret friend" not in page.text
-            denied = await client.get(f"{MAIN}/key", params=params | {"reveal": "true"})
+            form = {"action": "reveal"}
+            denied = await client.post(f"{MAIN}/key", params=params, data=form)
             assert denied.status_code == 403
         async with served.signed_in() as admin:
-            answer = await admin.post(f"{MAIN}/reveal", data=params)
-            page = await admin.get(answer.headers["location"])
+            page = await admin.post(f"{MAIN}/key", params=params, data=form)
+            assert page.status_code == 200
             assert "secret friend" in page.text
+            for path in ("key", "key.json"):
+                again = await admin.get(f"{MAIN}/{path}", params=params)
+                assert "secret friend" not in again.text, "revealed in that answer alone"
+                linked = await admin.get(f"{MAIN}/{path}", params=params | {"reveal": "true"})
+                assert linked.status_code == 400, "no address reveals"
             lines = (await admin.get("/studio/journal.json")).json()["lines"]
             assert (lines[0]["action"], lines[0]["key"]) == ("reveal", "book:b000")
 
@@ -224,5 +230,15 @@ def test_the_time_to_live_is_shown(tmp_path: Path) -> None:
         async with served.signed_in("studio:read") as client:
             page = (await client.get(f"{MAIN}/key.json", params={"k": "book:brief"})).json()
             assert 3_500_000 < page["expires"] - page["now"] <= 3_600_000
+
+    run(tmp_path, scenario)
+
+
+def test_changes_of_a_derived_row_are_rejected_with_a_sentence(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in("studio:read") as client:
+            answer = await client.get(f"{MAIN}/live", params={"k": "by-author:lem:b000"})
+            assert answer.status_code == 400
+            assert "Only the changes of a record can be followed" in answer.text
 
     run(tmp_path, scenario)

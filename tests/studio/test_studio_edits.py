@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from keyhouse.engine import Batch, Put
-from tests.studio.support.library import BOOK, Book, Library, fill, library
+from tests.studio.support.library import BOOK, Book, Library, fill, library, send
 
 MAIN = "/studio/library/main"
 
@@ -34,7 +34,7 @@ async def edit(client: httpx.AsyncClient, action: str, **changes: Any) -> httpx.
         "kind": [field["kind"] for field in page["fields"]],
         "value": [values[field["name"]] for field in page["fields"]],
     }
-    return await client.post(f"{MAIN}/edit", data=form)
+    return await send(client, f"{MAIN}/edit", form)
 
 
 def test_a_preview_writes_nothing_and_equals_what_a_save_commits(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_an_edit_of_an_older_revision_shows_both_sides(tmp_path: Path) -> None:
             await served.store.put(BOOK, Book("b000", "Theirs", "lem"))
             text = '{"id": "b000", "title": "Mine", "author": "lem"}'
             form = {"k": "book:b000", "revision": page["revision"], "text": text}
-            answer = await client.post(f"{MAIN}/edit", data=form | {"action": "save"})
+            answer = await send(client, f"{MAIN}/edit", form | {"action": "save"})
             assert answer.status_code == 409 or answer.status_code == 412
             assert "Theirs" in answer.text
             assert "Mine" in answer.text
@@ -112,14 +112,14 @@ def test_text_that_is_not_json_names_the_line(tmp_path: Path) -> None:
         async with served.signed_in("studio:read") as client:
             form = {"k": "book:b000", "revision": "1", "action": "preview"}
             text = '{\n  "id": "b000",\n  "title": oops\n}'
-            answer = await client.post(f"{MAIN}/edit", data=form | {"text": text})
+            answer = await send(client, f"{MAIN}/edit", form | {"text": text})
             assert answer.status_code == 400 or answer.status_code == 422
             assert "Line 3, column" in answer.text
             text = '{\n  "id": "b000"'
-            answer = await client.post(f"{MAIN}/edit", data=form | {"text": text})
+            answer = await send(client, f"{MAIN}/edit", form | {"text": text})
             assert "Line 2, column 15" in answer.text, "where it ends too early"
             text = '{"id": "b000", "title": 5, "author": "a"}'
-            answer = await client.post(f"{MAIN}/edit", data=form | {"text": text})
+            answer = await send(client, f"{MAIN}/edit", form | {"text": text})
             assert "title" in answer.text
             assert "expected `str`" in answer.text.lower() or "Expected" in answer.text
 
@@ -132,7 +132,7 @@ def test_text_that_no_key_can_hold_stays_on_the_page(tmp_path: Path) -> None:
             revision = str((await served.store.row("shelf:hall")).revision)  # type: ignore[union-attr]
             form = {"k": "shelf:hall", "revision": revision, "action": "preview"}
             text = '{"place": "hall", "height": 12345678901234567890}'
-            answer = await client.post(f"{MAIN}/edit", data=form | {"text": text})
+            answer = await send(client, f"{MAIN}/edit", form | {"text": text})
             assert 400 <= answer.status_code < 500
             assert 'role="alert"' in answer.text
             assert "12345678901234567890" in answer.text
@@ -217,7 +217,7 @@ def test_a_save_without_a_revision_is_rejected(tmp_path: Path) -> None:
         async with served.signed_in(unlocked=True) as client:
             for revision in ("", "1x", "9" * 5_000):
                 form = {"k": "book:b000", "revision": revision, "action": "delete"}
-                answer = await client.post(f"{MAIN}/edit", data=form)
+                answer = await send(client, f"{MAIN}/edit", form)
                 assert answer.status_code == 400, revision
         assert await served.store.get(BOOK, id="b000") is not None
 
@@ -230,7 +230,7 @@ def test_text_that_is_no_object_is_rejected_for_a_record_with_private_members(
     async def scenario(served: Library) -> None:
         async with served.signed_in() as client:
             form = {"k": "book:b000", "revision": "1", "action": "preview", "text": "[1]"}
-            answer = await client.post(f"{MAIN}/edit", data=form)
+            answer = await send(client, f"{MAIN}/edit", form)
             assert answer.status_code == 400
             assert "not a JSON object" in answer.text
 

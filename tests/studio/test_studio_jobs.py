@@ -11,7 +11,7 @@ from keyhouse.engine import Batch, Put
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.metrics import MeteredEngine
 from tests.studio.support.jobs import ended, job_id, running_jobs
-from tests.studio.support.library import BOOK, Library, fill, library
+from tests.studio.support.library import BOOK, Library, fill, library, send
 
 MAIN = "/studio/library/main"
 
@@ -54,10 +54,10 @@ def test_records_are_deleted_by_prefix_once_their_number_is_typed(tmp_path: Path
             assert page["counted"]["count"] == 10
             assert page["can_undo"]
             form = {"prefix": "book:b00", "count": "9"}
-            wrong = await client.post(f"{MAIN}/bulk", data=form)
+            wrong = await send(client, f"{MAIN}/bulk", form)
             assert wrong.status_code == 400
             assert "Type the number of records, 10" in wrong.text
-            done = await client.post(f"{MAIN}/bulk", data=form | {"count": "10"})
+            done = await send(client, f"{MAIN}/bulk", form | {"count": "10"})
             page = await ended(client, done)
             assert "10 records deleted" in str(page["lines"])
             assert await served.store.count(BOOK) == 2
@@ -78,13 +78,13 @@ def test_a_deletion_is_cancelled_half_way(tmp_path: Path) -> None:
         served.engine.commit = slow  # type: ignore[method-assign]
         async with served.signed_in(unlocked=True) as client:
             form = {"prefix": "book:", "count": "2000"}
-            answer = await client.post(f"{MAIN}/bulk", data=form)
+            answer = await send(client, f"{MAIN}/bulk", form)
             assert answer.status_code == 303
             id = job_id(answer)
             async with asyncio.timeout(20):
                 while await served.store.count(BOOK) == 2_000:
                     await asyncio.sleep(0.02)
-            await client.post("/studio/job", data={"id": id})
+            await send(client, "/studio/job", {"id": id, "action": "cancel"})
             page = await ended(client, answer)
             assert page["job"]["error"] == "cancelled"
             left = await served.store.count(BOOK)

@@ -12,7 +12,7 @@ import pytest
 from keyhouse import Store
 from keyhouse.store import verify
 from tests.studio.support.jobs import ended, running_jobs
-from tests.studio.support.library import BOOK, SHELF, Book, Library, Shelf, fill, library
+from tests.studio.support.library import BOOK, SHELF, Book, Library, Shelf, fill, library, send
 
 MAIN = "/studio/library/main"
 
@@ -85,7 +85,7 @@ def test_records_of_a_filter_are_deleted_and_the_job_is_undone(tmp_path: Path) -
         before = {row.key: (row.value, row.expires) async for row in store.row_scan()}
         async with served.signed_in(unlocked=True) as client:
             form = {"record": "book", "q": "author=lem", "count": "5"}
-            page = await ended(client, await client.post(f"{MAIN}/bulk", data=form))
+            page = await ended(client, await send(client, f"{MAIN}/bulk", form))
             assert page["job"]["status"] == "completed", page
             assert page["can_undo"]
             assert await store.count(BOOK) == 5
@@ -94,7 +94,7 @@ def test_records_of_a_filter_are_deleted_and_the_job_is_undone(tmp_path: Path) -
             assert "friend" not in str(journal), "private members are masked"
             assert len([line for line in journal if line["action"] == "delete"]) == 5
             await store.put(BOOK, Book("b002", "Another", "le-guin"))
-            undo = await client.post("/studio/job/undo", data={"id": page["job"]["id"]})
+            undo = await send(client, "/studio/job", {"id": page["job"]["id"], "action": "undo"})
             done = await ended(client, undo)
             assert "4 records put back, 1 not" in str(done["lines"])
             assert "book:b002" in str(done["lines"])
@@ -118,12 +118,12 @@ def test_more_records_than_the_journal_keeps_are_deleted_in_groups(tmp_path: Pat
             assert page["counted"] == page["counted"] | {"count": 1_001, "is_exact": True}
             assert not page["can_undo"]
             form = {"record": "book", "count": "1,001"}
-            done = await ended(client, await client.post(f"{MAIN}/bulk", data=form))
+            done = await ended(client, await send(client, f"{MAIN}/bulk", form))
             assert "1,001 records deleted" in str(done["lines"])
             assert not done["can_undo"]
             assert await served.store.count(BOOK) == 0
             assert await served.store.count(SHELF) == 1
-            undo = await client.post("/studio/job/undo", data={"id": done["job"]["id"]})
+            undo = await send(client, "/studio/job", {"id": done["job"]["id"], "action": "undo"})
             assert undo.status_code == 404
 
     run(tmp_path, scenario, books=1_001)
@@ -153,7 +153,7 @@ def test_a_record_written_meanwhile_is_deleted_as_it_then_is(tmp_path: Path) -> 
         async with served.signed_in(unlocked=True) as client:
             form = {"k": "shelf:hall", "count": "1"}
             await store.put(SHELF, Shelf("hall", 9))
-            done = await ended(client, await client.post(f"{MAIN}/bulk", data=form))
+            done = await ended(client, await send(client, f"{MAIN}/bulk", form))
             assert done["job"]["current"] == 1
             line = next(
                 each
@@ -175,3 +175,17 @@ def test_a_space_with_a_name_that_is_not_ascii_is_exported(tmp_path: Path) -> No
                 assert 'filename="__.jsonl"' in answer.headers["content-disposition"]
 
     asyncio.run(scenario())
+
+
+def test_an_export_of_a_key_that_is_no_record_is_rejected_before_anything_is_sent(
+    tmp_path: Path,
+) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in("studio:read") as client:
+            for key in ("by-author:lem:b000", "nothing", "shelves:003"):
+                selection = {"k": ["book:b000", key]}
+                answer = await client.get(f"{MAIN}/export", params=selection)
+                assert answer.status_code == 400
+                assert answer.json()["detail"] == "The key is not that of a record."
+
+    run(tmp_path, scenario)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx
 
+from keyhouse.studio.schema import SESSION, Session
 from tests.studio.support.library import Library, fill, library, token
 
 
@@ -159,14 +160,14 @@ def test_a_session_that_is_revoked_while_it_is_renewed_does_not_come_back(tmp_pa
     async def scenario(served: Library) -> None:
         sessions = served.studio.sessions
         async with served.signed_in():
-            [session] = await sessions.all()
+            [session], _ = await sessions.page()
             later = session.expires + 1_000
             await asyncio.gather(
                 *(sessions._renew(session.id, later) for _ in range(5)),
                 sessions.revoke(session.id),
             )
             await sessions._renew(session.id, later)
-            assert await sessions.all() == []
+            assert await sessions.page() == ([], "")
 
     run(tmp_path, scenario)
 
@@ -180,5 +181,35 @@ def test_a_link_that_was_used_is_reported_as_such(tmp_path: Path) -> None:
             again = await client.post("/studio/login", data={"token": code})
             assert again.status_code == 401
             assert "The link was used already" in again.text
+
+    run(tmp_path, scenario)
+
+
+def test_all_sessions_are_listed_page_by_page_with_the_newest_first(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        store = served.studio.sessions._store
+        for number in range(230):
+            session = Session(
+                id=f"{number:05d}",
+                operator=f"op{number}",
+                scopes=["studio:read"],
+                secret_hash="x",
+                created=number,
+                expires=store.engine.clock.now() + 3_600_000,
+            )
+            await store.put(SESSION, session, ttl=3_600)
+        async with served.signed_in() as client:
+            seen: list[str] = []
+            cursor = ""
+            while True:
+                params = {"cursor": cursor}
+                page = (await client.get("/studio/sessions.json", params=params)).json()
+                seen += [each["operator"] for each in page["sessions"]]
+                html = (await client.get("/studio/sessions", params=params)).text
+                assert ("Older" in html) == bool(page["cursor"])
+                cursor = page["cursor"]
+                if not cursor:
+                    break
+        assert seen == ["ann", *(f"op{number}" for number in reversed(range(230)))]
 
     run(tmp_path, scenario)

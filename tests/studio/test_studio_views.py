@@ -10,7 +10,7 @@ from keyhouse import Index, Record, Schema, Space, Store
 from keyhouse.engine import Batch, Put
 from keyhouse.schema import Owner
 from keyhouse.studio.rendering import SPACE_PAGES, record_name, record_segment
-from tests.studio.support.library import BOOK, Book, fill, library
+from tests.studio.support.library import BOOK, Book, fill, library, send
 
 MAIN = "/studio/library/main"
 
@@ -115,15 +115,15 @@ def test_a_preview_names_a_link_that_does_not_hold(tmp_path: Path) -> None:
             async with served.signed_in("studio:read") as client:
                 form = {"k": "leaf:l2", "revision": "absent", "action": "preview", "mode": "text"}
                 text = '{"id": "l2", "owner": "elm"}'
-                answer = await client.post(f"{MAIN}/edit", data=form | {"text": text})
+                answer = await send(client, f"{MAIN}/edit", form | {"text": text})
                 assert answer.status_code == 409, answer.text
                 assert "belongs to does not exist" in answer.text
                 assert "tree:elm" in answer.text
                 text = '{"id": "l2", "owner": "oak"}'
-                answer = await client.post(f"{MAIN}/edit", data=form | {"text": text})
+                answer = await send(client, f"{MAIN}/edit", form | {"text": text})
                 assert "check <code>tree:oak at " in answer.text
                 form = {"k": "tree:oak", "revision": "1", "action": "preview-delete"}
-                answer = await client.post(f"{MAIN}/edit", data=form)
+                answer = await send(client, f"{MAIN}/edit", form)
                 assert answer.status_code == 200
                 assert "delete leaf:l1" in answer.text, "what belongs to it is deleted too"
                 assert await served.store.count(LEAF) == 1
@@ -169,7 +169,7 @@ def test_the_open_stream_of_a_revoked_session_ends(tmp_path: Path) -> None:
                 async with asyncio.timeout(10):
                     while b"Seen" not in str(sent).encode():
                         await asyncio.sleep(0.01)
-                session = next(iter(await served.studio.sessions.all()))
+                session = next(iter((await served.studio.sessions.page())[0]))
                 assert await served.studio.sessions.revoke(session.id)
                 await served.store.put(BOOK, Book("b000", "Unseen", "lem"))
                 await asyncio.wait_for(streaming, 10)

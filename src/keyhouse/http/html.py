@@ -85,6 +85,10 @@ class Redirect(Responder):
         self._path = path
         self._headers = headers
 
+    def below(self, root: str) -> "Redirect":
+        """Return the redirect to the same path below that of the app."""
+        return Redirect(f"{root}{self._path}", headers=self._headers)
+
     async def respond(self, method: str, headers: Mapping[bytes, bytes]) -> EncodedResponse:
         own = [
             (b"location", self._path.encode()),

@@ -16,21 +16,31 @@ Handler = Callable[..., Awaitable[Any]]
 
 
 def page_handler(
-    handler: Handler, call: Callable[[dict[str, Any]], Any], returns: Any = None
+    handler: Handler,
+    call: Callable[[dict[str, Any]], Any],
+    returns: Any = None,
+    *,
+    has_root: bool = False,
 ) -> Handler:
     """Return a handler with the same arguments that runs `call` with them, without a caller too.
 
-    `returns` replaces the type that the handler returns.
+    `returns` replaces the type that the handler returns. `has_root`: `call` also gets the path that
+    the app is mounted below, as `root`.
     """
 
     async def adapted(**arguments: Any) -> Any:
         return await call(arguments)
 
     hints = get_type_hints(handler, include_extras=True) | {"caller": Caller | None}
+    signature = inspect.signature(handler)
+    if has_root and "root" not in hints:
+        hints["root"] = str
+        root = inspect.Parameter("root", inspect.Parameter.KEYWORD_ONLY)
+        signature = signature.replace(parameters=[*signature.parameters.values(), root])
     if returns is not None:
         hints["return"] = returns
     adapted.__annotations__ = hints
-    adapted.__signature__ = inspect.signature(handler)  # type: ignore[attr-defined]
+    adapted.__signature__ = signature  # type: ignore[attr-defined]
     adapted.__doc__ = handler.__doc__
     return adapted
 

@@ -1,5 +1,6 @@
 """Settings of the HTTP layer: the table `[http]`."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ _POSITIVE = (
     "write_timeout_seconds",
     "slow_seconds",
 )
+_ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,6 +61,13 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "`X-Forwarded-Proto` are believed."
         ),
     ] = ()
+    root_path: Annotated[
+        str,
+        setting(
+            "The path that a proxy removes before it passes a request on, such as `/keyhouse`: pages "
+            "put it before their links."
+        ),
+    ] = ""
     access_log: Annotated[
         Literal["all", "failed", "off"],
         setting(
@@ -83,6 +92,11 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             if origin != "*" and not _is_origin(origin):
                 raise UsageError("An origin is a scheme and a host, without a path.", origin=origin)
         trusted_proxies(self.proxies)
+        if self.root_path and not _ROOT_PATH.fullmatch(self.root_path):
+            raise UsageError(
+                "A root path starts with a slash and does not end with one, as /keyhouse does.",
+                root_path=self.root_path,
+            )
         for name in _POSITIVE:
             if not getattr(self, name) > 0:
                 raise UsageError("This setting must be greater than 0.", setting=name)

@@ -6,7 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import uvicorn
 
@@ -28,8 +28,12 @@ BACKLOG = 2_048
 """Connections that wait to be accepted."""
 
 
-def bind(address: Address) -> socket.socket:
-    """Return a bound socket that does not listen yet. Raises UsageError if it cannot be bound."""
+HTTP_OPTION: Final = "--http"
+
+
+def bind(address: Address, *, option: str = HTTP_OPTION) -> socket.socket:
+    """Return a bound socket that does not listen yet. Raises UsageError, which names the option to
+    change, if it cannot be bound."""
     try:
         family, kind, protocol, _, location = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -43,11 +47,17 @@ def bind(address: Address) -> socket.socket:
             raise
         return bound
     except OSError as error:
-        raise UsageError(
-            "HTTP cannot listen there: choose another address with --http (port 0 is any), or off.",
-            http=f"{address.host}:{address.port}",
-            reason=error.strerror,
-        ) from None
+        raise _cannot_listen(address, option, error) from None
+
+
+def _cannot_listen(address: Address, option: str, error: OSError) -> UsageError:
+    other = "another address" if option == HTTP_OPTION else "another port"
+    off = ", or off" if option == HTTP_OPTION else ""
+    return UsageError(
+        f"HTTP cannot listen there: choose {other} with {option} (port 0 is any){off}.",
+        http=f"{address.host}:{address.port}",
+        reason=error.strerror,
+    )
 
 
 class _UvicornServer(uvicorn.Server):
@@ -68,11 +78,16 @@ async def listening(
     write_timeout_seconds: float = HTTP_WRITE_TIMEOUT_SECONDS,
     reject: Reject = reject,
     stopping: Callable[[], None] = lambda: None,
+    option: str = HTTP_OPTION,
+    root_path: str = "",
 ) -> AsyncIterator[Address]:
     """Serve until the block ends; then stop accepting, and wait `drain_seconds` for requests.
 
     `reject` renders the response to requests that do not reach the application: invalid HTTP, or
     headers that are too large, too slow or without a host. `stopping` is called when the block ends.
+    `root_path` is the path that a proxy has removed from that of each request. Raises UsageError,
+    which names the option to change, if another process listens there since the
+    socket was bound.
     """
     batch = WriteBatch(asyncio.get_running_loop())
     protocol: Any = partial(
@@ -93,18 +108,23 @@ async def listening(
         server_header=False,
         proxy_headers=False,
         ws="none",
+        root_path=root_path,
         backlog=BACKLOG,
         timeout_graceful_shutdown=math.ceil(drain_seconds),
     )
     server = _UvicornServer(config)
+    address = Address(*bound.getsockname()[:2])
+    try:
+        bound.listen(BACKLOG)  # two processes may bind one address, but only one may listen
+    except OSError as error:
+        raise _cannot_listen(address, option, error) from None
     serving = asyncio.create_task(server.serve(sockets=[bound]))
     try:
         while not server.started:
             if serving.done():
                 await serving
             await asyncio.sleep(0.005)
-        host, port = bound.getsockname()[:2]
-        yield Address(host, port)
+        yield address
     finally:
         server.should_exit = True
         stopping()

@@ -110,7 +110,7 @@ class Server:
         hosts = {name: _host(name, opener, self._blocking, self._bus) for name in self._services}
         specs = [await self._build(name, data.path, opener, hosts[name]) for name in self._services]
         if bound is not None:
-            specs += await self._build_studio(specs, data.path, opener)
+            specs += await self._build_studio(specs, data.path, opener, has_docs=http_settings.docs)
         client = await self._connect(nats, specs[: len(hosts)], hosts)
         stack.push_async_callback(self._blocking.close, self._settings.drain_seconds)
         await stack.enter_async_context(BackgroundTasks(specs, self._metrics))
@@ -134,7 +134,8 @@ class Server:
             http = (await self._start_listener(self._http(specs, bound, http_settings))).url
         studio = None
         if http is not None and self._studio is not None:
-            studio = f"{http}/studio/login?link={self._studio.sessions.new_link()}"
+            link = self._studio.sessions.new_link()
+            studio = f"{http}{http_settings.root_path}/studio/login?link={link}"
         return Addresses(http, None if nats.url is None else public_url(nats.url), studio)
 
     def _read_settings(self) -> tuple[HttpSettings, dict[str, Any]]:
@@ -167,7 +168,7 @@ class Server:
         return spec if self._tracing is None else self._tracing.service(spec)
 
     async def _build_studio(
-        self, specs: list[ServiceSpec], data: Path, opener: EngineOpener
+        self, specs: list[ServiceSpec], data: Path, opener: EngineOpener, *, has_docs: bool
     ) -> list[ServiceSpec]:
         """Return the service of the Studio, over the keyspaces of the others; nothing if it is
         off."""
@@ -181,6 +182,7 @@ class Server:
                 engine=public_url(self._loaded.engine_url(name, alone=alone)),
                 keyspaces=spec.keyspaces,
                 figures=spec.figures,
+                docs=f"/{spec.name}/docs" if has_docs and spec.routes else "",
             )
             for name, spec in zip(self._services, specs, strict=True)
             if spec.keyspaces
@@ -226,6 +228,7 @@ class Server:
             write_timeout_seconds=settings.write_timeout_seconds,
             reject=app.reject,
             stopping=app.end_streams,
+            root_path=settings.root_path,
         )
 
     async def _start_listener(self, listener: AbstractAsyncContextManager[Any]) -> Any:

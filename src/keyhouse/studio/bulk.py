@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 
 from keyhouse.auth import Caller
-from keyhouse.http import HtmlPage, Redirect
+from keyhouse.http import Redirect
 from keyhouse.studio.catalog import SystemCatalog, record_of
 from keyhouse.studio.job_work import UNDO_RECORDS_MAX, JobInput
 from keyhouse.studio.jobs import Jobs
 from keyhouse.studio.overview import COUNT_SECONDS
-from keyhouse.studio.page_routes import PageRoutes
-from keyhouse.studio.rendering import hidden_members, studio_path
+from keyhouse.studio.page_routes import FormPage
+from keyhouse.studio.rendering import hidden_members
 from keyhouse.studio.selection import RecordSelection, SelectedRecords, SelectionCount
 
 
@@ -22,7 +22,7 @@ class BulkQuery(RecordSelection, forbid_unknown_fields=True):
     all: bool = False
 
 
-class BulkForm(RecordSelection, forbid_unknown_fields=True):
+class BulkForm(msgspec.Struct, forbid_unknown_fields=True):
     """`count` is the number of records as it was typed."""
 
     count: str = ""
@@ -46,25 +46,23 @@ class BulkPage(msgspec.Struct, kw_only=True):
 
 
 class Bulk:
-    def __init__(self, catalog: SystemCatalog, jobs: Jobs, pages: PageRoutes) -> None:
+    def __init__(self, catalog: SystemCatalog, jobs: Jobs) -> None:
         self._catalog = catalog
         self._jobs = jobs
-        self._pages = pages
 
     async def page(self, system: str, space: str, query: BulkQuery, caller: Caller) -> BulkPage:
         """Count what a deletion would delete, with a sample."""
         return await self._counted(system, space, _selection(query), whole=query.all)
 
     async def start(
-        self, system: str, space: str, form: BulkForm, caller: Caller
-    ) -> HtmlPage | Redirect:
+        self, system: str, space: str, query: BulkQuery, form: BulkForm, caller: Caller
+    ) -> FormPage | Redirect:
         """Start to delete records, once their number was typed."""
-        selection = _selection(form)
+        selection = _selection(query)
         page = await self._counted(system, space, selection, whole=True)
         if form.count.replace(",", "").strip() != str(page.counted.count):
             page.error = f"Type the number of records, {page.counted.count}, to confirm."
-            here = studio_path(system, space, "bulk", **selection.query)
-            return self._pages.render("bulk.html", caller, page, here=here, status=400)
+            return FormPage("bulk.html", page, status=400)
         given = JobInput(system, space, selection, page.counted.count)
         return await self._jobs.submit("delete", given, caller)
 

@@ -18,8 +18,8 @@ _STORES_CACHED_MAX: Final = 256
 
 
 class StudioSystem(msgspec.Struct, frozen=True, kw_only=True):
-    """A served system. `engine` is its engine's URL without secrets. `figures` tell how it is
-    used."""
+    """A system. `engine` is its engine's URL without secrets. `figures` tell how it is used.
+    `docs` is the path of its API reference; empty if it has none here."""
 
     name: str
     title: str = ""
@@ -27,6 +27,7 @@ class StudioSystem(msgspec.Struct, frozen=True, kw_only=True):
     engine: str = ""
     keyspaces: Sequence[Keyspace] = ()
     figures: OperatorFigures | None = None
+    docs: str = ""
 
     @property
     def schemas(self) -> list[Schema]:

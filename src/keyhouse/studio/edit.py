@@ -16,17 +16,17 @@ from keyhouse.errors import (
     LinkError,
     NotFoundError,
     RevisionError,
-    ScopeError,
     UsageError,
 )
-from keyhouse.http import HtmlPage, Redirect
+from keyhouse.http import Redirect
 from keyhouse.schema import KeyMatch, Record
 from keyhouse.store import Store
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog
 from keyhouse.studio.change import ABSENT, UNDOABLE, Changes, Preview, RecordChange
-from keyhouse.studio.edit_form import FormField, document_of, form_fields
+from keyhouse.studio.edit_form import FormField, document_of, form_fields, keep_values
 from keyhouse.studio.journal import Journal
-from keyhouse.studio.page_routes import PageRoutes, require_unlocked
+from keyhouse.studio.login import Login
+from keyhouse.studio.page_routes import FormPage, require_unlocked
 from keyhouse.studio.rendering import hidden_members, masked, pretty, studio_path
 from keyhouse.studio.settings import WRITE
 
@@ -41,10 +41,8 @@ class EditQuery(msgspec.Struct, forbid_unknown_fields=True):
 class EditForm(msgspec.Struct, forbid_unknown_fields=True):
     """`text`, or three lists of the same length: `member`, `kind` and `value`."""
 
-    k: str
     revision: str
-    action: Literal["preview", "preview-delete", "save", "delete"]
-    mode: Literal["form", "text"] = "text"
+    action: Literal["preview", "preview-delete", "save", "delete", "unlock", "lock"]
     text: str = ""
     member: list[str] = []
     kind: list[str] = []
@@ -80,12 +78,12 @@ class EditPage(msgspec.Struct, kw_only=True):
 
 class Edit:
     def __init__(
-        self, catalog: SystemCatalog, journal: Journal, changes: Changes, pages: PageRoutes
+        self, catalog: SystemCatalog, journal: Journal, changes: Changes, login: Login
     ) -> None:
         self._catalog = catalog
         self._journal = journal
         self._changes = changes
-        self._pages = pages
+        self._login = login
 
     async def page(self, system: str, space: str, query: EditQuery, caller: Caller) -> EditPage:
         """The form of one record."""
@@ -94,43 +92,42 @@ class Edit:
         return _edit_page(found, store, match, query.k, row, mode=query.mode)
 
     async def submit(
-        self, system: str, space: str, form: EditForm, caller: Caller
-    ) -> HtmlPage | Redirect:
-        """Preview, save or delete."""
-        if form.action in ("save", "delete"):
-            require_unlocked(caller, WRITE)
-        found, store, match = self._changes.editable(system, space, form.k)
-        row = await store.row(form.k)
-        page = _edit_page(found, store, match, form.k, row, mode=form.mode)
+        self, system: str, space: str, query: EditQuery, form: EditForm, caller: Caller
+    ) -> FormPage | Redirect:
+        """Preview, save or delete. The page keeps typed text, also when edits are locked or
+        unlocked."""
+        found, store, match = self._changes.editable(system, space, query.k)
+        row = await store.row(query.k)
+        mode = "form" if form.member else "text"
+        page = _edit_page(found, store, match, query.k, row, mode=mode)
         page.revision, page.ttl = form.revision, form.ttl
-        here = studio_path(system, space, "edit", k=form.k)
+        page.is_deletion = form.action in ("delete", "preview-delete")
+        _keep_typed(page, form)
         try:
-            deletes = form.action in ("delete", "preview-delete")
-            text = None if deletes else _submitted(page, form)
-            page.text = pretty(text)[0] if text else page.text
+            if form.action in ("lock", "unlock"):
+                changed = await self._login.set_lock(caller, is_unlocked=form.action == "unlock")
+                return FormPage("edit.html", page, caller=changed)
+            if form.action in ("save", "delete"):
+                require_unlocked(caller, WRITE)
+            text = None if page.is_deletion else _submitted(page, form)
             change = RecordChange(
-                store, match, form.k, row, text, expect=_expected(form), ttl=form.ttl
+                store, match, query.k, row, text, expect=_expected(form), ttl=form.ttl
             )
             if form.action in ("save", "delete"):
                 await self._changes.commit(caller.tenant, form.action, found.name, change)
-                return Redirect(studio_path(system, space, "key", k=form.k))
+                return Redirect(studio_path(system, space, "key", k=query.k))
             page.preview = await change.preview()
-            page.is_deletion = deletes
         except RevisionError as error:
             page.error = "Another writer was first. Below are the stored value and yours."
             page.stored = ABSENT if row is None else _shown(match, row.value)
             page.revision = ABSENT if row is None else str(row.revision)
-            return self._pages.render("edit.html", caller, page, here=here, status=error.status)
-        except LinkError as error:
-            page.error = _link_text(error)
-            return self._pages.render("edit.html", caller, page, here=here, status=error.status)
-        except KeyhouseError as error:  # what was typed stays on the page
-            if error.status >= 500 or isinstance(error, ScopeError):
+            return FormPage("edit.html", page, error.status)
+        except KeyhouseError as error:
+            if error.status >= 500:
                 raise
-            why = error.fields.get("reason") or error.fields.get("field") or ""
-            page.error = f"{error.sentence} {why}".strip()
-            return self._pages.render("edit.html", caller, page, here=here, status=error.status)
-        return self._pages.render("edit.html", caller, page, here=here)
+            page.error = _problem(error)
+            return FormPage("edit.html", page, error.status)
+        return FormPage("edit.html", page)
 
     async def undo(self, form: UndoForm, caller: Caller) -> Redirect:
         """Put a record back as it was before a change, if nobody has changed it since."""
@@ -149,10 +146,11 @@ def _expected(form: EditForm) -> int | None:
     return int(form.revision)
 
 
-def _link_text(error: LinkError) -> str:
-    """Return the sentence of a link that does not hold, with the record at its other end."""
-    other = error.fields.get("missing") or error.fields.get("example")
-    return f"{error.sentence} {other}" if other else error.sentence
+def _problem(error: KeyhouseError) -> str:
+    """Return the sentence of an error with what it is about, such as the other end of a link."""
+    names = ("missing", "example") if isinstance(error, LinkError) else ("reason", "field")
+    about = next((error.fields[name] for name in names if error.fields.get(name)), "")
+    return f"{error.sentence} {about}".strip()
 
 
 def _edit_page(
@@ -178,19 +176,27 @@ def _edit_page(
     )
 
 
+def _keep_typed(page: EditPage, form: EditForm) -> None:
+    """Show what was typed, valid or not."""
+    if page.mode == "form":
+        keep_values(page.fields, form.member, form.value)
+    else:
+        page.text = form.text.replace("\r\n", "\n")
+
+
 def _submitted(page: EditPage, form: EditForm) -> bytes:
     """Return the JSON of the form. Raises DocumentError with the place of an error."""
-    if form.mode == "form" and form.member:
-        text, page.fields = document_of(page.fields, form.member, form.kind, form.value)
+    if page.mode == "form":
+        text = document_of(page.fields, form.member, form.kind, form.value)
+        page.text = pretty(text)[0]
         return text
-    page.text = form.text
     try:
-        msgspec.json.decode(form.text.encode())
+        msgspec.json.decode(page.text.encode())
     except (msgspec.DecodeError, RecursionError) as error:
-        raise DocumentError("The text is not JSON.", reason=_place(form.text, error)) from None
+        raise DocumentError("The text is not JSON.", reason=_place(page.text, error)) from None
     except UnicodeEncodeError:
         raise DocumentError("The text is not UTF-8.") from None
-    return form.text.encode()
+    return page.text.encode()
 
 
 def _place(text: str, error: Exception) -> str:

@@ -113,10 +113,18 @@ def _hint(info: Any) -> str:
     return "JSON."
 
 
+def keep_values(fields: list[FormField], members: list[str], values: list[str]) -> None:
+    """Show submitted values in their inputs, except those of the key."""
+    given = dict(zip(members, values, strict=False))
+    for field in fields:
+        if not field.is_fixed:
+            field.value = _typed(given.get(field.name, field.value))
+
+
 def document_of(
     fields: list[FormField], members: list[str], kinds: list[str], values: list[str]
-) -> tuple[bytes, list[FormField]]:
-    """Return the JSON of submitted inputs, and the inputs with these values.
+) -> bytes:
+    """Return the JSON of submitted inputs.
 
     Raises DocumentError, which names the member, if an input is not JSON.
     """
@@ -124,17 +132,20 @@ def document_of(
         raise DocumentError("The form has inputs without a name.")
     by_name = {field.name: field for field in fields}
     document: dict[str, msgspec.Raw] = {}
-    for name, kind, value in zip(members, kinds, values, strict=True):
-        value = value.replace("\r\n", "\n")
-        if name in by_name:
-            by_name[name].value = value
+    for name, kind, typed in zip(members, kinds, values, strict=True):
+        value = _typed(typed)
         if kind == "optional" and not value:
             document[name] = msgspec.Raw(b"null")
         elif kind in ("text", "optional"):
             document[name] = msgspec.Raw(msgspec.json.encode(value))
         elif value.strip():
             document[name] = _json(by_name.get(name), name, value)
-    return msgspec.json.encode(document), fields
+    return msgspec.json.encode(document)
+
+
+def _typed(value: str) -> str:
+    """Return the value of an input with the line ends that were typed."""
+    return value.replace("\r\n", "\n")
 
 
 def _json(field: FormField | None, name: str, value: str) -> msgspec.Raw:

@@ -1,6 +1,7 @@
 """Jobs of operators: long work that continues when the page is closed, with progress and cancel."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -12,9 +13,10 @@ from keyhouse.service.background_records import OperationLogLine, OperationStatu
 from keyhouse.store import Store
 from keyhouse.studio.job_work import FINDINGS_LOGGED_MAX, JobInput, JobKind
 from keyhouse.studio.journal import Journal
+from keyhouse.studio.page_routes import require_unlocked
 from keyhouse.studio.rendering import studio_path
 from keyhouse.studio.schema import OPERATIONS
-from keyhouse.studio.settings import NAME
+from keyhouse.studio.settings import ADMIN, NAME
 from keyhouse.studio.store_jobs import StoreJobLine, StoreJobs, SystemUpkeep
 
 
@@ -46,8 +48,8 @@ class JobQuery(msgspec.Struct, forbid_unknown_fields=True):
     id: str
 
 
-class CancelForm(msgspec.Struct, forbid_unknown_fields=True):
-    id: str
+class JobForm(msgspec.Struct, forbid_unknown_fields=True):
+    action: Literal["cancel", "undo"]
 
 
 class Jobs:
@@ -89,18 +91,21 @@ class Jobs:
             job.type == "delete" and not is_active and await self._has_lines(query.id),
         )
 
-    async def cancel(self, form: CancelForm, caller: Caller) -> Redirect:
-        """Cancel a job; what it has committed stays."""
-        if await self.operations.cancel(form.id):
-            await self._journal.write(caller.tenant, "cancel job", detail=form.id)
-        return job_page(form.id)
+    async def change(self, query: JobQuery, form: JobForm, caller: Caller) -> Redirect:
+        """Cancel a job, or undo it in an unlocked session."""
+        if form.action == "undo":
+            require_unlocked(caller, ADMIN)
+            return await self._undo(query.id, caller)
+        if await self.operations.cancel(query.id):
+            await self._journal.write(caller.tenant, "cancel job", detail=query.id)
+        return job_page(query.id)
 
-    async def undo(self, form: CancelForm, caller: Caller) -> Redirect:
+    async def _undo(self, id: str, caller: Caller) -> Redirect:
         """Put back the records that a job deleted, where nobody has written them since."""
-        job = await self._job(form.id)
-        if job.type != "delete" or not await self._has_lines(form.id):
-            raise NotFoundError("The journal has nothing that this job deleted.", id=form.id)
-        return await self.submit("undo", JobInput("", of=form.id, total=job.current), caller)
+        job = await self._job(id)
+        if job.type != "delete" or not await self._has_lines(id):
+            raise NotFoundError("The journal has nothing that this job deleted.", id=id)
+        return await self.submit("undo", JobInput("", of=id, total=job.current), caller)
 
     async def submit(self, kind: JobKind, given: JobInput, caller: Caller) -> Redirect:
         """Start a job, and lead to its page."""

@@ -1,15 +1,15 @@
 """One key: its segments, its value as stored, its expiry, and the rows that it is related to."""
 
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import structlog
 
 from keyhouse.auth import Caller
 from keyhouse.engine import Row
-from keyhouse.errors import ScopeError
-from keyhouse.http import EventStream, Redirect
+from keyhouse.errors import UsageError
+from keyhouse.http import EventStream
 from keyhouse.keys import check_key
 from keyhouse.schema import KeyMatch, Record
 from keyhouse.schema.explanation import Explanation, Miss, explain, nearest
@@ -18,20 +18,19 @@ from keyhouse.service.stored_row import RelatedRow, stored_row
 from keyhouse.store import Store
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog, is_editable
 from keyhouse.studio.journal import Journal
-from keyhouse.studio.rendering import hidden_members, masked, pretty, studio_path
+from keyhouse.studio.page_routes import FormPage
+from keyhouse.studio.rendering import hidden_members, masked, pretty
 from keyhouse.studio.sessions import Sessions
-from keyhouse.studio.settings import ADMIN
 
 _log = structlog.get_logger("keyhouse.studio")
 
 
 class KeyQuery(msgspec.Struct, forbid_unknown_fields=True):
     k: str
-    reveal: bool = False
 
 
 class RevealForm(msgspec.Struct, forbid_unknown_fields=True):
-    k: str
+    action: Literal["reveal"]
 
 
 class KeyField(msgspec.Struct):
@@ -78,29 +77,36 @@ class KeyPages:
 
     async def page(self, system: str, space: str, query: KeyQuery, caller: Caller) -> KeyPage:
         """Explain a key and show its row."""
-        check_key(query.k)
-        found = self._catalog.system(system)
-        store, match = self._catalog.find(found, space, query.k)
-        row = await store.row(query.k)
-        _log.info(
-            "operator read a value", operator=caller.tenant, system=system, space=space, key=query.k
-        )
-        if query.reveal:
-            caller.require(ADMIN)
-            await self._journal.write(
-                caller.tenant, "reveal", system=system, space=space, key=query.k
-            )
-        return await key_page(found, store, match, query.k, row, reveal=query.reveal)
+        return await self._page(system, space, query.k, caller, reveal=False)
 
-    async def reveal(self, system: str, space: str, form: RevealForm, caller: Caller) -> Redirect:
-        """Show private members once; the journal has it."""
-        return Redirect(studio_path(system, space, "key", k=form.k, reveal="true"))
+    async def reveal(
+        self, system: str, space: str, query: KeyQuery, form: RevealForm, caller: Caller
+    ) -> FormPage:
+        """Show private members in the answer to this form alone; the journal has it before."""
+        await self._journal.write(caller.tenant, "reveal", system=system, space=space, key=query.k)
+        page = await self._page(system, space, query.k, caller, reveal=True)
+        return FormPage("key.html", page)
+
+    async def _page(
+        self, system: str, space: str, key: str, caller: Caller, *, reveal: bool
+    ) -> KeyPage:
+        check_key(key)
+        found = self._catalog.system(system)
+        store, match = self._catalog.find(found, space, key)
+        row = await store.row(key)
+        _log.info(
+            "operator read a value", operator=caller.tenant, system=system, space=space, key=key
+        )
+        return await key_page(found, store, match, key, row, reveal=reveal)
 
     async def live(self, system: str, space: str, query: KeyQuery, caller: Caller) -> EventStream:
         """Stream the changes of a record, until the session ends."""
         store, match = self._catalog.find(self._catalog.system(system), space, query.k)
         if match is None or not isinstance(match.declared, Record):
-            raise ScopeError("Only the changes of a record can be followed.", key=query.k)
+            raise UsageError(
+                "Only the changes of a record can be followed, by the key of the record.",
+                key=query.k,
+            )
         record = store.binding.original(match.record)
         fields: dict[str, Any] = match.fields
         stream = self._events.stream(store, record, **fields)

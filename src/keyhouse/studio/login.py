@@ -42,7 +42,18 @@ class SessionLine(msgspec.Struct):
 
 
 class SessionList(msgspec.Struct):
+    """`cursor` is that of the next page, or empty."""
+
     sessions: list[SessionLine]
+    cursor: str
+
+
+class SessionsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    cursor: str = ""
+
+
+class HostHeader(msgspec.Struct):
+    host: str = ""
 
 
 class RevokeForm(msgspec.Struct, forbid_unknown_fields=True):
@@ -50,8 +61,11 @@ class RevokeForm(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LoginPage(msgspec.Struct):
+    """`takes_tokens`: operators' tokens sign in, not only the link."""
+
     next: str
     link: str
+    takes_tokens: bool
     error: str = ""
 
 
@@ -62,36 +76,50 @@ class Login:
         self._journal = journal
         self._guard = LoginGuard()
 
-    async def show(self, query: LoginQuery) -> HtmlPage:
+    async def show(self, query: LoginQuery, root: str) -> HtmlPage:
         """The page to sign in."""
-        return self._page(LoginPage(local_path(query.next), query.link))
+        page = LoginPage(local_path(query.next), query.link, self._sessions.takes_tokens)
+        return self._page(page, root)
 
-    async def sign_in(self, form: LoginForm, client: ClientAddress, root: str) -> Any:
+    async def sign_in(
+        self, form: LoginForm, headers: HostHeader, client: ClientAddress, root: str
+    ) -> Any:
         """Sign in with an operator's token, or with the code of a one-time link."""
         try:
             self._guard.check("", client)
-            session, cookie = await self._sessions.sign_in(form.token, client, f"{root}/{NAME}")
+            session, cookie = await self._sessions.sign_in(
+                form.token, client, headers.host, f"{root}/{NAME}"
+            )
         except KeyhouseError as error:
-            page = LoginPage(local_path(form.next), "", error.sentence)
-            return self._page(page, status=error.status)
+            page = LoginPage(local_path(form.next), "", self._sessions.takes_tokens, error.sentence)
+            return self._page(page, root, status=error.status)
         self._guard.succeeded("", client)
         await self._journal.write(session.operator, "sign in", detail=", ".join(session.scopes))
-        return Redirect(local_path(form.next) or f"/{NAME}/", headers=(cookie,))
+        return Redirect(f"{root}{local_path(form.next) or f'/{NAME}/'}", headers=(cookie,))
 
-    async def sign_out(self, caller: Caller, client: ClientAddress, root: str) -> Redirect:
+    async def sign_out(
+        self, caller: Caller, headers: HostHeader, client: ClientAddress, root: str
+    ) -> Redirect:
         """End the session."""
-        cookie = await self._sessions.sign_out(caller, client, f"{root}/{NAME}")
+        cookie = await self._sessions.sign_out(caller, client, headers.host, f"{root}/{NAME}")
         return Redirect(f"/{NAME}/login", headers=(cookie,))
 
     async def lock(self, form: LockForm, caller: Caller) -> Redirect:
         """Lock or unlock the edits of this session."""
-        await self._sessions.lock(caller, is_unlocked=form.unlocked)
-        await self._journal.write(caller.tenant, "unlock" if form.unlocked else "lock")
+        await self.set_lock(caller, is_unlocked=form.unlocked)
         return Redirect(local_path(form.next) or f"/{NAME}/")
 
-    async def sessions(self, caller: Caller) -> SessionList:
-        """List the sessions of all operators."""
-        return SessionList([_line(session, caller) for session in await self._sessions.all()])
+    async def set_lock(self, caller: Caller, *, is_unlocked: bool) -> Caller:
+        """Lock or unlock the edits of the caller's session, and return the caller as it is then."""
+        caller.require(WRITE)
+        changed = await self._sessions.lock(caller, is_unlocked=is_unlocked)
+        await self._journal.write(caller.tenant, "unlock" if is_unlocked else "lock")
+        return changed
+
+    async def sessions(self, query: SessionsQuery, caller: Caller) -> SessionList:
+        """List the sessions of all operators, the newest first."""
+        sessions, cursor = await self._sessions.page(query.cursor)
+        return SessionList([_line(session, caller) for session in sessions], cursor)
 
     async def revoke(self, form: RevokeForm, caller: Caller) -> Redirect:
         """End a session of any operator."""
@@ -104,14 +132,14 @@ class Login:
         return [
             Route(method="GET", path="/login", handler=self.show, listed=False),
             Route(method="POST", path="/login", handler=self.sign_in, listed=False),
-            form("/logout", self.sign_out, scope=READ, locked=False),
-            form("/lock", self.lock, scope=WRITE, locked=False),
+            form("/logout", self.sign_out, scope=READ, locked=False, back="/"),
+            form("/lock", self.lock, scope=WRITE, locked=False, back="/"),
             *self._pages.page("/sessions", self.sessions, "sessions.html", scope=ADMIN),
             form("/sessions", self.revoke, scope=ADMIN, locked=False),
         ]
 
-    def _page(self, page: LoginPage, status: int = 200) -> HtmlPage:
-        return self._pages.render("login.html", None, page, status=status)
+    def _page(self, page: LoginPage, root: str, status: int = 200) -> HtmlPage:
+        return self._pages.render("login.html", None, page, root=root, status=status)
 
 
 def _line(session: Session, caller: Caller) -> SessionLine:

@@ -24,7 +24,8 @@ Readiness = Callable[[], Awaitable[Any]]
 
 
 class SystemLine(msgspec.Struct, kw_only=True):
-    """A system. `why` says why it is not ready. `operations` are engine calls since the start."""
+    """A system. `why` says why it is not ready. `operations` are engine calls since the start.
+    `docs` is the path of its API reference, if it has one here."""
 
     name: str
     title: str
@@ -37,6 +38,7 @@ class SystemLine(msgspec.Struct, kw_only=True):
     size: "SpaceSize"
     operations: int
     per_second: float
+    docs: str
 
 
 class Landing(msgspec.Struct):
@@ -233,6 +235,7 @@ class Overview:
             size=size,
             operations=operations,
             per_second=self._rates.rate(system.name, operations),
+            docs=system.docs,
         )
 
     async def _space_line(self, system: StudioSystem, space: str, deadline: float) -> SpaceLine:

@@ -2,6 +2,10 @@
 
 A handler returns a Struct. The page renders it by a template, the twin returns it as JSON. Without a
 session the page leads to the login and the twin is a 401. Errors of a page are pages.
+
+A form is sent to the address of the page that shows it, so that what it returns, an error too, has an
+address that can be loaded. Paths in values, redirects and `here` start with `/studio/`; the path that
+the app is mounted below is put before them here and in the templates.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,6 +31,15 @@ _TEMPLATES: Final = Path(__file__).parent / "templates"
 _PRIVATE: Final = (("Cache-Control", "private, no-store"),)
 
 
+class FormPage(msgspec.Struct):
+    """A page as the answer to a form. `caller` replaces the caller, if the form has changed it."""
+
+    template: str
+    page: Any
+    status: int = 200
+    caller: Caller | None = None
+
+
 class PageRoutes:
     """Makes routes below `/studio`."""
 
@@ -34,8 +47,6 @@ class PageRoutes:
         self._templates = Templates(
             _TEMPLATES,
             q=rendering.quoted,
-            studio=rendering.studio_path,
-            table=rendering.record_path,
             number=rendering.number,
             size=rendering.size,
             moment=rendering.moment,
@@ -44,65 +55,116 @@ class PageRoutes:
     def page(
         self, path: str, handler: Handler, template: str, *, scope: str = READ, tag: str = ""
     ) -> list[Route]:
-        """Return the routes of a page and its twin."""
+        """Return the routes of a page and its twin. A page that ends with a slash is also found
+        without it."""
         twin = f"{path}index.json" if path.endswith("/") else f"{path}.json"
-        html = page_handler(handler, partial(self._html, handler, template, scope, path), HtmlPage)
-        json = page_handler(handler, partial(_json, handler, scope), None)
+        json = page_handler(handler, partial(_json, handler, scope), None, has_root=True)
         hints = get_type_hints(handler, include_extras=True)
         reply = ResponseSpec(type=hints["return"], about=f"The values of `{path}`.")
-        return [
-            Route(method="GET", path=path, handler=html, scope="", listed=False),
+        routes = [
+            self._route("GET", path, handler, partial(self._html, handler, template, scope, path)),
             Route(method="GET", path=twin, handler=json, scope="", replies={200: reply}, tag=tag),
         ]
+        if path.endswith("/") and path != "/":
+            routes.append(self._route("GET", path[:-1], handler, partial(_with_slash, path)))
+        return routes
 
-    def form(self, path: str, handler: Handler, *, scope: str, locked: bool = True) -> Route:
-        """Return the route of a form. The handler returns a page or a redirect. `locked`: the
-        session must be unlocked."""
-        adapted = page_handler(
-            handler, partial(self._submit, handler, scope, locked, path), HtmlPage
+    def form(
+        self, path: str, handler: Handler, *, scope: str, locked: bool = True, back: str = ""
+    ) -> Route:
+        """Return the route of a form. The handler returns a FormPage or a Redirect. `locked`: the
+        session must be unlocked. `back` is the page that an error leads back to, if the form's own
+        address is no page."""
+        has_root = "root" in get_type_hints(handler)
+        call = partial(self._submit, handler, scope, locked, back or path, has_root)
+        return self._route("POST", path, handler, call)
+
+    def _route(
+        self, method: str, path: str, handler: Handler, call: Callable[[dict[str, Any]], Any]
+    ) -> Route:
+        return Route(
+            method=method,
+            path=path,
+            handler=page_handler(handler, call, HtmlPage, has_root=True),
+            scope="",
+            listed=False,
+            error_page=self._rejected,
         )
-        return Route(method="POST", path=path, handler=adapted, scope="", listed=False)
 
-    def render(self, template: str, caller: Caller | None, page: Any, **options: Any) -> HtmlPage:
+    def render(
+        self, template: str, caller: Caller | None, page: Any, *, root: str, **options: Any
+    ) -> HtmlPage:
         """Render a page for an operator."""
         here = options.pop("here", f"/{NAME}/")
         return self._templates.page(
-            template, page=page, me=operator(caller), here=here, root="", **options
+            template,
+            page=page,
+            me=operator(caller),
+            here=here,
+            root=root,
+            studio=partial(_below, root, rendering.studio_path),
+            table=partial(_below, root, rendering.record_path),
+            **options,
         )
 
     async def _html(
         self, handler: Handler, template: str, scope: str, path: str, arguments: dict[str, Any]
     ) -> Responder:
-        here = page_location(NAME, path, arguments)
+        here, root = page_location(NAME, path, arguments), arguments.pop("root")
         caller: Caller | None = arguments["caller"]
         if caller is None:
-            return Redirect(f"/{NAME}/login?{urlencode({'next': here})}")
+            return Redirect(f"{root}/{NAME}/login?{urlencode({'next': here})}")
         try:
             caller.require(scope)
             page = await handler(**arguments)
         except KeyhouseError as error:
-            return self.error(error, caller, here)
-        if isinstance(page, Responder):
-            return page
-        return self.render(template, caller, page, here=here)
+            return self._error(error, caller, root, here)
+        if isinstance(page, Redirect):
+            return page.below(root)
+        return self.render(template, caller, page, root=root, here=here)
 
     async def _submit(
-        self, handler: Handler, scope: str, locked: bool, path: str, arguments: dict[str, Any]
-    ) -> Any:
+        self,
+        handler: Handler,
+        scope: str,
+        locked: bool,
+        back: str,
+        has_root: bool,
+        arguments: dict[str, Any],
+    ) -> Responder:
+        here = page_location(NAME, back, arguments)
+        root = arguments["root"] if has_root else arguments.pop("root")
         caller: Caller | None = arguments["caller"]
         if caller is None:
-            return Redirect(f"/{NAME}/login")
+            return Redirect(f"{root}/{NAME}/login?{urlencode({'next': here})}")
         try:
             caller.require(scope)
             if locked:
                 require_unlocked(caller, scope)
-            return await handler(**arguments)
+            answer = await handler(**arguments)
         except KeyhouseError as error:
-            return self.error(error, caller, page_location(NAME, path, arguments))
+            return self._error(error, caller, root, here)
+        if isinstance(answer, Redirect):
+            return answer.below(root)
+        caller, status = answer.caller or caller, answer.status
+        return self.render(
+            answer.template, caller, answer.page, root=root, here=here, status=status
+        )
 
-    def error(self, error: KeyhouseError, caller: Caller | None, here: str) -> HtmlPage:
-        """Return the page of an error, with its status."""
-        return self.render("error.html", caller, error, here=here, status=error.status)
+    def _error(self, error: KeyhouseError, caller: Caller, root: str, here: str) -> HtmlPage:
+        return self.render("error.html", caller, error, root=root, here=here, status=error.status)
+
+    def _rejected(self, error: KeyhouseError, root: str, here: str) -> HtmlPage:
+        """Return the page of a request that was rejected before its handler ran."""
+        return self.render("error.html", None, error, root=root, status=error.status)
+
+
+def _below(root: str, path: Callable[..., str], *segments: str, **query: Any) -> str:
+    return f"{root}{path(*segments, **query)}"
+
+
+async def _with_slash(path: str, arguments: dict[str, Any]) -> Redirect:
+    return Redirect(f"{arguments.pop('root')}{page_location(NAME, path, arguments)}")
 
 
 def require_unlocked(caller: Caller, scope: str) -> None:
@@ -133,9 +195,12 @@ def operator(caller: Caller | None) -> Operator:
 
 
 async def _json(handler: Handler, scope: str, arguments: dict[str, Any]) -> Any:
+    root = arguments.pop("root")
     caller: Caller | None = arguments["caller"]
     if caller is None:
         raise TokenError("There is no session: sign in, or send an operator's token.", missing=True)
     caller.require(scope)
     value = await handler(**arguments)
-    return value if isinstance(value, Responder) else Response(value, headers=_PRIVATE)
+    if isinstance(value, Redirect):
+        return value.below(root)
+    return Response(value, headers=_PRIVATE)

@@ -9,9 +9,7 @@ import msgspec
 from keyhouse.schema import MILLISECONDS, KeyMatch, Record
 from keyhouse.studio.settings import NAME
 
-SPACE_PAGES: Final = frozenset(
-    {"tree", "key", "edit", "verify", "bulk", "export", "live", "reveal"}
-)
+SPACE_PAGES: Final = frozenset({"tree", "key", "edit", "verify", "bulk", "export", "live"})
 """Last segments of the pages of a space."""
 
 _HERE: Final = re.compile(rf"/{NAME}/[\x21-\x5b\x5d-\x7e]*")

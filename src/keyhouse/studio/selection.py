@@ -63,7 +63,7 @@ class SelectionCount(msgspec.Struct):
 class SelectedRecords:
     """The records of a selection in one space; `to_write`: only those that people may write.
 
-    Raises UsageError for a filter that no key serves.
+    Raises UsageError for a filter that no key serves, and for a key that is not of a record.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class SelectedRecords:
         self._selection = selection
         self._to_write = to_write
         self._stores = catalog.stores(system, space)
+        self._keys = [self._selected(key) for key in selection.k]
         if selection.record and not selection.k:
             store = catalog.store(system, space, selection.record)
             self._record = record_of(store, selection.record)
@@ -96,13 +97,9 @@ class SelectedRecords:
 
     async def records(self) -> AsyncIterator[tuple[Store, str]]:
         """Yield the key of each record, with its store."""
-        if self._selection.k:
-            for key in self._selection.k:
-                check_key(key)
-                store, match = self._catalog.find(self._system, self._space, key)
-                if not self._is_selected(store, match):
-                    raise UsageError("The key is not that of a record.", key=key)
-                yield store, key
+        if self._keys:
+            for selected in self._keys:
+                yield selected
         elif self._selection.record:
             [store] = self._stores
             entries = store.scan(
@@ -121,6 +118,13 @@ class SelectedRecords:
                 async for row in store.row_scan(span, keys_only=True):
                     if self._is_selected(store, store.schema.find(row.key)):
                         yield store, row.key
+
+    def _selected(self, key: str) -> tuple[Store, str]:
+        check_key(key)
+        store, match = self._catalog.find(self._system, self._space, key)
+        if not self._is_selected(store, match):
+            raise UsageError("The key is not that of a record.", key=key)
+        return store, key
 
     def _is_selected(self, store: Store, match: KeyMatch | None) -> bool:
         return (

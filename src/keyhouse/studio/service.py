@@ -42,6 +42,17 @@ _ASSETS: Final = Path(__file__).parent / "assets"
 _EDITOR: Final = "cm-json.min.js"
 """The editor of JSON, which the page of an edit loads when it shows text."""
 
+_BY_TOKEN: Final = (
+    "Browse, edit and verify what the systems store. Operators sign in with a token, or with the"
+    " link that the service prints when it starts.",
+    ["keyhouse token --operator"],
+)
+_BY_LINK: Final[tuple[str, list[str]]] = (
+    "Browse, edit and verify what a store holds. Sign in with the link that `keyhouse studio` has"
+    " printed.",
+    [],
+)
+
 
 class Studio:
     """The assembled Studio. `spec` is its service."""
@@ -53,12 +64,16 @@ class Studio:
         data: Path,
         settings: StudioSettings,
         readiness: Readiness | None = None,
+        *,
+        takes_tokens: bool = True,
     ) -> None:
         self._catalog = catalog
         store = Store(SCHEMA, engine, SPACE)
-        tokens = jwt_auth(
-            settings, data, system=NAME, tenant_pattern=OPERATOR_PATTERN, clock=engine.clock
-        )
+        tokens = None
+        if takes_tokens:
+            tokens = jwt_auth(
+                settings, data, system=NAME, tenant_pattern=OPERATOR_PATTERN, clock=engine.clock
+            )
         self.sessions = Sessions(store, tokens, hours=settings.session_hours)
         self._pages = PageRoutes()
         self._journal = Journal(store, catalog)
@@ -69,21 +84,21 @@ class Studio:
         self._table = RecordTable(catalog, self._views)
         self._keys = KeyPages(catalog, self._journal, self.sessions)
         changes = Changes(catalog, self._journal)
-        self._edit = Edit(catalog, self._journal, changes, self._pages)
+        self._edit = Edit(catalog, self._journal, changes, self._login)
         work = JobWork(catalog, self._journal, changes)
         self._jobs = Jobs(store, self._journal, StoreJobs(catalog), work.kinds())
         self._upkeep = Upkeep(catalog, self._jobs)
-        self._bulk = Bulk(catalog, self._jobs, self._pages)
+        self._bulk = Bulk(catalog, self._jobs)
         self._figures = Figures(catalog)
         self._export = Export(catalog)
 
     def spec(self) -> ServiceSpec:
+        about, examples = _BY_TOKEN if self.sessions.takes_tokens else _BY_LINK
         return ServiceSpec(
             name=NAME,
             title="Studio",
-            about="Browse, edit and verify what the systems store. Operators sign in with a token, or"
-            " with the link that the service prints when it starts.",
-            examples=["keyhouse token --operator"],
+            about=about,
+            examples=examples,
             routes=self._routes(),
             auth=self.sessions,
             tasks=[self._jobs.operations.run],
@@ -100,9 +115,8 @@ class Studio:
             *page("/slow", self._figures.page, "slow.html"),
             *page("/jobs", self._jobs.list_page, "jobs.html"),
             *page("/job", self._jobs.page, "job.html"),
-            form("/job", self._jobs.cancel, scope=ADMIN, locked=False),
-            form("/job/undo", self._jobs.undo, scope=ADMIN),
-            form("/views", self._views.submit, scope=READ, locked=False),
+            form("/job", self._jobs.change, scope=ADMIN, locked=False),
+            form("/views", self._views.submit, scope=READ, locked=False, back="/"),
             *page("/{system}/", overview.system, "system.html"),
             *page("/{system}/schema", overview.schema, "schema.html"),
             *page("/{system}/{space}/", overview.space, "space.html"),
@@ -128,7 +142,7 @@ class Studio:
                 scope=READ,
                 listed=False,
             ),
-            form("/{system}/{space}/reveal", self._keys.reveal, scope=ADMIN, locked=False),
+            form("/{system}/{space}/key", self._keys.reveal, scope=ADMIN, locked=False),
             form("/{system}/{space}/edit", self._edit.submit, scope=READ, locked=False),
             form("/journal", self._edit.undo, scope=WRITE),
         ]
@@ -140,7 +154,9 @@ def build_studio(
     data: Path,
     settings: StudioSettings,
     readiness: Readiness | None = None,
+    *,
+    takes_tokens: bool = True,
 ) -> Studio:
     """Return the Studio over these systems. `engine` holds its own rows; `data` has the secret
-    that signs operators' tokens."""
-    return Studio(catalog, engine, data, settings, readiness)
+    that signs operators' tokens. Without `takes_tokens` only its link signs in."""
+    return Studio(catalog, engine, data, settings, readiness, takes_tokens=takes_tokens)

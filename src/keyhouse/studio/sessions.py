@@ -5,6 +5,7 @@ that `keyhouse serve` prints. Edits are locked until the session is unlocked.
 """
 
 import hmac
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -29,6 +30,12 @@ from keyhouse.studio.schema import SESSION, Session
 from keyhouse.studio.settings import ADMIN, READ, SCOPES, WRITE
 
 COOKIE: Final = "keyhouse_studio"
+"""The name of the cookie at a default port; see `cookie_name`."""
+
+_PORT: Final = re.compile(r":([0-9]{1,5})$")
+_PORTS_MAX: Final = 16
+SESSIONS_PAGE: Final = 100
+
 UNLOCKED: Final = "unlocked"
 """The role of a caller whose edits are not locked."""
 
@@ -39,32 +46,52 @@ _IMPLIED: Final = {ADMIN: {READ, WRITE, ADMIN}, WRITE: {READ, WRITE}, READ: {REA
 
 
 class Sessions(Authenticator):
-    """Identifies operators. A rejected session counts as none: pages then lead to the login."""
+    """Identifies operators. A rejected session counts as none: pages then lead to the login.
 
-    def __init__(self, store: Store, tokens: JwtAuth, *, hours: float) -> None:
+    Without `tokens` only the link signs in.
+    """
+
+    def __init__(self, store: Store, tokens: JwtAuth | None, *, hours: float) -> None:
         self._store = store
         self._tokens = tokens
         self._lifetime_ms = round(hours * 3_600_000)
         self._clock = store.engine.clock
         self._link_hash = ""
         self._link_scopes = frozenset(SCOPES)
-        session = SessionAuth(
-            self._session,
-            cookie=COOKIE,
-            sliding_seconds=hours * 3_600,
-            renew=self._renew,
-            clock=self._clock,
-        )
-        self._auth = AnyAuth(session, _Operators(tokens))
-        self.schemes = session.schemes
+        self._auths: dict[str, Authenticator] = {}
+        self.schemes = self._auth(COOKIE).schemes
 
     schemes: Mapping[str, Mapping[str, Any]] = {}
 
     async def authenticate(self, headers: HeaderPairs) -> Caller:
+        host = next((value for name, value in headers if name == b"host"), b"")
         try:
-            return await self._auth.authenticate(headers)
+            return await self._auth(cookie_name(host.decode("latin-1"))).authenticate(headers)
         except TokenError as error:
             raise TokenError(error.sentence, missing=True) from None
+
+    @property
+    def takes_tokens(self) -> bool:
+        return self._tokens is not None
+
+    def _auth(self, cookie: str) -> Authenticator:
+        """Return the authenticator of a port's cookie. There are few, but a client names the port."""
+        found: Authenticator | None = self._auths.get(cookie)
+        if found is None:
+            session = SessionAuth(
+                self._session,
+                cookie=cookie,
+                sliding_seconds=self._lifetime_ms / 1_000,
+                renew=self._renew,
+                clock=self._clock,
+            )
+            found = session
+            if self._tokens is not None:
+                found = AnyAuth(session, _Operators(self._tokens))
+            if len(self._auths) >= _PORTS_MAX:
+                self._auths.clear()
+            self._auths[cookie] = found
+        return found
 
     def new_link(self, scopes: Sequence[str] = SCOPES) -> str:
         """Return a code that signs in once, with these scopes. A new one replaces it."""
@@ -74,9 +101,10 @@ class Sessions(Authenticator):
         return code
 
     async def sign_in(
-        self, credential: str, client: ClientAddress, path: str
+        self, credential: str, client: ClientAddress, host: str, path: str
     ) -> tuple[Session, tuple[str, str]]:
-        """Return a new session and the header of its cookie. Raises TokenError for a wrong token."""
+        """Return a new session and the header of its cookie, for the address that the client has
+        used. Raises TokenError for a wrong token."""
         operator, scopes = await self._check(credential.strip())
         now = self._clock.now()
         made = new_token(self._store.ids.new())
@@ -89,11 +117,14 @@ class Sessions(Authenticator):
             expires=now + self._lifetime_ms,
         )
         await self._store.put(SESSION, session, ttl=self._seconds(session))
-        return session, set_cookie(COOKIE, made.token, client, path=path, same_site="Strict")
+        name = cookie_name(host)
+        return session, set_cookie(name, made.token, client, path=path, same_site="Strict")
 
-    async def sign_out(self, caller: Caller, client: ClientAddress, path: str) -> tuple[str, str]:
+    async def sign_out(
+        self, caller: Caller, client: ClientAddress, host: str, path: str
+    ) -> tuple[str, str]:
         await self._store.delete(SESSION, id=caller.subject)
-        return delete_cookie(COOKIE, client, path=path)
+        return delete_cookie(cookie_name(host), client, path=path)
 
     async def revoke(self, id: str) -> bool:
         """End a session of any operator; return whether it was there."""
@@ -106,20 +137,30 @@ class Sessions(Authenticator):
         session = await self._store.get(SESSION, id=caller.subject)
         return session is not None and session.expires > self._clock.now()
 
-    async def lock(self, caller: Caller, *, is_unlocked: bool) -> None:
-        """Lock or unlock the edits of the caller's session."""
+    async def lock(self, caller: Caller, *, is_unlocked: bool) -> Caller:
+        """Lock or unlock the edits of the caller's session, and return the caller as it is then."""
         if not await self._change(caller.subject, is_unlocked=is_unlocked):
             raise TokenError("The session has ended: sign in again.")
+        roles = caller.roles | {UNLOCKED} if is_unlocked else caller.roles - {UNLOCKED}
+        return msgspec.structs.replace(caller, roles=roles)
 
-    async def all(self) -> list[Session]:
-        page = await self._store.page(SESSION, limit=200)
-        return [entry.record for entry in page.entries]
+    async def page(self, cursor: str = "") -> tuple[list[Session], str]:
+        """Return sessions, the newest first, and the cursor of the next page."""
+        page = await self._store.page(
+            SESSION, limit=SESSIONS_PAGE, cursor=cursor or None, reverse=True
+        )
+        return [entry.record for entry in page.entries], page.cursor or ""
 
     async def _check(self, credential: str) -> tuple[str, frozenset[str]]:
         hashed = secret_hash(credential.encode())
         if self._link_hash and hmac.compare_digest(hashed, self._link_hash):
             self._link_hash = ""
             return "operator", self._link_scopes
+        if self._tokens is None:
+            raise TokenError(
+                "The link was used already, or is another one: start `keyhouse studio` again for a"
+                " new one."
+            )
         if "." not in credential:
             raise TokenError(
                 "The link was used already, or this is no token: make one with"
@@ -167,6 +208,13 @@ class Sessions(Authenticator):
 
     def _seconds(self, session: Session) -> int:
         return max(1, (session.expires - self._clock.now()) // 1_000)
+
+
+def cookie_name(host: str) -> str:
+    """Return the name of the cookie at a host: with its port, because cookies are sent to all ports
+    of a host, and two Studios would sign each other out."""
+    port = _PORT.search(host)
+    return COOKIE if port is None else f"{COOKIE}_{int(port[1])}"
 
 
 class _Operators(Authenticator):

@@ -11,13 +11,12 @@ from playwright.async_api import BrowserContext, Page
 
 from keyhouse import Store
 from keyhouse.clock import SystemClock
+from keyhouse.studio.sessions import COOKIE, cookie_name
 from tests.studio.support.jobs import running_jobs
 from tests.studio.support.library import SCHEMA, Library, fill, library
 from tests.support.browser_pages import Pages, open_browser
 from tests.support.engine_openers import ALL
 from tests.support.page_server import serving
-
-COOKIE = "keyhouse_studio"
 
 
 class Visitor:
@@ -38,7 +37,8 @@ class Visitor:
         context = await self.browser.context(**options)
         try:
             async with self.served.signed_in(*scopes, unlocked=unlocked) as client:
-                cookie = {"name": COOKIE, "value": client.cookies[COOKIE], "url": self.url}
+                name = cookie_name(self.url)
+                cookie = {"name": name, "value": client.cookies[COOKIE], "url": self.url}
             await context.add_cookies([cookie])  # type: ignore[list-item]
             yield Operator(self, context, scripts=options.get("scripts", True))
         finally:

@@ -86,6 +86,21 @@ class Library:
             yield client
 
 
+_ADDRESS = ("k", "mode", "prefix", "record", "q", "by", "id")
+_PAGES_OF_FORMS = ("/edit", "/bulk", "/key", "/job")
+
+
+async def send(
+    client: httpx.AsyncClient, path: str, form: dict[str, Any], **options: Any
+) -> httpx.Response:
+    """Send a form to the address of its page: the key, selection or job is in the address."""
+    if not path.endswith(_PAGES_OF_FORMS):
+        return await client.post(path, data=form, **options)
+    params = {name: value for name, value in form.items() if name in _ADDRESS}
+    data = {name: value for name, value in form.items() if name not in _ADDRESS}
+    return await client.post(path, params=params, data=data, **options)
+
+
 def token(*scopes: str) -> str:
     settings = StudioSettings(jwt_secret=SECRET)
     return mint(settings, Path(), "ann", scopes=scopes or SCOPES)

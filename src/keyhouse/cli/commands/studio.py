@@ -44,7 +44,10 @@ def studio(
     from keyhouse.settings.settings import Address
 
     url = store_url(system, store, data)
-    with bind(Address("127.0.0.1", port)) as bound, tempfile.TemporaryDirectory() as folder:
+    with (
+        bind(Address("127.0.0.1", port), option="--port") as bound,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         asyncio.run(_serve(load_system(system), url, bound, Path(folder), write))
 
 
@@ -70,12 +73,19 @@ async def _serve(system: Any, url: str, bound: Any, folder: Path, write: bool) -
             keyspaces=[Keyspace(schema=schema, engine=engine) for schema in system.schemas],
         )
         own = await open_engine("memory:")
-        opened = build_studio(SystemCatalog([served]), own, folder, StudioSettings())
+        opened = build_studio(
+            SystemCatalog([served]), own, folder, StudioSettings(), takes_tokens=False
+        )
         app = make_app([opened.spec()])
         jobs = [asyncio.ensure_future(task()) for task in opened.spec().tasks]
         try:
             async with listening(
-                app, bound, drain_seconds=1, reject=app.reject, stopping=app.end_streams
+                app,
+                bound,
+                drain_seconds=1,
+                reject=app.reject,
+                stopping=app.end_streams,
+                option="--port",
             ) as address:
                 link = opened.sessions.new_link(SCOPES if write else SCOPES[:1])
                 print(f"{address.url}/studio/login?link={link}", flush=True)

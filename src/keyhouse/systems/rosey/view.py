@@ -41,9 +41,9 @@ class View:
         self._usage_scan = runtime.usage_scan
         self._log = runtime.log.logger
 
-    async def page(self) -> Redirect:
+    async def page(self, root: str) -> Redirect:
         """Lead to the page of the plugins in the Studio."""
-        return Redirect(STUDIO_PAGE)
+        return Redirect(f"{root}{STUDIO_PAGE}")
 
     async def plugins(self, query: models.PluginsQuery) -> models.PluginList:
         """List the plugins that store anything, by name."""

@@ -1,0 +1,114 @@
+"""The page of an edit keeps typed text, whatever the form is answered with."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.studio.support.library import BOOK, Book, Library, fill, library
+
+MAIN = "/studio/library/main"
+TYPED = '{"id": "b000", "title": "Typed",\n  "author": "lem"}'
+
+
+def run(data: Path, scenario: Callable[[Library], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with library(data) as served:
+            await fill(served.store)
+            await scenario(served)
+
+    asyncio.run(main())
+
+
+async def submit(client: httpx.AsyncClient, action: str, **form: Any) -> httpx.Response:
+    address = {"k": "book:b000", "mode": "form" if "member" in form else "text"}
+    page = (await client.get(f"{MAIN}/edit.json", params=address)).json()
+    data = {"revision": page["revision"], "action": action} | form
+    return await client.post(f"{MAIN}/edit", params=address, data=data)
+
+
+def typed(page: httpx.Response) -> str:
+    """Return the text of the editor."""
+    [text] = re.findall(r'<textarea id="text"[^>]*>(.*?)</textarea>', page.text, re.DOTALL)
+    return str(text.replace("&#34;", '"'))
+
+
+def test_unlock_and_lock_keep_the_text_and_come_back_to_the_edit(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in() as client:
+            page = await submit(client, "unlock", text="{ not yet")
+            assert page.status_code == 200
+            assert typed(page) == "{ not yet"
+            assert "Edits unlocked" in page.text
+            assert 'action="/studio/library/main/edit?k=book%3Ab000&amp;mode=text"' in page.text
+            assert str(page.url).endswith("/edit?k=book%3Ab000&mode=text"), "which loads again"
+            page = await submit(client, "lock", text=TYPED)
+            assert typed(page) == TYPED
+            assert "Edits locked" in page.text
+            lines = (await client.get("/studio/journal.json")).json()["lines"]
+            assert [line["action"] for line in lines[:2]] == ["lock", "unlock"]
+            book = await served.store.get(BOOK, id="b000")
+            assert book is not None
+            assert book.title == "Title 0"
+
+    run(tmp_path, scenario)
+
+
+def test_a_save_in_a_locked_session_keeps_the_text(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in() as client:
+            page = await submit(client, "save", text=TYPED)
+            assert page.status_code == 403
+            assert typed(page) == TYPED
+            assert "unlock them first" in page.text
+
+    run(tmp_path, scenario)
+
+
+def test_an_invalid_member_loses_none_of_the_others(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in(unlocked=True) as client:
+            form = {
+                "member": ["id", "title", "author", "pages", "price"],
+                "kind": ["text", "text", "text", "json", "json"],
+                "value": ["b000", "New title", "asimov", "many", "9.75"],
+            }
+            for action in ("preview", "save", "unlock"):
+                page = await submit(client, action, **form)
+                for value in ("New title", "asimov", "many", "9.75"):
+                    assert f'value="{value}"' in page.text, (action, value)
+                if action != "unlock":
+                    assert page.status_code == 400
+                    assert "Not JSON." in page.text
+
+    run(tmp_path, scenario)
+
+
+def test_a_conflict_of_a_deletion_names_the_deletion_and_keeps_the_text(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in(unlocked=True) as client:
+            await served.store.put(BOOK, Book("b000", "Theirs", "lem"))
+            old = {"k": "book:b000", "mode": "text"}
+            form = {"revision": "1", "action": "delete", "text": TYPED}
+            page = await client.post(f"{MAIN}/edit", params=old, data=form)
+            assert page.status_code in (409, 412)
+            [conflict] = re.findall(r'aria-label="Conflict">(.*?)</section>', page.text, re.DOTALL)
+            stored, yours = conflict.split("<h2>Yours</h2>")
+            assert "Theirs" in stored
+            assert "Delete the record." in yours
+            assert "Theirs" not in yours
+            assert "Delete again to delete it as it is stored now" in page.text
+            assert typed(page) == TYPED
+            assert await served.store.get(BOOK, id="b000") is not None
+            [revision] = re.findall(r'name="revision" value="(\d+)"', page.text)
+            form["revision"] = revision
+            page = await client.post(f"{MAIN}/edit", params=old, data=form)
+            assert page.status_code == 303
+            assert await served.store.get(BOOK, id="b000") is None
+            page = await client.post(f"{MAIN}/edit", params=old, data=form)
+            assert "The record is deleted already." in page.text
+
+    run(tmp_path, scenario)
