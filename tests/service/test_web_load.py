@@ -14,9 +14,12 @@ import pytest
 from tests.http.support.real_server import run
 from tests.soak import SOAK
 
-STREAMS, LISTENERS, RANGE_BYTES, PINGS = 1_000, 64, 65_536, 400
-FLOOR_SECONDS = 0.01 if SOAK else 0.2
-"""Below this a 99th percentile is fast enough. Everyday runs share their cores with other tests."""
+STREAMS, LISTENERS, RANGE_BYTES, PINGS = 1_000, 64, 65_536, 800
+FLOOR_SECONDS = 0.003 if SOAK else 0.2
+"""Below this a 99th percentile is fast enough: it is less than a time slice of the scheduler, which
+decides when a process runs whose core is in use. Everyday runs share their cores with other tests."""
+
+RANGE_SECONDS = 0.5
 
 DELIVERY_SECONDS_MAX = 0.25 if SOAK else 2.0
 STREAM_BYTES_MAX = 50 * 1_024
@@ -71,13 +74,14 @@ async def percentile_99(server: Server) -> float:
 
 
 async def listen(server: Server, number: int) -> None:
-    """Read range after range, as a player does."""
+    """Read range after range, as a player does, each listener at its own time."""
+    await asyncio.sleep(RANGE_SECONDS * number / LISTENERS)
     while True:
         start = number * RANGE_BYTES
         ranged = f"Range: bytes={start}-{start + RANGE_BYTES - 1}"
         async with server.get("/file", ranged) as (reader, size):
             await reader.readexactly(size)
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(RANGE_SECONDS)
 
 
 async def sign_in(server: Server) -> None:
@@ -111,7 +115,7 @@ def test_streams_listeners_and_logins_at_once_leave_other_requests_fast(tmp_path
             stream_bytes = (server.resident_bytes() - before) / STREAMS
             tasks += [asyncio.create_task(listen(server, number)) for number in range(LISTENERS)]
             tasks += [asyncio.create_task(sign_in(server)) for _ in range(2)]
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(RANGE_SECONDS)
             delays.clear()
             busy = await percentile_99(server)
             for _ in range(2):  # another process may have taken a core meanwhile

@@ -22,6 +22,7 @@ from structlog.typing import EventDict, ExcInfo, Processor
 
 from keyhouse.serve.server import Addresses, Build, Server
 from keyhouse.settings.sources import LoadedSettings
+from keyhouse.thread_priority import prefer_event_loop
 
 __all__ = ["serve", "set_up_logs", "tune_gc"]
 
@@ -40,6 +41,7 @@ def serve(
 
     `announce` is called once, when all listeners are ready.
     """
+    prefer_event_loop()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(loaded, services, announce))
 

@@ -33,8 +33,9 @@ from keyhouse.store import Event, Store
 
 __all__ = ["EventEncoder", "Feed", "Subscription", "Watched"]
 
-WOKEN_AT_ONCE: Final = 16
-"""Streams that are written to before other requests have their turn."""
+WOKEN_AT_ONCE: Final = 4
+"""Streams that are written to before other requests have their turn: a fifth of a millisecond. A
+request takes several turns of the event loop, and each may contain as many streams."""
 
 _HEARTBEAT: Final = b":\n\n"
 _EXPIRED: Final = event_block("expired", b"{}", id="")

@@ -4,11 +4,8 @@ A hash takes 64 MiB and a tenth of a second on purpose. Threads with low priorit
 other requests are not delayed; further logins wait in a bounded queue, and beyond it get 503.
 """
 
-import os
-import threading
 import unicodedata
-from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from argon2 import PasswordHasher
@@ -18,11 +15,9 @@ from argon2.low_level import Type
 from keyhouse.errors import LimitError, UnreadableError
 from keyhouse.limits import PASSWORD_BYTES_MAX, PASSWORD_HASHES_MAX, PASSWORD_HASHES_PENDING_MAX
 from keyhouse.service.blocking import BlockingPool
+from keyhouse.thread_priority import lower_priority
 
 __all__ = ["PasswordCheck", "PasswordParameters", "Passwords"]
-
-_NICENESS: Final = 10
-_of_thread = threading.local()
 
 
 class PasswordParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,12 +69,12 @@ class Passwords:
         await self._pool.close()
 
     def _hash(self, password: str) -> str:
-        _lower_priority()
+        lower_priority()
         hashed: str = self._hasher.hash(password)
         return hashed
 
     def _verify(self, stored: str | None, password: str) -> PasswordCheck:
-        _lower_priority()
+        lower_priority()
         if self._unknown is None:  # by the first login of any account, so that it tells nothing
             self._unknown = self._hash("")
         try:
@@ -100,11 +95,3 @@ def _normalized(password: str) -> str:
     if len(text.encode("utf-8", "surrogatepass")) > PASSWORD_BYTES_MAX:
         raise LimitError("The password is too long.", limit=PASSWORD_BYTES_MAX)
     return text
-
-
-def _lower_priority() -> None:
-    """Let the event loop run first where threads have priorities (Linux)."""
-    if not getattr(_of_thread, "is_nice", False):
-        _of_thread.is_nice = True
-        with suppress(OSError, AttributeError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)

@@ -17,6 +17,7 @@ from keyhouse.service.blocking import BlockingPool
 from keyhouse.service.event_hub import EventHub
 from keyhouse.service.passwords import Passwords
 from keyhouse.service.spec import ServiceSpec
+from keyhouse.thread_priority import prefer_event_loop
 from tests.http.support.real_server import serving
 
 COMMIT_SECONDS = 0.25
@@ -84,4 +85,5 @@ async def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    prefer_event_loop()  # as `serve` does
     uvloop.run(main(Path(sys.argv[1])))

@@ -1,0 +1,46 @@
+"""Priorities of threads, in a separate process: they are not taken back."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import os, sys, threading
+from pathlib import Path
+from keyhouse.thread_priority import lower_priority, prefer_event_loop
+
+def shown():
+    text = Path(f"/proc/self/task/{threading.get_native_id()}/sched").read_text()
+    slices = [line.split()[-1] for line in text.splitlines() if line.startswith("se.slice")]
+    print(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), slices[0])
+
+def computing():
+    lower_priority()
+    lower_priority()
+    shown()
+
+shown()
+prefer_event_loop()
+shown()
+thread = threading.Thread(target=computing)
+thread.start()
+thread.join()
+print(sys.getswitchinterval() < 0.001)
+"""
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/sched").exists() or "se.slice" not in Path("/proc/self/sched").read_text(),
+    reason="the slices of threads are not shown here",
+)
+def test_the_event_loop_has_short_slices_and_computations_do_not_inherit_them() -> None:
+    run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=True)
+    before, loop, computing, switches = run.stdout.decode().splitlines()
+    niceness, usual = before.split()
+    if loop == before:
+        pytest.skip("this kernel has no slices of single threads")
+    assert loop == f"{niceness} 100000"
+    assert computing == f"{max(int(niceness), 10)} {usual}"
+    assert switches == "True"
