@@ -132,6 +132,8 @@ class SessionAuth(Authenticator):
             caller = await self._caller(token)
         except TokenError as error:
             raise TokenError(error.sentence, missing=from_cookie) from None
+        if caller.from_cookie is from_cookie:
+            return caller
         return msgspec.structs.replace(caller, from_cookie=from_cookie)
 
     async def _caller(self, token: bytes) -> Caller:
@@ -145,10 +147,11 @@ class SessionAuth(Authenticator):
         if not hmac.compare_digest(hashed, stored) or session is None:
             raise TokenError("The session is unknown or was revoked: sign in again.")
         await self._check_expiry(id, session)
-        scopes = session.caller.scopes.union(
-            *(self._role_scopes.get(role, ()) for role in session.caller.roles)
-        )
-        return msgspec.structs.replace(session.caller, scopes=scopes)
+        caller = session.caller
+        if not self._role_scopes:
+            return caller
+        scopes = caller.scopes.union(*(self._role_scopes.get(role, ()) for role in caller.roles))
+        return msgspec.structs.replace(caller, scopes=scopes)
 
     async def _check_expiry(self, id: str, session: StoredSession) -> None:
         if session.expires is None:

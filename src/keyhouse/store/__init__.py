@@ -8,6 +8,7 @@ from keyhouse.store.backup import BackupResult, back_up, restore
 from keyhouse.store.backup_file import BackupReader, read_backup
 from keyhouse.store.bounded_rows import rows_while
 from keyhouse.store.bulk_delete import BulkDelete, BulkDeleteResult
+from keyhouse.store.cached_reads import CachedReads
 from keyhouse.store.clear import clear
 from keyhouse.store.digest import digest
 from keyhouse.store.entry import ANY, Entry, Event, RecordPage, RowChange, Unset, UsagePage
@@ -61,6 +62,7 @@ __all__ = [
     "BackupResult",
     "BulkDelete",
     "BulkDeleteResult",
+    "CachedReads",
     "Entry",
     "Event",
     "ExportResult",

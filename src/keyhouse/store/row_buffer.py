@@ -111,6 +111,10 @@ class RowBuffer:
         row = self._rows.get(key)
         return 0 if row is None else row.revision
 
+    def revisions_read(self) -> dict[str, int | None]:
+        """Return the revisions of all rows that were read here, by key; None for an absent one."""
+        return {key: revision_of(row) for key, row in self._rows.items()}
+
     async def prefetch(self, keys: Sequence[str]) -> None:
         """Read rows that will be needed by one call of the engine."""
         missing = [key for key in keys if key not in self._rows]

@@ -24,7 +24,7 @@ from keyhouse.http import ClientAddress
 from keyhouse.schema import SECONDS
 from keyhouse.service.login_guard import LoginGuard
 from keyhouse.service.passwords import PasswordParameters, Passwords
-from keyhouse.store import Transaction
+from keyhouse.store import CachedReads, Transaction
 from keyhouse.systems.audiobooks.library import Library, Member, valid_body
 from keyhouse.systems.audiobooks.permissions import ADMIN, ROLES
 from keyhouse.systems.audiobooks.records import (
@@ -92,19 +92,23 @@ class Accounts:
         self._guard = guard
         self._token_prefix = f"{library.name}-" if library.has_tenants else ""
         self._sleep = sleep
+        self._sessions = CachedReads(library.store, self._read_session)
 
     # Callers
 
     async def stored_session(self, id: str) -> StoredSession | None:
         """Return the session or API key of a token."""
-        session = await self.store.get(SESSION, id=id)
-        if session is None:
-            return await self._stored_key(id)
-        user = await self.store.get(USER, id=session.user_id)
-        if session.revoked or user is None or user.status != "active":
+        return await self._sessions.get(id) or await self._stored_key(id)
+
+    async def _read_session(self, id: str, tx: Transaction) -> StoredSession | None:
+        session = await tx.get(SESSION, id=id)
+        if session is None or session.revoked:
+            return None
+        user = await tx.get(USER, id=session.user_id)
+        if user is None or user.status != "active":
             return None
         return StoredSession(
-            caller=await self._member(user, id, is_session=True),
+            caller=await self._member(tx, user, id, is_session=True),
             secret_hash=session.token_hash or "",
             expires=SECONDS.parse(session.expires_at),
         )
@@ -118,31 +122,27 @@ class Accounts:
 
     async def _stored_key(self, id: str) -> StoredSession | None:
         async for entry in self.store.scan(USER_SECRETS, by=API_KEY_OWNER, key_id=id):
-            user = await self.store.get(USER, id=entry.record.user_id)
+            tx = Transaction(self.store.engine, self.store.space, self.store.binding)
+            user = await tx.get(USER, id=entry.record.user_id)
             if user is not None and user.status == "active" and id in entry.record.hashes:
                 return StoredSession(
-                    caller=await self._member(user, id, is_session=False),
+                    caller=await self._member(tx, user, id, is_session=False),
                     secret_hash=entry.record.hashes[id],
                 )
         return None
 
-    async def _member(self, user: User, device: str, *, is_session: bool) -> Member:
+    async def _member(
+        self, tx: Transaction, user: User, device: str, *, is_session: bool
+    ) -> Member:
         return Member(
             tenant=self.library.name,
             subject=user.id,
             turn="" if self.library.has_tenants else user.id,
             roles=frozenset(user.roles),
-            scopes=await self.permissions(user.roles),
+            scopes=await _permissions(tx, user.roles),
             device=device,
             is_session=is_session,
         )
-
-    async def permissions(self, roles: Sequence[str]) -> frozenset[str]:
-        rows = await self.store.get_many(ROLE_PERMISSIONS, [{"role": role} for role in roles])
-        found: set[str] = set()
-        for role, row in zip(roles, rows, strict=True):
-            found.update(ROLES.get(role, ()) if row is None else row.permissions)
-        return frozenset(found)
 
     # Set-up and login
 
@@ -395,6 +395,14 @@ class Accounts:
         if not others:
             raise ConflictError("This is the last admin: make another user an admin first.")
         await tx.put(SETUP, setup)
+
+
+async def _permissions(tx: Transaction, roles: Sequence[str]) -> frozenset[str]:
+    rows = await tx.get_each(*[(ROLE_PERMISSIONS, {"role": role}) for role in roles])
+    found: set[str] = set()
+    for role, row in zip(roles, rows, strict=True):
+        found.update(ROLES.get(role, ()) if row is None else row.permissions)
+    return frozenset(found)
 
 
 def _is_admin(user: User) -> bool:

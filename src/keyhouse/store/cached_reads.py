@@ -1,0 +1,68 @@
+"""Results that are computed from records, and reused while those records stay as they are."""
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, NamedTuple, TypeVar
+
+from keyhouse.store.store import Store
+from keyhouse.store.transaction import Transaction
+
+__all__ = ["CachedReads"]
+
+R = TypeVar("R")
+
+_RESULTS_MAX = 1_000
+
+
+class _Cached(NamedTuple, Generic[R]):
+    """A result, and the rows from which it was computed: their keys and revisions."""
+
+    keys: list[str]
+    revisions: list[int | None]
+    result: R
+
+
+class CachedReads(Generic[R]):
+    """A cache of what `read` returns for a name, such as the caller of a session.
+
+    `read` takes the name and a transaction, and reads records by key in it; it decides by nothing
+    else. Every `get` reads the rows of these records again, by one call of the engine, and compares
+    their revisions: a change of any of them, by any process, is seen at once. What a cached result
+    saves is decoding the records, and reading one after the other. None is not cached.
+    """
+
+    __slots__ = ("_cached", "_read", "_results_max", "_store")
+
+    def __init__(
+        self,
+        store: Store,
+        read: Callable[[str, Transaction], Awaitable[R | None]],
+        *,
+        results_max: int = _RESULTS_MAX,
+    ) -> None:
+        self._store = store
+        self._read = read
+        self._results_max = results_max
+        self._cached: dict[str, _Cached[R]] = {}
+
+    def __len__(self) -> int:
+        return len(self._cached)
+
+    async def get(self, name: str) -> R | None:
+        """Return what `read` returns now."""
+        store, cached = self._store, self._cached.get(name)
+        if cached is not None:
+            rows = await store.engine.read(store.space, cached.keys)
+            if [None if row is None else row.revision for row in rows] == cached.revisions:
+                return cached.result
+        return await self._computed(name)
+
+    async def _computed(self, name: str) -> R | None:
+        tx = Transaction(self._store.engine, self._store.space, self._store.binding)
+        result = await self._read(name, tx)
+        self._cached.pop(name, None)
+        if result is not None:
+            if len(self._cached) >= self._results_max:
+                del self._cached[next(iter(self._cached))]  # the oldest
+            revisions = tx.revisions_read()
+            self._cached[name] = _Cached([*revisions], [*revisions.values()], result)
+        return result
