@@ -2,12 +2,14 @@
 
 import asyncio
 import socket
+from typing import Any
 
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
 from keyhouse.http import make_app
+from keyhouse.http.response import EncodedResponse
 from keyhouse.serve.uvicorn_protocol import HttpProtocol, WriteBatch, WriteBufferLimit, coalesced
 from tests.http.support.shop import shop
 from tests.serve.support.raw_connections import (
@@ -210,10 +212,10 @@ class Written(asyncio.Transport):
         return self.closed_after is not None
 
 
-async def one_request(under: Written, *received: bytes) -> None:
+async def one_request(under: Written, *received: bytes, app: Any = None) -> None:
     batch = WriteBatch(asyncio.get_running_loop())
-    app = coalesced(make_app([shop()]), batch)
-    config = uvicorn.Config(app, lifespan="off", interface="asgi3")
+    application = coalesced(app or make_app([shop()]), batch)
+    config = uvicorn.Config(application, lifespan="off", interface="asgi3")
     config.load()
     protocol = HttpProtocol(
         config,
@@ -238,6 +240,48 @@ def test_a_whole_response_is_one_write() -> None:
         await one_request(under, GET)
         [response] = under.writes
         assert response.startswith(b"HTTP/1.1 200 OK\r\n") and response.endswith(b"}")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(b"x-own", b"a\r\nx-other: b"), (b"x-own\n", b"a"), (b"connection", b"close")],
+)
+def test_an_invalid_header_is_not_written_with_a_whole_response(name: bytes, value: bytes) -> None:
+    async def scenario() -> None:
+        written: list[bool] = []
+
+        async def app(scope: object, receive: object, send: Any) -> None:
+            written.append(send.respond("an-id", EncodedResponse(200, [(name, value)], b"{}")))
+            written.append(send.respond("an-id", EncodedResponse(204, [(b"x-own", b"a")])))
+
+        under = Written()
+        await one_request(under, GET, app=app)
+        assert written == [False, True]
+        [response] = under.writes
+        assert response.startswith(b"HTTP/1.1 204 No Content\r\nx-own: a\r\n")
+        assert response.endswith(b"x-request-id: an-id\r\n\r\n")
+
+    run(scenario)
+
+
+def test_middleware_around_send_sees_every_response() -> None:
+    async def scenario() -> None:
+        seen: list[str] = []
+        served_app = make_app([shop()])
+
+        async def app(scope: object, receive: object, send: Any) -> None:
+            async def noted(message: Any) -> None:
+                seen.append(message["type"])
+                await send(message)
+
+            await served_app(scope, receive, noted)
+
+        under = Written()
+        await one_request(under, GET, app=app)
+        assert seen == ["http.response.start", "http.response.body"]
+        assert len(under.writes) == 1
 
     run(scenario)
 

@@ -28,7 +28,6 @@ from keyhouse.http.endpoint import (
 )
 from keyhouse.http.errors import (
     PROBLEM,
-    SECURITY_HEADERS,
     DrainingError,
     ErrorFormat,
     MethodError,
@@ -37,7 +36,7 @@ from keyhouse.http.errors import (
 )
 from keyhouse.http.event_stream import EventBody, OpenStreams
 from keyhouse.http.landing import landing_route
-from keyhouse.http.response import EncodedResponse
+from keyhouse.http.response import NO_BODY_STATUSES, EncodedResponse
 from keyhouse.http.router import Route, Router
 from keyhouse.http.settings import HttpSettings
 from keyhouse.http.static import asset_routes, docs_routes, redirect
@@ -99,8 +98,8 @@ class App:
                 if route.path == "/" and route.method == "GET" and not alone:
                     self._add(redirect(prefix, f"{prefix}/", "To its page."), None, "")
         self._log = structlog.get_logger("keyhouse.http")
-        process = secrets.token_hex(6)
-        self._ids = (f"{process}-{number:x}" for number in itertools.count(1))
+        self._process_id = secrets.token_hex(6)
+        self._numbers = itertools.count(1)
         self._logged_from = _LOGGED_FROM[settings.access_log]
         self._slow_seconds = settings.slow_seconds
         self._idle = asyncio.Event()
@@ -152,7 +151,7 @@ class App:
         id = secrets.token_hex(8)
         self._log.debug("connection rejected", id=id, error=error.sentence)
         response = self._format(raw_path).response(error, id)
-        response.headers += (*SECURITY_HEADERS, (b"x-request-id", id.encode()))
+        response.headers = response.all_headers(id)
         if self._cors is not None:
             response.headers += self._cors.headers_for(dict(headers))
         return response
@@ -171,7 +170,7 @@ class App:
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
         start = perf_counter()
-        request = HttpRequest(scope, receive, next(self._ids))
+        request = HttpRequest(scope, receive, f"{self._process_id}-{next(self._numbers):x}")
         metrics = self.metrics
         metrics.in_flight += 1
         endpoint = None
@@ -183,22 +182,19 @@ class App:
                 return
             except Exception as error:
                 response = await self._error_response(error, request, endpoint)
-            headers, body, status = response.headers, response.body, response.status
-            headers += (*SECURITY_HEADERS, (b"x-request-id", request.id.encode()))
-            seconds = None
-            if type(body) is EventBody:
+            status, seconds = response.status, None
+            if type(response.body) is bytes:
+                # the server's own `send` takes a whole response at once; a wrapped one does not
+                respond = getattr(send, "respond", None)
+                if respond is None or not respond(request.id, response):
+                    await _send_whole(request, response, send)
+            elif type(response.body) is EventBody:
                 seconds = perf_counter() - start
-                await self._send_events(body, response, receive, send)
-            elif type(body) is not bytes:
-                await self._stream(request, response, scope, receive, send)
+                await self._send_events(request, response, receive, send)
             else:
-                if status != 204 and status != 304:
-                    headers.append((b"content-length", b"%d" % len(body)))
-                if request.method == "HEAD":
-                    body = b""
-                await send({"type": "http.response.start", "status": status, "headers": headers})
-                await send({"type": "http.response.body", "body": body})
-            seconds = perf_counter() - start if seconds is None else seconds
+                await self._stream(request, response, scope, receive, send)
+            if seconds is None:
+                seconds = perf_counter() - start
             template = _UNMATCHED if endpoint is None else endpoint.template
             metrics.count(request.method, template, status, seconds)
             if seconds >= self._slow_seconds or status >= self._logged_from:
@@ -269,14 +265,14 @@ class App:
         start = {
             "type": "http.response.start",
             "status": response.status,
-            "headers": response.headers,
+            "headers": (headers := response.all_headers(request.id)),
         }
         if request.method == "HEAD":
             await send(start)
             await send({"type": "http.response.body", "body": b""})
             return
         streaming = StreamingResponse(yield_to_loop(response.body), response.status)
-        streaming.raw_headers = response.headers
+        streaming.raw_headers = headers
         try:
             await streaming(scope, receive, send)
         except Exception as error:  # half of it is sent: the connection is closed
@@ -286,19 +282,19 @@ class App:
             raise
 
     async def _send_events(
-        self, body: EventBody, response: EncodedResponse, receive: Any, send: Any
+        self, request: HttpRequest, response: EncodedResponse, receive: Any, send: Any
     ) -> None:
         """Send an event stream, which is no request in flight."""
         start = {
             "type": "http.response.start",
             "status": response.status,
-            "headers": response.headers,
+            "headers": response.all_headers(request.id),
         }
         metrics = self.metrics
         metrics.in_flight -= 1
         metrics.event_streams += 1
         try:
-            await self._streams.send(body, start, receive, send)
+            await self._streams.send(response.body, start, receive, send)
         finally:
             metrics.in_flight += 1
             metrics.event_streams -= 1
@@ -314,6 +310,16 @@ class App:
             milliseconds=round(seconds * 1_000, 1),
             **_logged(request),
         )
+
+
+async def _send_whole(request: HttpRequest, response: EncodedResponse, send: Any) -> None:
+    headers, body = response.all_headers(request.id), response.body
+    if response.status not in NO_BODY_STATUSES:
+        headers.append((b"content-length", b"%d" % len(body)))
+    if request.method == "HEAD":
+        body = b""
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def yield_to_loop(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

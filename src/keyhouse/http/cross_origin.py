@@ -12,8 +12,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response as StarletteResponse
 
 from keyhouse.errors import AccessError
-from keyhouse.http.errors import SECURITY_HEADERS, ErrorFormat
-from keyhouse.http.response import EncodedResponse, Headers
+from keyhouse.http.errors import ErrorFormat
+from keyhouse.http.response import SECURITY_HEADERS, EncodedResponse, Headers
 from keyhouse.http.settings import HttpSettings
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})

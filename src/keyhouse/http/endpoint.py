@@ -24,6 +24,7 @@ from keyhouse.http.response import (
     ANYTHING,
     JSON,
     EncodedResponse,
+    FixedHeaders,
     Headers,
     Responder,
     Response,
@@ -52,6 +53,8 @@ from keyhouse.schema import document
 
 _JSON_TYPE = (b"content-type", b"application/json")
 _PRIVATE = (b"cache-control", b"private, no-cache")
+_JSON_HEADERS = FixedHeaders(_JSON_TYPE)
+_PRIVATE_JSON_HEADERS = FixedHeaders(_PRIVATE, _JSON_TYPE)
 _CHECKED_AT_ONCE_BYTES = 256 * 1_024
 _VALID_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:/+=-]{0,%d}" % (REQUEST_ID_CHARS_MAX - 1))
 
@@ -260,7 +263,7 @@ class HttpEndpoint:
             (each.media_type for each in signature.replies.values() if each.type is not NONE_TYPE),
             JSON,
         )
-        self._json_headers = (_JSON_TYPE,) if self._auth is None else (_JSON_TYPE, _PRIVATE)
+        self._json_headers = _JSON_HEADERS if self._auth is None else _PRIVATE_JSON_HEADERS
 
     async def run(self, request: HttpRequest, values: Sequence[str]) -> EncodedResponse:
         caller, sent = None, request.headers
@@ -308,7 +311,7 @@ class HttpEndpoint:
             return EncodedResponse(204, [])
         if isinstance(value, Responder):
             return await self._responded(value, request)
-        return EncodedResponse(200, [*self._json_headers], encode(value))
+        return EncodedResponse(200, [], encode(value), self._json_headers)
 
     async def _identify(self, request: HttpRequest) -> Caller | None:
         """Return the caller; None if the route allows it and there are no credentials.
@@ -397,6 +400,18 @@ class HttpEndpoint:
         return response
 
     def _encoded(self, response: Response[Any], given: Conditions) -> EncodedResponse:
+        body, etag = response.body, response.etag
+        if (
+            given is NO_CONDITIONS
+            and not response.headers
+            and response.media_type is JSON
+            and (etag is None or type(etag) is int)
+            and body is not None
+        ):
+            if type(body) is not bytes and not hasattr(body, "__aiter__"):
+                body = encode(body)
+            tags: Headers = [] if etag is None else [(b"etag", b'"%d"' % etag)]
+            return EncodedResponse(response.status, tags, body, self._json_headers)
         headers: Headers = [] if self._auth is None else [_PRIVATE]
         if response.headers:
             own = [
@@ -409,7 +424,6 @@ class HttpEndpoint:
             headers.append((b"etag", tag.encode("latin-1")))
             if given is not NO_CONDITIONS and self.route.method == "GET" and given.unchanged(tag):
                 return EncodedResponse(304, headers)
-        body = response.body
         if body is None:
             return EncodedResponse(response.status, headers)
         if response.media_type is JSON:

@@ -15,9 +15,6 @@ import msgspec
 from keyhouse.errors import AccessError, CallerError, EngineError, KeyhouseError, TokenError
 from keyhouse.http.response import JSON, EncodedResponse, Headers, encode
 
-SECURITY_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"x-frame-options", b"DENY"))
-"""On every response: browsers neither guess its type nor show it in a frame."""
-
 _TEXT_CHARS_MAX = 200
 _ITEMS_MAX = 20
 

@@ -12,9 +12,15 @@ JSON = "application/json"
 ANYTHING = "*/*"
 """The media type of bytes whose route declares none."""
 
+NO_BODY_STATUSES = frozenset({204, 304})
+"""Responses with these have no body and no length."""
+
 _PIECE_BYTES = 64 * 1_024
 
 Headers = list[tuple[bytes, bytes]]
+
+SECURITY_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"x-frame-options", b"DENY"))
+"""On every response: browsers neither guess its type nor show it in a frame."""
 
 encode = msgspec.json.Encoder().encode
 
@@ -62,6 +68,19 @@ Stream = AsyncIterator[bytes]
 """A body that is sent in pieces, as they are produced. Its media type is that of the ResponseSpec."""
 
 
+class FixedHeaders:
+    """Headers that many responses share, with the security headers: as pairs, and as sent."""
+
+    __slots__ = ("lines", "pairs")
+
+    def __init__(self, *pairs: tuple[bytes, bytes]) -> None:
+        self.pairs = (*pairs, *SECURITY_HEADERS)
+        self.lines = b"".join([b"%b: %b\r\n" % pair for pair in self.pairs])
+
+
+_SECURITY = FixedHeaders()
+
+
 class EncodedResponse(msgspec.Struct):
     """The status, headers and body that the server sends. Its list of headers is not shared."""
 
@@ -69,6 +88,11 @@ class EncodedResponse(msgspec.Struct):
     headers: Headers
     body: Any = b""
     """Bytes, an iterator of them, or an EventBody."""
+    fixed: FixedHeaders = _SECURITY
+
+    def all_headers(self, request_id: str) -> Headers:
+        """Return every header except those of the body's length."""
+        return [*self.headers, *self.fixed.pairs, (b"x-request-id", request_id.encode())]
 
 
 async def json_array(items: AsyncIterator[Any]) -> AsyncIterator[bytes]:

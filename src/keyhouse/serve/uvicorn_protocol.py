@@ -9,7 +9,9 @@ uvicorn also validates each header with two regular expressions, and writes the 
 separately as soon as it has them. `coalesced` joins a response that has a Content-Length and one
 body, checks it once, and writes it once, at the end of the turn of the event loop (`WriteBatch`).
 Each write wakes the client: after all requests of a turn, most clients of a busy server are awake
-already, and a write costs half. Streams, HEAD and closing connections are left to uvicorn.
+already, and a write costs half. Streams, HEAD and closing connections are left to uvicorn. An
+application that is not wrapped hands over a whole response by one call, with the headers that its
+routes share as bytes.
 
 Names of uvicorn in use that are not documented (checked by `tests/serve/test_uvicorn_names.py`):
 
@@ -41,8 +43,8 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from keyhouse.auth.caller import HeaderPairs
 from keyhouse.errors import KeyhouseError, UsageError
-from keyhouse.http.errors import PROBLEM, SECURITY_HEADERS, HeadError, SlowError
-from keyhouse.http.response import EncodedResponse
+from keyhouse.http.errors import PROBLEM, HeadError, SlowError
+from keyhouse.http.response import NO_BODY_STATUSES, EncodedResponse
 from keyhouse.limits import (
     HTTP_DISCARD_BYTES_MAX,
     HTTP_HEAD_BYTES_MAX,
@@ -72,7 +74,7 @@ def reject(error: KeyhouseError, raw_path: bytes, headers: HeaderPairs) -> Encod
     """Reject with a problem document, for an application without its own `reject`."""
     id = secrets.token_hex(8)
     response = PROBLEM.response(error, id)
-    response.headers += (*SECURITY_HEADERS, (b"x-request-id", id.encode()))
+    response.headers = response.all_headers(id)
     return response
 
 
@@ -115,11 +117,20 @@ class WriteBatch:
     request on a connection starts in a later turn, so its response comes later.
     """
 
-    __slots__ = ("_loop", "_pending")
+    __slots__ = ("_default_headers", "_default_lines", "_loop", "_pending")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._pending: list[tuple[asyncio.Transport, bytes]] = []
+        self._default_headers: HeaderPairs = []
+        self._default_lines = b""
+
+    def default_lines(self, headers: HeaderPairs) -> bytes:
+        """Return uvicorn's own headers as they are sent: the date, in a new list each second."""
+        if headers is not self._default_headers:
+            self._default_headers = headers
+            self._default_lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+        return self._default_lines
 
     def add(self, transport: asyncio.Transport, data: bytes) -> None:
         if not self._pending:
@@ -459,13 +470,16 @@ def coalesced(app: Any, batch: WriteBatch) -> Any:
     """Return the ASGI application with whole responses in one write. Only for `HttpProtocol`."""
 
     def application(scope: Any, receive: Any, send: Any) -> Any:
-        return app(scope, receive, _CoalescedSend(send.__self__, batch).send)
+        return app(scope, receive, _CoalescedSend(send.__self__, batch))
 
     return application
 
 
 class _CoalescedSend:
-    """Sends the response of one request."""
+    """Sends the response of one request: `send` of ASGI, and `respond` for a whole response.
+
+    Middleware wraps `send`, and so hides `respond`: no response is sent past it.
+    """
 
     __slots__ = ("_batch", "_cycle", "_start")
 
@@ -474,7 +488,7 @@ class _CoalescedSend:
         self._batch = batch
         self._start: Message = None
 
-    async def send(self, message: Message) -> None:
+    async def __call__(self, message: Message) -> None:
         cycle, start = self._cycle, self._start
         if start is None:
             if (
@@ -487,16 +501,53 @@ class _CoalescedSend:
                 await _send(cycle, message)
             return
         self._start = None
-        whole = _whole(cycle, start, message)
-        if whole is None:
+        headers, body = start["headers"], message.get("body", b"")
+        if (
+            message.get("more_body", False)
+            or b"%d" % len(body) != headers[-1][1]
+            or message["type"] != "http.response.body"
+            or not self._write(start["status"], b"", headers, body)
+        ):
             await _send(cycle, start)
             await _send(cycle, message)
-            return
+
+    def respond(self, request_id: str, response: EncodedResponse) -> bool:
+        """Send a response whose body is bytes. Return False, without having sent any of it, if it
+        is left to `send`."""
+        status, headers, body = response.status, response.headers, response.body
+        lines = b"%bx-request-id: %b\r\n" % (response.fixed.lines, request_id.encode())
+        if status not in NO_BODY_STATUSES:
+            lines = b"%bcontent-length: %d\r\n" % (lines, len(body))
+        return self._write(status, lines, headers, body)
+
+    def _write(self, status: int, lines: bytes, headers: HeaderPairs, body: bytes) -> bool:
+        """Write a response with these lines, which are valid, and headers, which are checked."""
+        cycle, batch = self._cycle, self._batch
+        if (
+            not cycle.keep_alive
+            or cycle.response_started
+            or cycle.disconnected
+            or cycle.flow.write_paused
+            or cycle.scope["method"] == "HEAD"
+        ):
+            return False
+        if headers:
+            own = b"".join([b"%b: %b\r\n" % header for header in headers])
+            if (
+                len(own) - len(own.translate(None, _CONTROLS)) != 2 * len(headers)
+                or b"\nconnection:" in b"\n" + own
+            ):
+                return False
+            lines = own + lines
+        default_lines = batch.default_lines(cycle.default_headers)
         cycle.response_started = cycle.response_complete = True
         cycle.waiting_for_100_continue = False
-        self._batch.add(cycle.transport, whole)
+        batch.add(
+            cycle.transport, b"%b%b%b\r\n%b" % (STATUS_LINE[status], default_lines, lines, body)
+        )
         cycle.message_event.set()
         cycle.on_response()
+        return True
 
 
 async def _send(cycle: RequestResponseCycle, message: Message) -> None:
@@ -511,27 +562,3 @@ async def _send(cycle: RequestResponseCycle, message: Message) -> None:
 def _has_length(start: Message) -> bool:
     headers = start["headers"]
     return bool(headers) and headers[-1][0] == b"content-length"
-
-
-def _whole(cycle: RequestResponseCycle, start: Message, message: Message) -> bytes | None:
-    """Return the response as it is sent, or None if it is left to uvicorn."""
-    headers: list[tuple[bytes, bytes]] = start["headers"]
-    body: bytes = message.get("body", b"")
-    if (
-        message.get("more_body", False)
-        or b"%d" % len(body) != headers[-1][1]
-        or not cycle.keep_alive
-        or cycle.disconnected
-        or cycle.flow.write_paused
-        or cycle.scope["method"] == "HEAD"
-        or message["type"] != "http.response.body"
-    ):
-        return None
-    lines = [b"%s: %s\r\n" % header for header in (*cycle.default_headers, *headers)]
-    head = b"".join(lines)
-    if (
-        len(head) - len(head.translate(None, _CONTROLS)) != 2 * len(lines)
-        or b"\nconnection:" in head
-    ):
-        return None
-    return b"".join((STATUS_LINE[start["status"]], head, b"\r\n", body))
