@@ -10,7 +10,8 @@ from uvicorn.server import ServerState
 
 from keyhouse.http import make_app
 from keyhouse.http.response import EncodedResponse
-from keyhouse.serve.uvicorn_protocol import HttpProtocol, WriteBatch, WriteBufferLimit, coalesced
+from keyhouse.serve.uvicorn_protocol import HttpProtocol, WriteBatch, coalesced
+from keyhouse.serve.write_buffer_limit import WriteBufferLimit
 from tests.http.support.shop import shop
 from tests.serve.support.raw_connections import (
     BRIEF,

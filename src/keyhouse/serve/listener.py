@@ -16,10 +16,10 @@ from keyhouse.serve.uvicorn_protocol import (
     HttpProtocol,
     Reject,
     WriteBatch,
-    WriteBufferLimit,
     coalesced,
     reject,
 )
+from keyhouse.serve.write_buffer_limit import WriteBufferLimit
 from keyhouse.settings.settings import Address
 
 __all__ = ["bind", "listening"]

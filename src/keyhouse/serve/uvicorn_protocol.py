@@ -45,12 +45,8 @@ from keyhouse.auth.caller import HeaderPairs
 from keyhouse.errors import KeyhouseError, UsageError
 from keyhouse.http.errors import PROBLEM, HeadError, SlowError
 from keyhouse.http.response import NO_BODY_STATUSES, EncodedResponse
-from keyhouse.limits import (
-    HTTP_DISCARD_BYTES_MAX,
-    HTTP_HEAD_BYTES_MAX,
-    HTTP_STREAM_BYTES,
-    HTTP_WRITE_BUFFER_BYTES_MAX,
-)
+from keyhouse.limits import HTTP_DISCARD_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_STREAM_BYTES
+from keyhouse.serve.write_buffer_limit import WriteBufferLimit
 
 _CONTROLS: Final = bytes([*range(0x09), *range(0x0A, 0x20), 0x7F])
 """Invalid in a header. The head as a whole contains two of them per line, and no more."""
@@ -76,38 +72,6 @@ def reject(error: KeyhouseError, raw_path: bytes, headers: HeaderPairs) -> Encod
     response = PROBLEM.response(error, id)
     response.headers = response.all_headers(id)
     return response
-
-
-class WriteBufferLimit:
-    """Bounds the unread responses of all connections together.
-
-    A client may read its response byte by byte: some hundred of them could make the service buffer
-    gigabytes. Beyond the limit the connection that has waited longest is aborted.
-    """
-
-    __slots__ = ("_buffered", "_bytes_max", "_total")
-
-    def __init__(self, bytes_max: int = HTTP_WRITE_BUFFER_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
-        self._buffered: dict[Any, int] = {}
-        self._total = 0
-
-    def __len__(self) -> int:
-        """Return the number of waiting connections."""
-        return len(self._buffered)
-
-    def add(self, connection: Any, size: int) -> None:
-        """Note that a connection has `size` bytes to write and waits. The newest is not aborted."""
-        self.remove(connection)
-        self._buffered[connection] = size
-        self._total += size
-        while self._total > self._bytes_max and len(self._buffered) > 1:
-            oldest = next(iter(self._buffered))
-            self.remove(oldest)
-            oldest.abort()
-
-    def remove(self, connection: Any) -> None:
-        self._total -= self._buffered.pop(connection, 0)
 
 
 class WriteBatch:
