@@ -21,6 +21,7 @@ PAGES = (
     "authors",
     "series",
     "tags",
+    "playlists",
     "search?q=lamp",
     "operations",
     "users",
@@ -71,7 +72,7 @@ def test_a_scan_shows_its_log_live_and_a_merge_its_preview(library: ServedLibrar
             await page.get_by_role("heading", name="Organize", level=1).wait_for()
             await page.get_by_text("completed").wait_for()
             await open_book(page, library, "The Storm")
-            await page.get_by_role("link", name="Merge the files into one").click()
+            await page.get_by_role("link", name="Merge or convert the files").click()
             await page.get_by_label("File").fill(str(library.root / "Ada Example"))
             await page.get_by_role("button", name="Preview").click()
             await page.get_by_role("alert").wait_for()
@@ -151,6 +152,49 @@ def test_users_the_bin_and_api_keys_are_managed(library: ServedLibrary) -> None:
         assert nina.get("/auth/me").json()["data"]["roles"] == ["editor"]
 
 
+def test_a_book_is_edited_and_put_into_playlists(library: ServedLibrary) -> None:
+    library.listener("edda", "editor").close()
+    book = library.book("A Walk")
+
+    async def scenario(browser: Pages) -> None:
+        async with (
+            signed_in(library, browser, "edda") as context,
+            browser.visit(f"{library.url}/", context=context, allowed_errors=("422",)) as page,
+        ):
+            await open_book(page, library, "A Walk")
+            await page.get_by_role("link", name="Edit").click()
+            await page.get_by_label("Author").fill("Bea Walker")
+            await page.get_by_label("Tags").fill("Nature\nSlow, quiet")
+            await page.get_by_label("ISBN-13").fill("9780060512751")
+            await page.get_by_role("button", name="Save").click()
+            await page.get_by_role("alert").wait_for()
+            await check_page(page, "an invalid form")
+            await page.get_by_label("ISBN-13").fill("978-0-06-051275-0")
+            await page.get_by_role("button", name="Save").click()
+            await page.get_by_role("link", name="Slow, quiet").wait_for()
+            await page.get_by_role("link", name="Bea Walker").wait_for()
+            await page.get_by_text("New playlist with this book").click()
+            await page.get_by_label("Name", exact=True).fill("Evenings")
+            await page.get_by_role("button", name="Create").click()
+            await page.get_by_role("heading", name="Evenings").wait_for()
+            await open_book(page, library, "The Fog")
+            await page.get_by_role("button", name="Add", exact=True).click()
+            await page.get_by_role("button", name="Move The Fog up").press("Enter")
+            await page.locator(".playlist li").first.get_by_text("The Fog").wait_for()
+            await page.get_by_role("button", name="Play The Fog").click()
+            await page.get_by_role("button", name="Pause").last.wait_for()
+            await page.get_by_role("button", name="Remove A Walk").click()
+            await page.get_by_role("button", name="Remove A Walk").wait_for(state="detached")
+            await page.get_by_label("Yes, delete it").check()
+            await page.get_by_role("button", name="Delete").click()
+            await page.get_by_text("You have no playlist yet").wait_for()
+
+    run(scenario)
+    changed = library.admin.get(f"/books/{book}").json()["data"]
+    assert (changed["author_name"], changed["tags"]) == ("Bea Walker", ["Nature", "Slow, quiet"])
+    assert changed["isbn13"] == "9780060512750"
+
+
 async def check_every_look(page: Page) -> None:
     """Check a page in both themes, wide and at 320 px."""
     for theme in ("light", "dark"):
@@ -168,7 +212,10 @@ def test_every_page_is_accessible_in_every_theme_and_width(library: ServedLibrar
             signed_in(library, browser, "admin") as context,
             browser.visit(f"{library.url}/", context=context, allowed_errors=("400",)) as page,
         ):
-            for path in PAGES:
+            book = library.book("The Lamp")
+            body = {"name": "For axe", "book_ids": [book]}
+            playlist = library.admin.post("/playlists", json=body).json()["data"]["id"]
+            for path in (*PAGES, f"playlists/{playlist}", f"books/{book}/edit"):
                 await page.goto(f"{library.url}/{path}")
                 await check_every_look(page)
             await open_book(page, library, "The Lamp")

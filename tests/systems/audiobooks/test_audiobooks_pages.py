@@ -11,7 +11,7 @@ from tests.support import engine_openers
 from tests.systems.audiobooks.support.service import PASSWORD, LibraryService
 
 ASSETS = Path(pages.__file__).parent / "assets"
-LISTENERS_PAGES = ("", "books", "authors", "series", "tags", "search?q=x", "account")
+LISTENERS_PAGES = ("", "books", "authors", "series", "tags", "playlists", "search?q=x", "account")
 SCOPED = {
     "operations": ("admin", "editor"),
     "bin": ("admin", "editor"),

@@ -103,8 +103,17 @@ async def assemble(
     files = FileHandlers(library, books, covers, merger, operations, run)
     listener = Listener(library, books)
     runner = OperationHandlers(library, operations, EventHub(), run, accounts.is_allowed)
+    playlists = Playlists(library)
     pages = page_routes(
-        accounts, books, listener, search, files, runner, pattern=settings.organize_pattern
+        accounts,
+        books,
+        listener,
+        search,
+        catalog,
+        playlists,
+        files,
+        runner,
+        pattern=settings.organize_pattern,
     )
     routes = {
         **account_routes(accounts),
@@ -112,7 +121,7 @@ async def assemble(
         **catalog_routes(catalog, books),
         **file_routes(files),
         **listening_routes(listener),
-        **playlist_routes(Playlists(library)),
+        **playlist_routes(playlists),
         **row_routes(library),
         **operation_routes(runner),
         **{f"{each.method} {each.path}": each for each in pages},

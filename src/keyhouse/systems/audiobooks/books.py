@@ -1,6 +1,6 @@
 """Books: lists, changes, the bin and purging."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -179,15 +179,23 @@ class Books:
         with valid_body(), _valid_links():
             return await self.store.put(BOOK, book, expect=None)
 
-    async def change(self, id: str, body: BookBody | BookPatch, check: Check) -> Entry[Book]:
+    async def change(
+        self,
+        id: str,
+        body: BookBody | BookPatch,
+        check: Check,
+        *,
+        links: Callable[[Transaction, Book], Awaitable[Json]] | None = None,
+    ) -> Entry[Book]:
         """Change the members that a body has; a member that a person changed is left alone by
-        scans."""
-        given = _changes(body)
+        scans. `links` returns further members, in the same commit."""
+        asked = _changes(body)
 
         async def work(tx: Transaction, entry: Entry[Book]) -> None:
             before = entry.record
             if is_binned(before):
                 raise NotFoundError("The book is in the bin: restore it first.", id=id)
+            given = asked if links is None else asked | await links(tx, before)
             changed = {
                 name: value for name, value in given.items() if getattr(before, name) != value
             }

@@ -34,6 +34,7 @@ __all__ = ["AdministrationPages"]
 
 LISTED: Final = 50
 LINES: Final = 500
+FORMATS: Final = ("m4b", "mp3", "ogg", "flac")
 Json = dict[str, Any]
 
 
@@ -73,6 +74,10 @@ class MergeForm(Struct):
     file_path: str
 
 
+class TranscodeForm(Struct):
+    format: Literal["m4b", "mp3", "ogg", "flac"] = "m4b"
+
+
 class MergePage(Struct):
     """`places` is None before the preview."""
 
@@ -81,6 +86,7 @@ class MergePage(Struct):
     file_path: str
     roots: Sequence[str]
     has_ffmpeg: bool
+    formats: Sequence[str] = FORMATS
     places: list[Json] | None = None
     error: str = ""
 
@@ -225,6 +231,16 @@ class AdministrationPages:
             page.error = str(error)
             return await self._frame.render("merge.html", caller, page, status=error.status)
 
+    async def transcode(self, id: str, form: TranscodeForm, caller: Member) -> HtmlPage | Redirect:
+        """Convert the files of a book to one."""
+        body = messages.TranscodeBody(id, form.format)
+        try:
+            return _started(await self._operations.transcode(body, caller))
+        except KeyhouseError as error:
+            page = await self._merge(id, "")
+            page.error = str(error)
+            return await self._frame.render("merge.html", caller, page, status=error.status)
+
     # The bin
 
     async def bin(self, caller: Member) -> BinPage:
@@ -277,6 +293,7 @@ class AdministrationPages:
             frame.form(f"{one}/cancel", self.cancel, scope=SCAN),
             frame.page("/books/{id}/merge", self.merge_page, "merge.html", scope=ORGANIZE),
             frame.form("/books/{id}/merge", self.merge, scope=ORGANIZE),
+            frame.form("/books/{id}/transcode", self.transcode, scope=ORGANIZE),
             frame.page("/bin", self.bin, "bin.html", scope=DELETE),
             frame.form("/bin", self.empty, scope=DELETE),
             frame.page("/users", self.users, "users.html", scope=MANAGE_USERS),

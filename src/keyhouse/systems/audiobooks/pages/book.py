@@ -10,6 +10,7 @@ from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.library import Member
 from keyhouse.systems.audiobooks.listening import Listener, PlaybackState, Statistics
 from keyhouse.systems.audiobooks.pages.frame import LibraryFrame, at
+from keyhouse.systems.audiobooks.pages.playlists import BookListPages, PlaylistLine
 from keyhouse.systems.audiobooks.permissions import DELETE
 from keyhouse.systems.audiobooks.records import Book
 from keyhouse.systems.audiobooks.routes.files import FileHandlers, SegmentsQuery
@@ -41,6 +42,7 @@ class BookPage(Struct):
     following: Book | None
     statistics: Statistics
     size_bytes: int
+    playlists: list[PlaylistLine]
 
 
 class StatusForm(Struct):
@@ -54,11 +56,14 @@ class DeletionForm(Struct):
 
 
 class BookPages:
-    def __init__(self, books: Books, listener: Listener, files: FileHandlers) -> None:
+    def __init__(
+        self, books: Books, listener: Listener, files: FileHandlers, playlists: BookListPages
+    ) -> None:
         self._books = books
         self._store = books.store
         self._listener = listener
         self._files = files
+        self._playlists = playlists
 
     async def book(self, id: str, caller: Member) -> BookPage:
         """A book."""
@@ -79,6 +84,7 @@ class BookPages:
             following,
             await self._listener.of_book(id),
             sum(each["size_bytes"] for each in segments),
+            await self._playlists.lines(caller),
         )
 
     async def _neighbours(self, book: Book) -> tuple[Book | None, Book | None]:

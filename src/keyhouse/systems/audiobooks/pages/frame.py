@@ -19,6 +19,7 @@ from keyhouse.systems.audiobooks.permissions import (
     MANAGE_SETTINGS,
     MANAGE_USERS,
     ORGANIZE,
+    PLAYLISTS,
     SCAN,
     VIEW,
 )
@@ -42,6 +43,7 @@ class User(Struct, frozen=True):
     can_scan: bool = False
     can_manage_users: bool = False
     can_prune: bool = False
+    can_make_playlists: bool = False
 
 
 class LibraryFrame:
@@ -132,6 +134,7 @@ class LibraryFrame:
             SCAN in can,
             MANAGE_USERS in can,
             MANAGE_SETTINGS in can,
+            PLAYLISTS in can,
         )
 
 

@@ -5,13 +5,17 @@ from typing import Final
 
 from keyhouse.http import HtmlPage, Route, file_route
 from keyhouse.systems.audiobooks.accounts import Accounts
+from keyhouse.systems.audiobooks.book_catalog import BookCatalog
 from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.listening import Listener
 from keyhouse.systems.audiobooks.pages.account import AccountPages
 from keyhouse.systems.audiobooks.pages.administration import AdministrationPages
 from keyhouse.systems.audiobooks.pages.book import BookPages
+from keyhouse.systems.audiobooks.pages.editing import EditingPages
 from keyhouse.systems.audiobooks.pages.frame import LibraryFrame, at
+from keyhouse.systems.audiobooks.pages.playlists import BookListPages
 from keyhouse.systems.audiobooks.pages.shelves import Shelves
+from keyhouse.systems.audiobooks.playlists import Playlists
 from keyhouse.systems.audiobooks.routes.files import FileHandlers
 from keyhouse.systems.audiobooks.routes.operations import OperationHandlers
 from keyhouse.systems.audiobooks.search import LibrarySearch
@@ -28,6 +32,8 @@ def page_routes(
     books: Books,
     listener: Listener,
     search: LibrarySearch,
+    catalog: BookCatalog,
+    playlists: Playlists,
     files: FileHandlers,
     operations: OperationHandlers,
     *,
@@ -35,6 +41,7 @@ def page_routes(
 ) -> list[Route]:
     """Return the routes. `pattern` is the default one of `organize`."""
     frame = LibraryFrame(accounts)
+    lists = BookListPages(playlists, books)
     administration = AdministrationPages(
         frame, books.library, accounts, books, files, operations, pattern
     )
@@ -53,6 +60,8 @@ def page_routes(
         frame.public("GET", "/offline", offline),
         *AccountPages(frame, accounts, listener).routes(frame),
         *Shelves(books, listener, search).routes(frame),
-        *BookPages(books, listener, files).routes(frame),
+        *BookPages(books, listener, files, lists).routes(frame),
+        *EditingPages(frame, books, catalog).routes(frame),
+        *lists.routes(frame),
         *administration.routes(frame),
     ]

@@ -1,0 +1,199 @@
+"""Forms that change the catalog: the members of a book, and the names of authors and series."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from keyhouse.errors import KeyhouseError, RevisionError
+from keyhouse.http import HtmlPage, Redirect, Route
+from keyhouse.keys import normal
+from keyhouse.schema import Index, Record
+from keyhouse.store import Entry, Transaction
+from keyhouse.systems.audiobooks import messages
+from keyhouse.systems.audiobooks.book_catalog import BookCatalog
+from keyhouse.systems.audiobooks.books import Books
+from keyhouse.systems.audiobooks.library import Member
+from keyhouse.systems.audiobooks.pages.account import checked
+from keyhouse.systems.audiobooks.pages.frame import LibraryFrame, at
+from keyhouse.systems.audiobooks.permissions import EDIT
+from keyhouse.systems.audiobooks.records import Book
+from keyhouse.systems.audiobooks.schema import (
+    AUTHOR,
+    AUTHOR_BY_NAME,
+    SERIES,
+    SERIES_BY_NAME_AND_AUTHOR,
+)
+
+__all__ = ["EditingPages"]
+
+NAMES_OFFERED: Final = 300
+_TEXTS: Final = ("narrator", "edition", "language", "publisher", "isbn10", "isbn13")
+Json = dict[str, Any]
+Links = Callable[[Transaction, Book], Awaitable[Json]]
+
+
+class BookForm(Struct):
+    """The members of a book as text. `author` and `series` are names; tags and genres are lines."""
+
+    revision: int
+    title: str = ""
+    author: str = ""
+    series: str = ""
+    series_position: str = ""
+    narrator: str = ""
+    edition: str = ""
+    language: str = ""
+    publisher: str = ""
+    published_year: str = ""
+    isbn10: str = ""
+    isbn13: str = ""
+    description: str = ""
+    tags: str = ""
+    genres: str = ""
+
+
+class BookEditPage(Struct):
+    """`authors` and `series` are names to choose from."""
+
+    id: str
+    title: str
+    form: BookForm
+    authors: Sequence[str]
+    series: Sequence[str]
+    error: str = ""
+
+
+class NameForm(Struct):
+    name: str
+
+
+class EditingPages:
+    def __init__(self, frame: LibraryFrame, books: Books, catalog: BookCatalog) -> None:
+        self._frame = frame
+        self._books = books
+        self._store = books.store
+        self._catalog = catalog
+
+    async def edit(self, id: str, caller: Member) -> BookEditPage:
+        """The form of a book."""
+        entry = await self._books.get(id)
+        return await self._page(entry, await self._form(entry))
+
+    async def _form(self, entry: Entry[Book]) -> BookForm:
+        book = await self._books.show(entry.record)
+        return BookForm(
+            revision=entry.revision,
+            title=book["title"],
+            author=book["author_name"] or "",
+            series=book["series_name"] or "",
+            series_position=_text(book["series_position"]),
+            published_year=_text(book["published_year"]),
+            description=book["description"],
+            tags="\n".join(book["tags"]),
+            genres="\n".join(book.get("genres") or ()),
+            **{name: book[name] or "" for name in _TEXTS},
+        )
+
+    async def _page(self, entry: Entry[Book], form: BookForm, error: str = "") -> BookEditPage:
+        return BookEditPage(
+            entry.record.id,
+            entry.record.title,
+            form,
+            await self._names(AUTHOR, AUTHOR_BY_NAME),
+            await self._names(SERIES, SERIES_BY_NAME_AND_AUTHOR),
+            error,
+        )
+
+    async def _names(self, record: Record[Any], by: Index) -> list[str]:
+        page = await self._store.page(record, by=by, limit=NAMES_OFFERED)
+        return [*dict.fromkeys(entry.record.name for entry in page.entries)]
+
+    async def save(self, id: str, form: BookForm, caller: Member) -> HtmlPage | Redirect:
+        """Change the members of a book that differ; a scan leaves these alone."""
+        entry = await self._books.get(id)
+        before = await self._form(entry)
+
+        def check(revision: int | None) -> None:
+            if revision != form.revision:
+                raise RevisionError("The book was changed meanwhile: open the form again.", id=id)
+
+        try:
+            body = checked(messages.BookPatch, **_changes(form, before))
+            await self._books.change(id, body, check, links=self._links(form, before))
+        except KeyhouseError as error:
+            page = await self._page(entry, form, str(error))
+            return await self._frame.render("edit.html", caller, page, status=error.status)
+        return Redirect(at("books", id))
+
+    def _links(self, form: BookForm, before: BookForm) -> Links:
+        """Return a function that finds or creates the author and the series of a form."""
+
+        async def links(tx: Transaction, book: Book) -> Json:
+            found: Json = {}
+            author, series = form.author.strip(), form.series.strip()
+            if normal(author) != normal(before.author):
+                found["author_id"] = (
+                    (await self._catalog.author_in(tx, author))[0] if author else None
+                )
+            if normal(series) != normal(before.series):
+                owner = found.get("author_id", book.author_id)
+                found["series_id"] = (
+                    (await self._catalog.series_in(tx, series, owner))[0] if series else None
+                )
+            return found
+
+        return links
+
+    async def rename_author(self, id: str, form: NameForm, caller: Member) -> Redirect:
+        """Rename an author."""
+        body = checked(messages.AuthorBody, name=form.name.strip())
+        await self._catalog.change(AUTHOR, id, body, lambda revision: None)
+        return Redirect(at("authors", id))
+
+    async def rename_series(self, id: str, form: NameForm, caller: Member) -> Redirect:
+        """Rename a series."""
+        body = checked(messages.SeriesPatch, name=form.name.strip())
+        await self._catalog.change(SERIES, id, body, lambda revision: None)
+        return Redirect(at("series", id))
+
+    def routes(self, frame: LibraryFrame) -> list[Route]:
+        return [
+            frame.page("/books/{id}/edit", self.edit, "edit.html", scope=EDIT),
+            frame.form("/books/{id}/edit", self.save, scope=EDIT),
+            frame.form("/authors/{id}/name", self.rename_author, scope=EDIT),
+            frame.form("/series/{id}/name", self.rename_series, scope=EDIT),
+        ]
+
+
+def _changes(form: BookForm, before: BookForm) -> Json:
+    """Return the members of a form that differ, as the API takes them."""
+    found: Json = {}
+    for name in ("title", "description", *_TEXTS):
+        value = getattr(form, name).replace("\r\n", "\n").strip()
+        if value != getattr(before, name).strip():
+            found[name] = value if value or name in ("title", "description") else None
+    for name, kind in (("series_position", float), ("published_year", int)):
+        value = getattr(form, name).strip()
+        if value != getattr(before, name):
+            found[name] = _number(value, kind) if value else None
+    for name in ("tags", "genres"):
+        lines = _lines(getattr(form, name))
+        if lines != _lines(getattr(before, name)):
+            found[name] = lines
+    return found
+
+
+def _number(text: str, kind: Callable[[str], float]) -> float | str:
+    try:
+        return kind(text.replace(",", "."))
+    except ValueError:
+        return text  # the check of the body names the member
+
+
+def _lines(text: str) -> list[str]:
+    return [*dict.fromkeys(line.strip() for line in text.splitlines() if line.strip())]
+
+
+def _text(value: float | None) -> str:
+    return "" if value is None else str(value)
