@@ -92,11 +92,6 @@ class Log(Record[T]):
             raise DeclarationError("A log that does not fold has nothing to defer.", log=self.name)
 
     @property
-    def held(self) -> frozenset[str]:
-        """Key fields that the event itself holds."""
-        return frozenset(name for name in self.template.fields if self.holder(name) is not None)
-
-    @property
     def order(self) -> str:
         """The field that orders the events of a stream."""
         return self.template.fields[-1]

@@ -234,10 +234,13 @@ class Record(RecordJson[T]):
         """Return the values of the record's key: from the value, else as given. Raises if both
         differ."""
         try:
-            if not given and self._all_held:
-                return tuple([held(value) for held in self._held])  # type: ignore[misc]
-            if self._none_held and given.keys() == self._named:
-                return tuple([given[name] for name in self.template.fields])
+            if given.keys() == self._not_held:
+                return tuple(
+                    [
+                        given[name] if held is None else held(value)
+                        for name, held in self._holders.items()
+                    ]
+                )
             return tuple(self._key_values(value, given))
         except AttributeError as error:
             raise self.other_type(value, error) from error
@@ -314,14 +317,12 @@ class Record(RecordJson[T]):
         return now + self.expiry.seconds * 1_000
 
     def _prepare_keys(self) -> None:
-        self._held = tuple(self.holder(name) for name in self.template.fields)
-        self._all_held = all(held is not None for held in self._held)
+        self._holders = {name: self._make_holder(name) for name in self.template.fields}
+        self._not_held = {name for name, held in self._holders.items() if held is None}
         self._compiled_address = None
         self._is_addressable = not self.template.normalizes and all(
             source in self.attributes and not iskeyword(source) for source in self._key_sources()
         )
-        self._none_held = not any(held is not None for held in self._held)
-        self._named = frozenset(self.template.fields)
         self.is_stamped = any(
             mark is not None for mark in (self.version, self.created, self.updated)
         )
@@ -353,6 +354,9 @@ class Record(RecordJson[T]):
 
     def holder(self, name: str) -> Callable[[Any], object] | None:
         """Return a reader of a key field from a value; None if the value does not hold it."""
+        return self._holders[name] if name in self._holders else self._make_holder(name)
+
+    def _make_holder(self, name: str) -> Callable[[Any], object] | None:
         source = self.fields.get(name, name)
         if callable(source):
             return source
@@ -366,7 +370,7 @@ class Record(RecordJson[T]):
                 **nearest(others[0], self.template.fields),
                 key=self.template.text,
             )
-        for name, held in zip(self.template.fields, self._held, strict=True):
+        for name, held in self._holders.items():
             if held is None:
                 if name not in given:
                     raise KeyFieldError(

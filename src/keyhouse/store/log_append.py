@@ -1,33 +1,50 @@
 """Append an event to a log within a transaction, and fold it. The theory is in `logs`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from keyhouse.clock import IdSource
 from keyhouse.errors import RecordError, UnreadableError, UsageError
-from keyhouse.schema import FoldResult, Log
-from keyhouse.store.entry import Entry
+from keyhouse.schema import FoldResult, Log, Record
+from keyhouse.store.entry import ANY, Entry
 from keyhouse.store.transaction import Transaction
+from keyhouse.store.write_plan import appended_error
 
 T = TypeVar("T")
 
 
 async def append_in(
-    tx: Transaction, ids: IdSource, log: Log[T], event: T, /, **fields: Any
+    tx: Transaction,
+    ids: IdSource,
+    log: Log[T],
+    event: T,
+    found: Mapping[str, Any] | None = None,
+    /,
+    **fields: Any,
 ) -> Entry[T]:
-    """Append within a transaction. If any part of it fails, nothing of it is written."""
-    with tx.savepoint():
-        return await _append(tx, ids, log, event, fields)
+    """Append within a transaction. If any part of it fails, nothing of it is written.
+
+    `found` are all records that the log `needs`, by name, if this transaction has read them
+    already.
+    """
+    if not isinstance(log, Log):
+        raise UsageError("Only a Log can be appended to.", record=repr(log))
+    with tx.one_write():
+        return await _append(tx, ids, log, event, found, fields)
 
 
 async def _append(
-    tx: Transaction, ids: IdSource, log: Log[T], event: T, fields: dict[str, Any]
+    tx: Transaction,
+    ids: IdSource,
+    log: Log[T],
+    event: T,
+    found: Mapping[str, Any] | None,
+    fields: dict[str, Any],
 ) -> Entry[T]:
-    if not isinstance(log, Log):
-        raise UsageError("Only a Log can be appended to.", record=repr(log))
-    stream = _stream_of(tx, log, event, fields)
+    bound = tx.binding.record(log)
+    stream = _stream_of(bound, event, fields)
     state = None if log.state is None else await tx.get(log.state, **stream)
     position: Any = fields.get(log.order)
     if log.sequence is not None:
@@ -41,40 +58,50 @@ async def _append(
         raise RecordError(
             "An event must be after the last folded one.", at=position, through=state.through
         )
-    if log.order in log.held:
+    if log.holder(log.order) is not None:
         event = msgspec.structs.replace(event, **{log.order: position})  # type: ignore[type-var]
         fields = {name: value for name, value in fields.items() if name != log.order}
     else:
         fields = {**fields, log.order: position}
-    entry = await tx.put_event(log, event, **fields)
+    entry = await tx.apply_put(bound, event, None, None, fields)
     if log.state is not None and log.deferred:
-        await tx.put(
-            log.state,
+        await tx.apply_put(
+            tx.binding.record(log.state),
             state if state is not None else log.state.type(through=""),
-            **state_key_fields(log, stream),
+            None,
+            ANY,
+            state_key_fields(log, stream),
         )
     elif log.state is not None:
-        await fold_event(tx, log, stream, state, entry)
+        await fold_event(tx, log, stream, state, entry, found)
     return entry
 
 
 async def fold_event(
-    tx: Transaction, log: Log[Any], stream: dict[str, Any], state: Any, entry: Entry[Any]
+    tx: Transaction,
+    log: Log[Any],
+    stream: dict[str, Any],
+    state: Any,
+    entry: Entry[Any],
+    found: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Fold one event into the state of its stream; return the state."""
+    """Fold one event into the state of its stream; return the state. If it raises, the transaction
+    holds a part of it."""
     assert log.fold is not None and log.state is not None
-    found = {}
-    needs = {} if log.needs is None else log.needs(entry.record)
-    await tx.prefetch(tx.binding.keys(*needs.values()))
-    for name, (record, fields) in needs.items():
-        found[name] = await tx.get(record, **fields)
+    if found is None:
+        needs = {} if log.needs is None else log.needs(entry.record)
+        found = dict(zip(needs, await tx.get_each(*needs.values()), strict=True)) if needs else {}
     folded: FoldResult = log.fold(state, entry.record, found)
     for record, value, fields in folded.puts:
-        await tx.put(record, value, **fields)
+        bound = tx.binding.record(record)
+        if bound.appended:
+            raise appended_error(bound)
+        await tx.apply_put(bound, value, None, ANY, fields)
     for counter, by, fields in folded.adds:
         await tx.add(counter, by, **fields)
     after = msgspec.structs.replace(folded.state, through=entry.values[-1])
-    await tx.put(log.state, after, **state_key_fields(log, stream))
+    key_fields = state_key_fields(log, stream)
+    await tx.apply_put(tx.binding.record(log.state), after, None, ANY, key_fields)
     return after
 
 
@@ -103,8 +130,7 @@ def invalid_state(log: Log[Any], through: str | None) -> UnreadableError:
     )
 
 
-def _stream_of(tx: Transaction, log: Log[T], event: T, fields: dict[str, Any]) -> dict[str, Any]:
-    bound = tx.binding.record(log)
+def _stream_of(bound: Record[T], event: T, fields: dict[str, Any]) -> dict[str, Any]:
     if bound.is_struct and not isinstance(event, bound.type):
         raise bound.other_type(event)
     names = bound.template.fields[:-1]
@@ -115,7 +141,7 @@ def _stream_of(tx: Transaction, log: Log[T], event: T, fields: dict[str, Any]) -
         elif (held := bound.holder(name)) is not None:
             stream[name] = held(event)
         else:
-            raise UsageError("A field of the log's key is missing.", field=name, log=log.name)
+            raise UsageError("A field of the log's key is missing.", field=name, log=bound.name)
     return stream
 
 

@@ -1,6 +1,6 @@
 """The reading half of a transaction: records by key, as the transaction sees them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from keyhouse.counter import sum_of
@@ -30,9 +30,11 @@ class RecordBuffer(LinkedRows):
         key = bound.template.build(fields)
         return await self._entry(bound, key, key_values(bound, key, fields))
 
-    async def get_each(self, *addresses: tuple[Record[Any], Mapping[str, Any]]) -> list[Any]:
+    async def get_each(
+        self, *addresses: tuple[Record[Any], Mapping[str, Any]], ahead: Sequence[str] = ()
+    ) -> list[Any]:
         """Return the records at these addresses, in their order, by one read of the engine; None
-        for an absent one.
+        for an absent one. The rows `ahead` are read with them, for later.
 
         An address is a record and its key fields: `get_each((BOOK, {"id": "a"}), (USER, {"id":
         "u"}))`.
@@ -42,7 +44,8 @@ class RecordBuffer(LinkedRows):
             for record, fields in addresses
         ]
         rows, writes = self._rows, self._writes
-        missing = [key for _, key in found if key not in rows and key not in writes]
+        keys = [*[key for _, key in found], *ahead] if ahead else [key for _, key in found]
+        missing = [key for key in keys if key not in rows and key not in writes]
         if missing:
             for key, row in zip(
                 missing, await self._engine.read(self._space, missing), strict=True

@@ -5,8 +5,7 @@ They know keys and rows, and nothing of records: see `keyhouse.store.transaction
 together.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from keyhouse.counter import sum_of
@@ -58,7 +57,6 @@ class RowBuffer:
     __slots__ = (
         "_adds",
         "_engine",
-        "_in_savepoint",
         "_is_writing",
         "_links",
         "_now",
@@ -80,7 +78,7 @@ class RowBuffer:
         self._writes: dict[str, Put | None] = {}
         self._adds: dict[str, int] = {}
         self._links: LinkBuffer | None = None
-        self._is_writing = self._in_savepoint = False
+        self._is_writing = False
         self.revision = 0
         """The revision of the commit, which is that of every row it wrote; 0 before."""
 
@@ -218,38 +216,10 @@ class RowBuffer:
 
     # All or nothing
 
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        """Make several writes one: if the block raises, none of them stays buffered. Savepoints do
-        not nest."""
-        if self._in_savepoint:
-            raise concurrent_write()
-        self._in_savepoint = True
-        try:
-            with self._all_or_nothing():
-                yield
-        finally:
-            self._in_savepoint = False
-
-    @contextmanager
-    def _one_write(self) -> Iterator[None]:
-        if self._is_writing:
-            raise concurrent_write()
-        self._is_writing = True
-        try:
-            with self._all_or_nothing():
-                yield
-        finally:
-            self._is_writing = False
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        saved = self._saved()
-        try:
-            yield
-        except BaseException:
-            self._restore(saved)
-            raise
+    def one_write(self) -> "OneWrite":
+        """Return the context of one write: if the block raises, nothing of it stays buffered, and
+        no other write may start before it ends."""
+        return OneWrite(self)
 
     def _saved(self) -> Buffers | None:
         """Return a copy of the buffered writes; None if there are none."""
@@ -260,6 +230,28 @@ class RowBuffer:
 
     def _restore(self, saved: Buffers | None) -> None:
         self._writes, self._adds, self._links = ({}, {}, None) if saved is None else saved
+
+
+class OneWrite:
+    """See `RowBuffer.one_write`. A class costs a third of what a generator would."""
+
+    __slots__ = ("_buffer", "_saved")
+
+    def __init__(self, buffer: RowBuffer) -> None:
+        self._buffer = buffer
+
+    def __enter__(self) -> None:
+        buffer = self._buffer
+        if buffer._is_writing:
+            raise concurrent_write()
+        buffer._is_writing = True
+        self._saved = buffer._saved()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        buffer = self._buffer
+        buffer._is_writing = False
+        if kind is not None:
+            buffer._restore(self._saved)
 
 
 def concurrent_write() -> UsageError:

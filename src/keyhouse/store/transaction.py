@@ -36,7 +36,7 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.limits import COUNTER_MAX, EXPIRES_MAX
-from keyhouse.schema import Counter, Derived, First, JobState, Keys, Log, Record, Summary
+from keyhouse.schema import Counter, Derived, First, JobState, Keys, Record, Summary
 from keyhouse.store import write_plan
 from keyhouse.store.entry import ANY, Entry, Unset
 from keyhouse.store.record_buffer import RecordBuffer, key_values
@@ -91,7 +91,7 @@ class Transaction(RecordBuffer):
         bound = self.binding.record(record)
         if bound.appended:
             raise appended_error(bound)
-        if self._is_writing:  # what `_one_write` does, without the cost of a context manager
+        if self._is_writing:  # what `one_write` does, without the cost of a context
             raise concurrent_write()
         self._is_writing = True
         saved = self._saved()
@@ -129,11 +129,6 @@ class Transaction(RecordBuffer):
             ttl = None if found.expires is None else (found.expires - self._now) / 1_000
         return await self.put(record, value, ttl=ttl, expect=expect, **fields)
 
-    async def put_event(self, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
-        """Write an event at a key that is free: the half of `append` that does not fold."""
-        with self._one_write():
-            return await self.apply_put(self.binding.record(log), event, None, None, fields)
-
     async def restore(
         self,
         record: Record[T],
@@ -159,7 +154,7 @@ class Transaction(RecordBuffer):
                 expires=expires,
                 most=EXPIRES_MAX,
             )
-        with self._one_write():
+        with self.one_write():
             return await self.apply_put(bound, value, None, expect, fields, restored=(expires,))
 
     async def apply_put(
@@ -234,7 +229,7 @@ class Transaction(RecordBuffer):
         """
         bound = self.binding.record(record)
         key = bound.template.build(fields)
-        with self._one_write():
+        with self.one_write():
             keys = await self._delete(bound, key, expect, fields)
             if keys is not None and self.binding.has_links:
                 await self._delete_owned(bound, key, keys)
@@ -256,7 +251,7 @@ class Transaction(RecordBuffer):
         """
         bound = self.binding.record(record)
         key = bound.template.build(fields)
-        with self._one_write():
+        with self.one_write():
             keys = await self._delete(bound, key, expect, fields)
             if keys is not None and job is not None:
                 self._noted().removed[key] = Removal(bound, keys, job)
@@ -332,7 +327,7 @@ class Transaction(RecordBuffer):
             raise UsageError(
                 "The record is rewritten from its Entry, as a read or a scan gives it.", given=entry
             )
-        with self._one_write():
+        with self.one_write():
             for merge in self._derive(bound, None, entry, counts=False):
                 await self.merge(*merge)
 

@@ -21,6 +21,7 @@ from keyhouse.systems.audiobooks.library import Library, Member
 from keyhouse.systems.audiobooks.messages import BookmarkBody, BookmarkPatch, PositionBody
 from keyhouse.systems.audiobooks.playback import Listening, current_place, status
 from keyhouse.systems.audiobooks.records import (
+    Book,
     Bookmark,
     DurationMap,
     PlaybackEvent,
@@ -100,14 +101,13 @@ class Listener:
             (DURATION_MAP, {"book_id": book_id}),
             (SEGMENT, {"id": body.segment_id}),
             (PROGRESS, listened),
-            (WATERMARK, listened),
         ]
 
         async def work(tx: Transaction) -> tuple[Transaction, Progress]:
-            await tx.prefetch(tx.binding.keys(*read))
-            durations = await self._durations(tx, book_id)
-            segment = await self._segment(tx, book_id, body.segment_id)
-            position = _checked(body.position_seconds, segment)
+            watermark = tx.binding.keys((WATERMARK, listened))
+            book, durations, segment, before = await tx.get_each(*read, ahead=watermark)
+            _check_book(book, book_id)
+            position = _checked(body.position_seconds, _of_book(segment, book_id, body.segment_id))
             await self._reject_outdated(tx, member, book_id, body.based_on)
             place = current_place(body.segment_id, position, durations)
             event = PlaybackEvent(
@@ -120,7 +120,8 @@ class Listener:
                 created_at=at,
                 device=member.device,
             )
-            await append_in(tx, self.store.ids, PLAYBACK, event)
+            found = {"book": book, "durations": durations, "progress": before}
+            await append_in(tx, self.store.ids, PLAYBACK, event, found)
             progress = await tx.get(PROGRESS, **listened)
             assert progress is not None  # the fold has put it
             return tx, progress
@@ -129,18 +130,6 @@ class Listener:
             work, batch_id=_batch_id(member, book_id, body.idempotency_key)
         )
         return _state(progress, tx.revision, at, body.play_speed)
-
-    async def _durations(self, tx: Transaction, book_id: str) -> DurationMap | None:
-        book = await tx.get(BOOK, id=book_id)
-        if book is None or is_binned(book):
-            raise NotFoundError("There is no such book.", id=book_id)
-        return await tx.get(DURATION_MAP, book_id=book_id)
-
-    async def _segment(self, tx: Transaction, book_id: str, id: str) -> Segment:
-        segment = await tx.get(SEGMENT, id=id)
-        if segment is None or segment.book_id != book_id:
-            raise NotFoundError("The book has no such segment.", segment_id=id)
-        return segment
 
     async def _reject_outdated(
         self, tx: Transaction, member: Member, book_id: str, based_on: int | None
@@ -274,9 +263,13 @@ class Listener:
 
     async def _put_bookmark(self, mark: Bookmark) -> Bookmark:
         async def work(tx: Transaction) -> None:
-            await self._durations(tx, mark.book_id)
-            segment = await self._segment(tx, mark.book_id, mark.segment_id)
-            position = _checked(mark.position_seconds, segment)
+            book, segment = await tx.get_each(
+                (BOOK, {"id": mark.book_id}), (SEGMENT, {"id": mark.segment_id})
+            )
+            _check_book(book, mark.book_id)
+            position = _checked(
+                mark.position_seconds, _of_book(segment, mark.book_id, mark.segment_id)
+            )
             await tx.put(BOOKMARK, replace(mark, position_seconds=position))
 
         await self.store.transact(work)
@@ -334,6 +327,17 @@ def moved_progress(progress: Progress, durations: DurationMap | None) -> Progres
     return replace(
         progress, segment_id=place.segment_id, position_seconds=round(place.position_seconds, 3)
     )
+
+
+def _check_book(book: Book | None, id: str) -> None:
+    if book is None or is_binned(book):
+        raise NotFoundError("There is no such book.", id=id)
+
+
+def _of_book(segment: Segment | None, book_id: str, id: str) -> Segment:
+    if segment is None or segment.book_id != book_id:
+        raise NotFoundError("The book has no such segment.", segment_id=id)
+    return segment
 
 
 def _checked(position: float, segment: Segment) -> float:
