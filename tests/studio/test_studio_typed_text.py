@@ -96,7 +96,7 @@ def test_a_conflict_of_a_deletion_names_the_deletion_and_keeps_the_text(tmp_path
             page = await client.post(f"{MAIN}/edit", params=old, data=form)
             assert page.status_code in (409, 412)
             [conflict] = re.findall(r'aria-label="Conflict">(.*?)</section>', page.text, re.DOTALL)
-            stored, yours = conflict.split("<h2>Yours</h2>")
+            stored, yours = conflict.split('<span class="label">Yours</span>')
             assert "Theirs" in stored
             assert "Delete the record." in yours
             assert "Theirs" not in yours

@@ -35,20 +35,23 @@ class RowDifference(msgspec.Struct):
 
 
 class Preview(msgspec.Struct):
-    """The Batch that a save commits now."""
+    """The Batch that a save commits now. `rows` are those whose value changes; `kept` more are put
+    with the value that they have."""
 
     checks: list[str]
     puts: list[str]
     deletes: list[str]
     adds: list[str]
     rows: list[RowDifference]
+    kept: int
 
 
 class RecordChange:
     """A put of `text`, or a deletion if that is None, that expects a revision.
 
     Private and sealed members that the text does not have stay as they are; `is_whole`: the text is
-    a stored value and has them. `row` is the record as it is now.
+    a stored value and has them. `row` is the record as it is now. Without `ttl` a record that was
+    written with one keeps its expiry, unless it shall `never` expire.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class RecordChange:
         *,
         expect: int | Unset | None,
         ttl: float | None = None,
+        never: bool = False,
         is_whole: bool = False,
     ) -> None:
         self.store = store
@@ -71,6 +75,7 @@ class RecordChange:
         self._text = text
         self._expect = expect
         self._ttl = ttl
+        self._never = never
         self._is_whole = is_whole
 
     @property
@@ -103,6 +108,7 @@ class RecordChange:
                 for each in changes
                 if each.before != each.after
             ],
+            kept=sum(each.before == each.after is not None for each in changes),
         )
 
     async def commit(self) -> tuple[int, str | None]:
@@ -120,7 +126,9 @@ class RecordChange:
             if not await tx.delete(self._record, expect=self._expect, **fields):
                 raise NotFoundError("The record does not exist.", key=self.key)
             return
-        ttl = self._ttl if self._ttl is not None else self._ttl_left()
+        ttl = self._ttl
+        if ttl is None and not self._never:
+            ttl = self._ttl_left(tx.now)
         await tx.put(self._record, self._value(self._text), ttl=ttl, expect=self._expect, **fields)
 
     def _value(self, text: bytes) -> Any:
@@ -138,12 +146,12 @@ class RecordChange:
             text = msgspec.json.encode({**given, **kept})
         return self._record.parse(text)
 
-    def _ttl_left(self) -> int | None:
-        """Return the seconds that a record with a TTL still has."""
+    def _ttl_left(self, now: int) -> float | None:
+        """Return the seconds that a record with a TTL still has, so that its expiry stays."""
         expiry = self._record.expiry
         if expiry is None or expiry.mode != "write" or self.row is None or not self.row.expires:
             return None
-        return max(1, (self.row.expires - self.store.engine.clock.now()) // 1_000)
+        return max(1, self.row.expires - now) / 1_000
 
     def _image(self, key: str, value: bytes | None) -> str | None:
         """Return the value of a row for a page, without private members of any record."""

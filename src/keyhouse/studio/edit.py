@@ -48,6 +48,7 @@ class EditForm(msgspec.Struct, forbid_unknown_fields=True):
     kind: list[str] = []
     value: list[str] = []
     ttl: int | None = None
+    never: bool = False
 
 
 class UndoForm(msgspec.Struct, forbid_unknown_fields=True):
@@ -55,7 +56,8 @@ class UndoForm(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class EditPage(msgspec.Struct, kw_only=True):
-    """`revision` is the one that a save expects. `stored` is set if another writer was first."""
+    """`revision` is the one that a save expects. `stored` is set if another writer was first.
+    `can_stay`: the record need not expire."""
 
     system: str
     engine: str
@@ -69,7 +71,9 @@ class EditPage(msgspec.Struct, kw_only=True):
     fields: list[FormField]
     hidden: list[str]
     takes_ttl: bool
+    can_stay: bool
     ttl: int | None = None
+    never: bool = False
     preview: Preview | None = None
     is_deletion: bool = False
     error: str = ""
@@ -100,7 +104,7 @@ class Edit:
         row = await store.row(query.k)
         mode = "form" if form.member else "text"
         page = _edit_page(found, store, match, query.k, row, mode=mode)
-        page.revision, page.ttl = form.revision, form.ttl
+        page.revision, page.ttl, page.never = form.revision, form.ttl, form.never
         page.is_deletion = form.action in ("delete", "preview-delete")
         _keep_typed(page, form)
         try:
@@ -109,9 +113,17 @@ class Edit:
                 return FormPage("edit.html", page, caller=changed)
             if form.action in ("save", "delete"):
                 require_unlocked(caller, WRITE)
+            _check_ttl(form)
             text = None if page.is_deletion else _submitted(page, form)
             change = RecordChange(
-                store, match, query.k, row, text, expect=_expected(form), ttl=form.ttl
+                store,
+                match,
+                query.k,
+                row,
+                text,
+                expect=_expected(form),
+                ttl=form.ttl,
+                never=form.never,
             )
             if form.action in ("save", "delete"):
                 await self._changes.commit(caller.tenant, form.action, found.name, change)
@@ -136,6 +148,11 @@ class Edit:
             raise NotFoundError("The journal has no such change.", id=form.id)
         await self._changes.undo(caller.tenant, line)
         return Redirect(studio_path(line.system, line.space, "key", k=line.key))
+
+
+def _check_ttl(form: EditForm) -> None:
+    if form.never and form.ttl is not None:
+        raise UsageError("Give seconds, or choose that the record never expires: not both.")
 
 
 def _expected(form: EditForm) -> int | None:
@@ -173,6 +190,7 @@ def _edit_page(
         fields=fields,
         hidden=list(hidden),
         takes_ttl=record.expiry is not None and record.expiry.mode != "field",
+        can_stay=record.expiry is not None and record.expiry.mode == "write",
     )
 
 

@@ -50,6 +50,8 @@ class PageRoutes:
             number=rendering.number,
             size=rendering.size,
             moment=rendering.moment,
+            tokens=rendering.tokens,
+            marked_lines=rendering.marked_lines,
         )
 
     def page(

@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from playwright.async_api import BrowserContext, Page
 
@@ -17,6 +17,31 @@ from tests.studio.support.library import SCHEMA, Library, fill, library
 from tests.support.browser_pages import Pages, open_browser
 from tests.support.engine_openers import ALL
 from tests.support.page_server import serving
+
+PAGES: Final = (
+    "/studio/",
+    "/studio/journal",
+    "/studio/sessions",
+    "/studio/jobs",
+    "/studio/slow",
+    "/studio/library/",
+    "/studio/library/schema",
+    "{space}/",
+    "{space}/tree",
+    "{space}/tree?at=by-author:",
+    "{space}/book",
+    "{space}/book?q=pages%3D1",
+    "{space}/key?k=book:b000",
+    "{space}/key?k=by-author:lem:b000",
+    "{space}/key?k=nothing",
+    "{space}/edit?k=book:b000",
+    "{space}/edit?k=book:b000&mode=text",
+    "{space}/verify",
+    "{space}/bulk",
+    "{space}/bulk?record=book&q=author%3Dlem",
+    "{space}/nothing",
+)
+"""Every page of the Studio; `{space}` is the space of a test."""
 
 
 class Visitor:
