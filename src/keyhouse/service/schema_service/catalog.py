@@ -48,10 +48,7 @@ class ServedDerived(Generic[D]):
         self.name = name
         self.row = row
         self.segments = _segments(row, bound)
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return tuple(self.segments)
+        self.fields = tuple(self.segments)
 
     def value_of_text(self, name: str, text: str) -> Any:
         return field_of_text(name, self.segments[name], text)
@@ -79,6 +76,8 @@ class ServedRecord:
         self.settings = settings
         self.is_writable = not (settings.read_only or inner)
         self.segments = _segments(record, bound)
+        self.fields = tuple(self.segments)
+        """The fields of its address, in order."""
         self.derived = {
             name: ServedDerived(name, row, bound) for name, row in derived_names(record).items()
         }
@@ -94,10 +93,11 @@ class ServedRecord:
         }
         """Key fields that are members of the value, by field."""
 
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The fields of its address, in order."""
-        return tuple(self.segments)
+    def shown(self, value: Any) -> Any:
+        """Return a value that is encoded without its private members. Most have none, and are
+        encoded as they are."""
+        record = self.record
+        return record.shown(value) if record.private or record.unknown is not None else value
 
     def check_shown(self, derived: Derived) -> None:
         """Raise AccessError if the keys or members of a derived row may hold private members."""

@@ -5,6 +5,7 @@ answer shows a value only to callers who may read.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final, Literal, TypeVar
 
@@ -126,7 +127,7 @@ class SpaceOperations(Tenant):
         found = await self.store.entry(served.record, **fields)
         if found is None:
             raise _absent(served, fields)
-        return self._item(served, found, found.revision)
+        return item_of(served, found)
 
     async def lookup(
         self, served: ServedRecord, by: ServedDerived[Unique], fields: Fields
@@ -137,7 +138,7 @@ class SpaceOperations(Tenant):
         found = await self.store.lookup(served.record, by.row, **fields)
         if found is None:
             raise _absent(served, fields)
-        return self._item(served, found, found.revision)
+        return item_of(served, found)
 
     async def page(
         self,
@@ -173,10 +174,9 @@ class SpaceOperations(Tenant):
                 **arguments,
             )
 
-        def item(entry: Entry[Any]) -> ServedItem:
-            return self._item(served, entry, entry.revision)
-
-        items, revision, more = await self._pages.read(served.name, read, item, limit, cursor)
+        items, revision, more = await self._pages.read(
+            served.name, read, partial(item_of, served), limit, cursor
+        )
         return ServedPage(items, revision, UNSET if more is None else more)
 
     async def keys(
@@ -237,7 +237,7 @@ class SpaceOperations(Tenant):
             entry, revision = await self.transact(work)
         except RevisionError as error:
             raise ConflictError("The record already exists.", key=error.fields["key"]) from None
-        return self._item(served, entry, revision)
+        return item_of(served, entry, revision)
 
     async def put(
         self,
@@ -255,7 +255,7 @@ class SpaceOperations(Tenant):
             return await put_in(tx, served, plain, fields, check=check, ttl=ttl)
 
         (entry, is_new), revision = await self.transact(work)
-        return self._item(served, entry, revision), is_new
+        return item_of(served, entry, revision), is_new
 
     async def patch(
         self, served: ServedRecord, patch: Any, fields: Fields, *, check: Check | None = None
@@ -266,7 +266,7 @@ class SpaceOperations(Tenant):
             return await patch_in(tx, served, patch, fields, check=check)
 
         entry, revision = await self.transact(work)
-        return self._item(served, entry, revision)
+        return item_of(served, entry, revision)
 
     async def delete(
         self, served: ServedRecord, fields: Fields, *, check: Check | None = None
@@ -326,7 +326,7 @@ class SpaceOperations(Tenant):
             return await self.append_in(tx, served, value, fields)
 
         entry, revision = await self.transact(work)
-        return self._item(served, entry, revision)
+        return item_of(served, entry, revision)
 
     async def append_in(
         self, tx: Transaction, served: ServedRecord, value: Any, fields: Fields
@@ -348,9 +348,6 @@ class SpaceOperations(Tenant):
         if (revision := await self.store.applied(batch_id)) is not None:
             return None, revision
         return await self.transact(work, batch_id=batch_id)
-
-    def _item(self, served: ServedRecord, entry: Entry[Any], revision: int) -> ServedItem:
-        return item_of(served, entry, revision)
 
 
 async def put_in(
@@ -393,15 +390,18 @@ async def patch_in(
     return await tx.update(served.record, patch, **fields)
 
 
-def item_of(served: ServedRecord, entry: Entry[Any] | Event[Any], revision: int) -> ServedItem:
-    """Return an entry as it is sent. The event of a record that is gone has no value."""
-    gone = isinstance(entry, Event) and entry.gone
+def item_of(
+    served: ServedRecord, entry: Entry[Any] | Event[Any], revision: int | None = None
+) -> ServedItem:
+    """Return an entry as it is sent; `revision` is that of its commit. The event of a record that
+    is gone has no value."""
+    expires = entry.expires
     return ServedItem(
         entry.key,
         dict(zip(served.fields, entry.values, strict=True)),
-        revision,
-        None if entry.expires is None else MILLISECONDS.format(entry.expires),
-        UNSET if gone else served.record.shown(entry.record),
+        entry.revision if revision is None else revision,
+        None if expires is None else MILLISECONDS.format(expires),
+        UNSET if type(entry) is Event and entry.gone else served.shown(entry.record),
     )
 
 
