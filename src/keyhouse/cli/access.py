@@ -1,7 +1,7 @@
 """Data access for `get`, `put`, `delete`, `list`, `scan`, `count` and `watch`: a store or a running
 service."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Protocol
 
@@ -29,7 +29,7 @@ from keyhouse.schema import MILLISECONDS, KeyMatch, Log, Record
 from keyhouse.schema.description import kind_of, member_name
 from keyhouse.schema.explanation import explain
 from keyhouse.service.remote import Remote
-from keyhouse.store import ANY, Entry, Unset, version
+from keyhouse.store import ANY, Entry, Transaction, Unset, version
 from keyhouse.systems.registry import remote_of
 
 
@@ -256,7 +256,7 @@ class ServiceAccess:
     ) -> PutResult:
         check_writable(self._target, match, key)
         value = complete(match.record, match, None, content)
-        match.record.parse(value)
+        match.record.parse_document(value)
         row = await self._remote.put(key, value, ttl=ttl, expect=expect)
         view = view_remote(self._schema, self._space, row)
         return PutResult(
@@ -299,20 +299,42 @@ async def put_value(
     bound = store.find(key)
     assert bound is not None, "the target was chosen by this key"
     before: Entry[Any] | None = None
-    if record.private:  # `get` does not print them: a put must not lose them
+    if record.private or record.keeps_unknown:  # a put must not lose what `get` does not print
         before = await store.entry(record, **bound.fields)
         expect = (None if before is None else before.revision) if expect is ANY else expect
-    value = record.parse(complete(record, match, before, content))
-    entry = await store.put(record, value, ttl=ttl, expect=expect, **bound.fields)
+    value, document = record.parse_document(complete(record, match, before, content))
+    entry = await _put(store, record, value, document, before, ttl, expect, bound.fields)
     rows = [
         {"kind": kind_of(derived), "key": row}
         for derived in bound.record.derived
         for row in derived.rows(entry.record, entry.values)
     ]
     expires = None if entry.expires is None else MILLISECONDS.format(entry.expires)
-    return PutResult(
-        target.space, key, record.name, entry.revision, expires, record.shown(entry.record), rows
-    )
+    shown = record.shown(entry.record, entry.stored)
+    return PutResult(target.space, key, record.name, entry.revision, expires, shown, rows)
+
+
+async def _put(
+    store: Store,
+    record: Record[Any],
+    value: Any,
+    document: Any,
+    before: Entry[Any] | None,
+    ttl: int | None,
+    expect: int | Unset | None,
+    fields: Mapping[str, Any],
+) -> Entry[Any]:
+    """Write a value with the unknown members that its record keeps."""
+    if not record.keeps_unknown:
+        return await store.put(record, value, ttl=ttl, expect=expect, **fields)
+    document = record.with_unknown(document, None if before is None else before.stored)
+
+    async def work(tx: Transaction) -> tuple[Entry[Any], Transaction]:
+        given = {"ttl": ttl, "expect": expect, **fields}
+        return await tx.put_document(record, value, document, **given), tx
+
+    entry, tx = await store.transact(work)
+    return msgspec.structs.replace(entry, revision=tx.revision)
 
 
 def check_writable(target: Target, match: KeyMatch, key: str) -> None:

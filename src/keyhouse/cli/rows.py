@@ -96,7 +96,7 @@ def _value(match: KeyMatch | None, row: Row, *, is_shown: bool) -> Any:
         return msgspec.json.decode(row.value)
     if is_shown and match.record.private:
         return match.record.without_private(msgspec.json.decode(row.value))
-    return match.record.shown(match.record.decode(row.value, row.key))
+    return match.record.shown(match.record.decode(row.value, row.key), row.value)
 
 
 def key_filter(schema: Schema, row_type: str | None) -> Callable[[str], bool]:

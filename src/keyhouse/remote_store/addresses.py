@@ -168,17 +168,22 @@ class AddressBook:
         if isinstance(value, dict) and isinstance(local, dict):
             value = {**local, **value}
         names, values = self._key(owner, item)
-        decoded = owner.decode(msgspec.json.encode(value), item["key"])
-        return Entry(decoded, item["key"], values, item["revision"], _expires(item), names)
+        data = msgspec.json.encode(value)
+        decoded, stored = owner.decode(data, item["key"]), data if owner.keeps_unknown else None
+        return Entry(decoded, item["key"], values, item["revision"], _expires(item), names, stored)
 
     def event(self, record: Record[T], item: Item, *, gone: bool) -> Event[T]:
         """Return the event of an item."""
         owner = self.record(record)
         names, values = self._key(owner, item)
         value: Any = None
+        stored: bytes | None = None
         if not gone:
-            value = owner.decode(msgspec.json.encode(item.get("value")), item["key"])
-        return Event(value, item["key"], values, item["revision"], _expires(item), gone, names)
+            data = msgspec.json.encode(item.get("value"))
+            value = owner.decode(data, item["key"])
+            stored = data if owner.keeps_unknown else None
+        expires = _expires(item)
+        return Event(value, item["key"], values, item["revision"], expires, gone, names, stored)
 
     def _key(self, owner: Record[Any], item: Item) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         names = self.names(owner)

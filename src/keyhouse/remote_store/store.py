@@ -15,7 +15,6 @@ from typing import Any, Self, TypeVar
 from keyhouse.arguments import checked
 from keyhouse.errors import (
     ContentionError,
-    NotFoundError,
     RevisionError,
     UsageError,
 )
@@ -123,16 +122,12 @@ class RemoteStore(RemoteRecordReads):
         meanwhile; return the entry as stored."""
         reject_others(record)
         address = self.addresses.of(record, fields)
-        if ttl is not None:
-            await self.transact(
-                lambda tx: tx.update(record, patch, ttl=ttl, expect=expect, **fields)
-            )
-            found = await self.entry(record, **fields)
-            if found is None:
-                raise NotFoundError("The record is gone again.", record=record.name)
-            return found
         body = {**address.target, "value": patch, **_expected(expect)}
-        return self.addresses.entry(record, await self._transport.call("patch", body))
+        if ttl is None:
+            return self.addresses.entry(record, await self._transport.call("patch", body))
+        batch = {"operations": [{"op": "patch", **body, "ttl": ttl}]}
+        [item] = (await self._transport.call("batch", batch))["items"]
+        return self.addresses.entry(record, item)
 
     async def delete(
         self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any

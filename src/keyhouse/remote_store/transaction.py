@@ -45,6 +45,7 @@ class RemoteTransaction:
         self._read: dict[RecordAddress, int | None] = {}
         self._entries: dict[RecordAddress, Entry[Any] | None] = {}
         self._writes: dict[RecordAddress, tuple[Any, float | None]] = {}
+        self._patches: dict[RecordAddress, list[dict[str, Any]]] = {}
         self._adds: dict[RecordAddress, int] = {}
         self._appends: list[dict[str, Any]] = []
 
@@ -95,6 +96,7 @@ class RemoteTransaction:
         owner.encode(value)  # raises RecordError for a value of another type
         await self._expect(record, address, expect)
         self._writes[address] = (value, ttl)
+        self._patches.pop(address, None)
         return self._buffered(record, value, address)
 
     async def update(
@@ -114,8 +116,15 @@ class RemoteTransaction:
         found = await self.entry(record, **fields)
         if found is None:
             raise NotFoundError("There is no such record to update.", record=record.name, **fields)
-        value = self._store.addresses.record(record).patched(found.record, patch)
-        return await self.put(record, value, ttl=ttl, **fields)
+        owner = self._store.addresses.record(record)
+        value, _ = owner.patched(found.record, patch, found.stored)
+        if address in self._writes and address not in self._patches:
+            ttl = self._writes[address][1] if ttl is None else ttl
+            return await self.put(record, value, ttl=ttl, **fields)
+        self._writes[address] = (value, None)
+        timed = {} if ttl is None else {"ttl": ttl}
+        self._patches.setdefault(address, []).append({"value": patch, **timed})
+        return self._buffered(record, value, address)
 
     async def delete(
         self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any
@@ -126,6 +135,7 @@ class RemoteTransaction:
         await self._expect(record, address, expect)
         was_there = await self.entry(record, **fields) is not None
         self._writes[address] = (_DELETED, None)
+        self._patches.pop(address, None)
         return was_there
 
     async def add(self, counter: Counter, by: int, /, **fields: Any) -> None:
@@ -159,6 +169,10 @@ class RemoteTransaction:
             expected = {"expect": self._read[address]} if address in self._read else {}
             if value is _DELETED:
                 found.append({"op": "delete", **address.target, **expected})
+            elif address in self._patches:
+                first, *others = self._patches[address]
+                found.append({"op": "patch", **address.target, **first, **expected})
+                found += [{"op": "patch", **address.target, **each} for each in others]
             else:
                 plain = self._plain(address.record, value)
                 timed = {} if ttl is None else {"ttl": ttl}

@@ -81,7 +81,6 @@ class RecordJson(Generic[T]):
                 type=type,
             )
         self._members_to_check = members_to_check(info)
-        self._known = known_members(info) if self.keeps_unknown else None
         if self.keeps_unknown and (self._known is None or KEEP in self.attributes):
             raise DeclarationError(
                 "Only a Struct has members that can be unknown, and `keep` is no attribute of it.",
@@ -150,13 +149,46 @@ class RecordJson(Generic[T]):
             plain = document.parse(stored if self.upgrade is None else self._upgraded(stored, ""))
         except (DocumentError, UnreadableError):
             return data
-        for name in self._sealed_members if isinstance(plain, dict) else ():
-            plain.pop(name, None)  # encrypted: what is in it is not a member
-        if self._known.are_all_of(plain):
+        plain = self._unsealed_part(plain)
+        if self._known.first_unknown(plain) is None:
             return data
         written = document.parse(data)
         self._known.keep(plain, written)
         return document.encode_checked(written)
+
+    def with_members(self, data: bytes, plain: Any) -> bytes:
+        """Return the JSON of a value with the unknown members of the parsed JSON that it was read
+        from."""
+        if not self.keeps_unknown or self._known is None:
+            return data
+        if self._known.first_unknown(plain) is None:
+            return data
+        written = document.parse(data)
+        self._known.keep(plain, written, by_position=True)
+        return document.encode(written)
+
+    def with_unknown(self, plain: Any, stored: bytes | None) -> Any:
+        """Return parsed JSON of this record with the unknown members of a stored row."""
+        if not self.keeps_unknown or stored is None or not isinstance(plain, dict):
+            return plain
+        assert self._known is not None
+        try:
+            found = document.parse(stored if self.upgrade is None else self._upgraded(stored, ""))
+        except (DocumentError, UnreadableError):
+            return plain
+        found = self._unsealed_part(found)
+        if self._known.first_unknown(found) is None:
+            return plain
+        whole = copy.deepcopy(plain)
+        self._known.keep(found, whole)
+        return whole
+
+    def _unsealed_part(self, plain: Any) -> Any:
+        """Return parsed JSON of a row without its sealed members: what is in them is encrypted."""
+        if not self.sealed or not isinstance(plain, dict):
+            return plain
+        sealed = self._sealed_members
+        return {name: part for name, part in plain.items() if name not in sealed}
 
     def parse(self, text: bytes) -> T:
         """Return the value of JSON text from outside. Raises RecordError or DocumentError if it is
@@ -168,6 +200,12 @@ class RecordJson(Generic[T]):
             raise RecordError(
                 "The value does not have its record's type.", record=self.name, reason=str(error)
             ) from None
+
+    def parse_document(self, text: bytes) -> tuple[T, Any]:
+        """Return the value of JSON text from outside, and the parsed JSON. Raises as
+        `strictly_accepted` does."""
+        plain = document.parse(text)
+        return self.strictly_accepted(plain), plain
 
     def accepted(self, plain: object) -> T:
         """Return the value of parsed JSON. Raises RecordError if it does not have the record's
@@ -228,30 +266,41 @@ class RecordJson(Generic[T]):
 
     def strictly_accepted(self, plain: object) -> T:
         """Return the value of parsed JSON from outside. Raises RecordError if it does not have the
-        record's type, or has members that the record neither knows nor carries."""
-        if self.unknown is None and self._all_known is not None:
-            unknown = self._all_known.first_unknown(plain)
-            if unknown is not None:
-                raise RecordError(
-                    "The value has a member that its record does not.",
-                    record=self.name,
-                    member=unknown,
-                )
+        record's type, or has members that the record neither knows nor keeps."""
+        if (unknown := self._first_rejected(plain)) is not None:
+            raise RecordError(
+                "The value has a member that its record does not.",
+                record=self.name,
+                member=unknown,
+            )
         return self.parse(document.encode(plain))
 
-    def patched(self, value: T, patch: Any) -> T:
-        """Return the value with a merge patch (RFC 7396) applied. Raises RecordError if the result
-        is not of the record."""
+    def _first_rejected(self, plain: Any) -> str | None:
+        """Return the path of an unknown member that would be lost, or None."""
+        if self._known is None or not isinstance(plain, dict):
+            return None
+        if self.keeps_unknown:
+            return self._known.first_unknown_inside(plain, self._sealed_members)
+        if self.unknown is not None:
+            return self._known.first_unknown_inside(plain)
+        return self._known.first_unknown(plain)
+
+    def patched(self, value: T, patch: Any, stored: bytes | None = None) -> tuple[T, Any]:
+        """Return the value with a merge patch (RFC 7396) applied, and its JSON with the members
+        that the record keeps: those of the patch, and of the `stored` row. Raises RecordError if
+        the result is not of the record."""
         document.check(patch)
-        return self.strictly_accepted(merge_patch(self.plain(value), patch))
+        plain = merge_patch(self.with_unknown(self.plain(value), stored), patch)
+        return self.strictly_accepted(plain), plain
 
     @cached_property
-    def _all_known(self) -> KnownMembers | None:
-        return known_members(inspect.type_info(self.type))
+    def _known(self) -> KnownMembers | None:
+        return known_members(self._type_info)
 
-    def shown(self, value: T) -> Any:
-        """Return the value as plain JSON without its private attributes."""
-        return self.without_private(self.plain(value))
+    def shown(self, value: T, stored: bytes | None = None) -> Any:
+        """Return the value as plain JSON without its private attributes, and with the members of
+        the `stored` row that the record keeps."""
+        return self.without_private(self.with_unknown(self.plain(value), stored))
 
     def without_private(self, plain: Any) -> Any:
         """Return parsed JSON of this record without the members of its private attributes."""

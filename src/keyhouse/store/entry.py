@@ -12,7 +12,8 @@ T = TypeVar("T")
 
 class Entry(msgspec.Struct, Generic[T], frozen=True):
     """One stored record. `values` are the fields of its key in order, `fields` the same by name;
-    `revision` is 0 until its transaction commits."""
+    `revision` is 0 until its transaction commits. `stored` is the JSON of its row, if the record
+    keeps members that its type does not have."""
 
     record: T
     key: str
@@ -20,6 +21,7 @@ class Entry(msgspec.Struct, Generic[T], frozen=True):
     revision: int
     expires: int | None = None
     names: tuple[str, ...] = ()
+    stored: bytes | None = None
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -44,7 +46,7 @@ class RecordPage(msgspec.Struct, Generic[T], frozen=True):
 
 class Event(msgspec.Struct, Generic[T], frozen=True):
     """A record was put, or is `gone`: then `record` is None. A record of any JSON may be None as
-    well."""
+    well. `stored` is as in an Entry."""
 
     record: T | None
     key: str
@@ -53,6 +55,7 @@ class Event(msgspec.Struct, Generic[T], frozen=True):
     expires: int | None = None
     gone: bool = False
     names: tuple[str, ...] = ()
+    stored: bytes | None = None
 
     @property
     def fields(self) -> dict[str, Any]:

@@ -127,7 +127,8 @@ class RecordBuffer(LinkedRows):
             )
             if key in self._adds:
                 value = sum_of(key, None if row is None else value, self._adds[key])
-        return Entry(bound.decode(value, key), key, keys, revision, expires, bound.template.fields)
+        decoded, stored = bound.decode(value, key), value if bound.keeps_unknown else None
+        return Entry(decoded, key, keys, revision, expires, bound.template.fields, stored)
 
 
 def key_values(bound: Record[Any], key: str, fields: dict[str, Any]) -> Keys:

@@ -141,6 +141,7 @@ class RecordReads(RawRows):
                         found.revision,
                         found.expires,
                         bound.template.fields,
+                        found.value if bound.keeps_unknown else None,
                     )
             except DataError as error:
                 skipped.add(read, error)

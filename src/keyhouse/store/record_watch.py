@@ -49,7 +49,10 @@ async def watch_records(
                     unreadable.rows.clear()  # a watch has no end
                     continue
             record = None if gone else record
-            yield Event(record, change.key, values, change.revision, change.expires, gone, names)
+            stored = change.value if bound.keeps_unknown and not gone else None
+            yield Event(
+                record, change.key, values, change.revision, change.expires, gone, names, stored
+            )
 
 
 async def _is_shadowed(

@@ -383,6 +383,7 @@ def _entries(
     scan: Scan, record: Record[T], rows: Sequence[Row], unreadable: UnreadableRows
 ) -> list[Entry[T]]:
     decode, values, names = record.decode, scan.values, record.template.fields
+    keeps = record.keeps_unknown
     entries: list[Entry[T]] = []
     for row in rows:
         try:
@@ -390,7 +391,10 @@ def _entries(
         except DataError as error:
             unreadable.add(row, error)
             continue
-        entries.append(Entry(value, row.key, values(row.key), row.revision, row.expires, names))
+        stored = row.value if keeps else None
+        entries.append(
+            Entry(value, row.key, values(row.key), row.revision, row.expires, names, stored)
+        )
     return entries
 
 
@@ -485,5 +489,8 @@ def _listed_entries(
             continue
         unchanged = row.revision <= page.revision and record.expiry is None
         if unchanged or listed.key in index.rows(found, owner[0]):
-            entries.append(Entry(found, row.key, owner[0], row.revision, row.expires, names))
+            stored = row.value if record.keeps_unknown else None
+            entries.append(
+                Entry(found, row.key, owner[0], row.revision, row.expires, names, stored)
+            )
     return entries

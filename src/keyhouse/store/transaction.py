@@ -88,6 +88,32 @@ class Transaction(RecordBuffer):
         `expect` is the revision that it must be at (None: be absent), else RevisionError. The entry
         shows the record as it is stored: computed attributes, version and times set.
         """
+        return await self._put(record, value, ttl, expect, fields)
+
+    async def put_document(
+        self,
+        record: Record[T],
+        value: T,
+        document: Any,
+        /,
+        *,
+        ttl: float | None = None,
+        expect: int | Unset | None = ANY,
+        **fields: Any,
+    ) -> Entry[T]:
+        """Write the record as `put` does, with the unknown members of the parsed JSON that its
+        value was read from, in place of those of the stored row. See `Record.with_unknown`."""
+        return await self._put(record, value, ttl, expect, fields, document)
+
+    async def _put(
+        self,
+        record: Record[T],
+        value: T,
+        ttl: float | None,
+        expect: int | Unset | None,
+        fields: dict[str, Any],
+        document: Any = None,
+    ) -> Entry[T]:
         bound = self.binding.record(record)
         if bound.appended:
             raise appended_error(bound)
@@ -96,7 +122,7 @@ class Transaction(RecordBuffer):
         self._is_writing = True
         saved = self._saved()
         try:
-            return await self.apply_put(bound, value, ttl, expect, fields)
+            return await self.apply_put(bound, value, ttl, expect, fields, None, document)
         except BaseException:
             self._restore(saved)
             raise
@@ -124,10 +150,10 @@ class Transaction(RecordBuffer):
             if expect is not ANY:
                 self._check_expected(bound.template.build(fields), None, expect)
             raise NotFoundError("There is no such record to update.", record=bound.name, **fields)
-        value = bound.patched(found.record, patch)
+        value, document = bound.patched(found.record, patch, found.stored)
         if ttl is None and bound.expiry is not None and bound.expiry.mode == "write":
             ttl = None if found.expires is None else (found.expires - self._now) / 1_000
-        return await self.put(record, value, ttl=ttl, expect=expect, **fields)
+        return await self._put(record, value, ttl, expect, fields, document)
 
     async def restore(
         self,
@@ -165,11 +191,13 @@ class Transaction(RecordBuffer):
         expect: int | Unset | None,
         fields: dict[str, Any],
         restored: tuple[int | None] | None = None,
+        document: Any = None,
     ) -> Entry[T]:
         """Buffer a put of a bound record. If it raises half way, the buffers hold a part of it.
 
         `put` guards against that; `Store.put` need not, since its transaction holds nothing else.
-        `restored` holds the expiry of a record that keeps its times.
+        `restored` holds the expiry of a record that keeps its times, `document` the JSON that the
+        value was read from.
         """
         if bound.is_struct and not isinstance(value, bound.type):
             raise bound.other_type(value)
@@ -193,7 +221,9 @@ class Transaction(RecordBuffer):
             replaced = self._value_at(before.key) if before and bound.keeps_unknown else None
             if bound.legacy is not None:
                 key = await self._leave_one_key(bound, key)
-        after, put = stamped(bound, value, keys, key, before, ttl, self._now, restored, replaced)
+        after, put = stamped(
+            bound, value, keys, key, before, ttl, self._now, restored, replaced, document
+        )
         self._writes[key] = put
         merges = self._derive(bound, stored, after) if bound.derived else ()
         if self._adds:

@@ -25,10 +25,12 @@ def stamped(
     now: int,
     restored: tuple[int | None] | None = None,
     replaced: bytes | None = None,
+    document: Any = None,
 ) -> tuple[Entry[T], Put]:
     """Return the record as stored at `now` in place of `before`, and its row.
 
-    `replaced` is the JSON in whose place it is stored.
+    `replaced` is the JSON in whose place it is stored, and `document` the parsed JSON that the
+    value was read from: a record that keeps unknown members has those of one of the two.
     `restored` holds the expiry of a record that keeps its times; None: version, times and expiry
     are set.
     """
@@ -40,8 +42,11 @@ def stamped(
     if bound.timestamps is not None:
         value = bound.timestamps.normalized(value, None if before is None else before.record)
     data, value = bound.written(value)
-    if bound.keeps_unknown and replaced is not None and before is not None:
-        data = bound.with_kept(data, replaced, before.record)
+    if bound.keeps_unknown:
+        if document is not None:
+            data = bound.with_members(data, document)
+        elif replaced is not None and before is not None:
+            data = bound.with_kept(data, replaced, before.record)
     if restored is not None:
         expires = restored[0]
     elif bound.expiry is None and ttl is None:
@@ -55,7 +60,11 @@ def stamped(
         )
     if bound.sealed:
         data = bound.sealed_row(data, key)
-    return Entry(value, key, keys, 0, expires, bound.template.fields), Put(key, data, expires)
+    stored = data if bound.keeps_unknown else None
+    return (
+        Entry(value, key, keys, 0, expires, bound.template.fields, stored),
+        Put(key, data, expires),
+    )
 
 
 def owned_changes(

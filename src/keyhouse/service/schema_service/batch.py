@@ -121,7 +121,7 @@ def _find(catalog: Catalog, protocol: Protocol, operation: BatchOperation) -> Se
         raise UsageError("Only a record is expected at a revision.", op=operation.op)
     if operation.expect is UNSET and operation.op == "check":
         raise UsageError("The operation needs this member.", op="check", member="expect")
-    if operation.ttl is not None and operation.op != "put":
+    if operation.ttl is not None and operation.op not in ("put", "patch"):
         raise UsageError("The operation does not take this member.", op=operation.op, member="ttl")
     return catalog.find(protocol, names[kind], kind, write=operation.op != "check")
 
@@ -137,7 +137,7 @@ async def _apply(
         put = put_in(tx, served, value, address, check=check, ttl=operation.ttl)
         return served, (await put)[0]
     if operation.op == "patch":
-        return served, await patch_in(tx, served, value, fields, check=check)
+        return served, await patch_in(tx, served, value, fields, check=check, ttl=operation.ttl)
     if operation.op == "append":
         event = served.value_of(value, fields)
         return served, await space.append_in(tx, served, event, fields)

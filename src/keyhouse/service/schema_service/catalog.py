@@ -93,11 +93,13 @@ class ServedRecord:
         }
         """Key fields that are members of the value, by field."""
 
-    def shown(self, value: Any) -> Any:
-        """Return a value that is encoded without its private members. Most have none, and are
-        encoded as they are."""
+    def shown(self, value: Any, stored: bytes | None) -> Any:
+        """Return a value that is encoded without its private members, and with the unknown ones of
+        the stored row. Most have none, and are encoded as they are."""
         record = self.record
-        return record.shown(value) if record.private or record.unknown is not None else value
+        if stored is None and not record.private and record.unknown is None:
+            return value
+        return record.shown(value, stored)
 
     def check_shown(self, derived: Derived) -> None:
         """Raise AccessError if the keys or members of a derived row may hold private members."""

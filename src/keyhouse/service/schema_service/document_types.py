@@ -30,7 +30,10 @@ class RecordTypes:
         }
         name = _class_name(served.name)
         shown = self._struct(f"{name}Value", without=frozenset(record.private))
-        self.received = self._struct(f"New{name}", optional=given | set(record.private))
+        is_closed = not record.keeps_unknown and record.unknown is None
+        self.received = self._struct(
+            f"New{name}", optional=given | set(record.private), closed=is_closed
+        )
         self.item = msgspec.defstruct(
             f"{name}ServedItem",
             [
@@ -56,14 +59,16 @@ class RecordTypes:
         *,
         without: frozenset[str] = frozenset(),
         optional: set[str] | frozenset[str] = frozenset(),
+        closed: bool = False,
     ) -> Any:
-        """Return the record's type without some attributes, and with others optional."""
+        """Return the record's type without some attributes, and with others optional; `closed`, it
+        has no additional properties."""
         record = self._served.record
         if not record.is_struct or record.type.__struct_config__.array_like:
             return record.type
         if record.unknown is not None:
             without = without | {record.unknown}
-        if not without and not optional:
+        if not without and not optional and not closed:
             return record.type
         fields = [each for each in msgspec.structs.fields(record.type) if each.name not in without]
         config = record.type.__struct_config__
@@ -83,6 +88,7 @@ class RecordTypes:
             tag=config.tag,
             tag_field=config.tag_field,
             kw_only=True,
+            forbid_unknown_fields=closed,
         )
 
 

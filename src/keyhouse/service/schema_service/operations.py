@@ -231,7 +231,7 @@ class SpaceOperations(Tenant):
         value = served.value_of(plain, fields)
 
         async def work(tx: Transaction) -> Entry[Any]:
-            return await tx.put(served.record, value, expect=None, **fields)
+            return await tx.put_document(served.record, value, plain, expect=None, **fields)
 
         try:
             entry, revision = await self.transact(work)
@@ -367,8 +367,10 @@ async def put_in(
         stored = served.record.plain(before.record)
         members = [served.record.member(name) for name in served.record.private]
         plain = {name: stored[name] for name in members if name in stored} | plain
+    if before is not None:
+        plain = served.record.with_unknown(plain, before.stored)
     value = served.value_of(plain, fields)
-    return await tx.put(served.record, value, ttl=ttl, **fields), before is None
+    return await tx.put_document(served.record, value, plain, ttl=ttl, **fields), before is None
 
 
 async def patch_in(
@@ -378,6 +380,7 @@ async def patch_in(
     fields: Fields,
     *,
     check: Check | None = None,
+    ttl: float | None = None,
 ) -> Entry[Any]:
     """Change a record by a merge patch within a transaction."""
     before = await tx.entry(served.record, **fields)
@@ -386,8 +389,9 @@ async def patch_in(
     if before is None:
         raise _absent(served, fields)
     if served.may_move(patch):
-        served.check_address(served.record.patched(before.record, patch), fields)
-    return await tx.update(served.record, patch, **fields)
+        value, _ = served.record.patched(before.record, patch, before.stored)
+        served.check_address(value, fields)
+    return await tx.update(served.record, patch, ttl=ttl, **fields)
 
 
 def item_of(
@@ -401,7 +405,7 @@ def item_of(
         dict(zip(served.fields, entry.values, strict=True)),
         entry.revision if revision is None else revision,
         None if expires is None else MILLISECONDS.format(expires),
-        UNSET if type(entry) is Event and entry.gone else served.shown(entry.record),
+        UNSET if type(entry) is Event and entry.gone else served.shown(entry.record, entry.stored),
     )
 
 

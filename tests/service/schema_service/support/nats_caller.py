@@ -1,4 +1,4 @@
-"""The recipes as they are served over NATS, on a real server."""
+"""A schema as it is served over NATS, on a real server."""
 
 import json
 from collections.abc import AsyncIterator
@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from keyhouse.clock import ManualClock
 from keyhouse.nats.connection import connect
 from keyhouse.nats.listener import NatsListener
+from keyhouse.schema import Schema
 from keyhouse.service.schema_service.service import schema_service
 from keyhouse.service.spec import ServiceContext
 from tests.service.schema_service.support.recipes import BOX
@@ -20,18 +21,21 @@ from tests.support.threaded_service import SECRET
 
 
 class Caller:
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, schema: str) -> None:
         self.client = client
+        self._schema = schema
 
     async def __call__(self, operation: str, body: Any, space: str = "ann") -> Any:
-        subject = f"keyhouse.recipes.{space}.{operation}"
+        subject = f"keyhouse.{self._schema}.{space}.{operation}"
         reply = await self.client.request(subject, json.dumps(body).encode(), timeout=30)
         return json.loads(reply.data)
 
 
 @asynccontextmanager
-async def called(kind: str, folder: Path, **settings: Any) -> AsyncIterator[Caller]:
-    """Serve the recipes over NATS, on an engine of this kind."""
+async def called(
+    kind: str, folder: Path, schema: Schema = BOX, **settings: Any
+) -> AsyncIterator[Caller]:
+    """Serve a schema over NATS, on an engine of this kind."""
     engine = await ALL[kind](folder)(ManualClock())
     context = ServiceContext(
         engine=engine,
@@ -39,7 +43,7 @@ async def called(kind: str, folder: Path, **settings: Any) -> AsyncIterator[Call
         metrics=CollectorRegistry(),
         settings={"jwt_secret": SECRET, "rate_per_second": 1e6, **settings},
     )
-    spec: Any = schema_service(BOX).build(context)
+    spec: Any = schema_service(schema).build(context)
     url = nats_server().url
     try:
         async with (
@@ -47,6 +51,6 @@ async def called(kind: str, folder: Path, **settings: Any) -> AsyncIterator[Call
             connect(url) as client,
             NatsListener(serving, spec.endpoints, name=spec.name, version="1.0.0"),
         ):
-            yield Caller(client)
+            yield Caller(client, schema.name)
     finally:
         await engine.close()
