@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec import Struct
@@ -28,6 +29,7 @@ from keyhouse.errors import (
     ScopeError,
     TokenError,
     UnavailableError,
+    UnreadableError,
     UsageError,
 )
 from tests.service.schema_service.support.served import Served
@@ -222,3 +224,114 @@ def test_a_watch_shows_each_change_and_ends_with_its_block(served: Served, tmp_p
         assert seen == [("ann", False), ("abe", False), ("ann", True)]
 
     played(served, story, "watched")
+
+
+def test_many_records_are_read_by_one_request(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sent one request a record."""
+    sent: list[str] = []
+
+    async def story(store: RemoteStore) -> None:
+        transport = cast(Any, store._transport)
+        call = transport.call
+
+        async def counted(operation: str, body: dict[str, Any]) -> Any:
+            sent.append(operation)
+            return await call(operation, body)
+
+        monkeypatch.setattr(transport, "call", counted)
+        names = [f"m{at:03d}" for at in range(600)]
+        for start in range(0, 600, 100):
+            batch = [Member(id=name, name=name) for name in names[start : start + 100]]
+            await store.put_many(MEMBER, batch)
+        sent.clear()
+        found = await store.get_many(MEMBER, [{"id": name} for name in names])
+        assert [each and each.name for each in found] == names
+        assert sent == ["get_many", "get_many"]
+        assert await store.get_many(SETUP, [{}]) == [None]
+        with pytest.raises(UsageError):
+            await store.entry(VISITS, id="a", day=date(2026, 1, 1))  # type: ignore[type-var]
+
+    played(served, story, "many")
+
+
+def test_large_records_are_read_by_more_requests(served: Served) -> None:
+    async def story(store: RemoteStore) -> None:
+        text = "x" * 300_000
+        for at in range(20):
+            await store.put(MEMBER, Member(id=f"m{at}", name=text))
+        found = await store.entries(MEMBER, [{"id": f"m{at}"} for at in range(21)])
+        assert [each is not None for each in found] == [True] * 20 + [False]
+
+    played(served, story, "large")
+
+
+async def _stopped(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_watch_reports_when_it_has_caught_up(served: Served) -> None:
+    """It took neither `unreadable` nor `caught_up`."""
+
+    async def story(store: RemoteStore) -> None:
+        first = await store.put(SETUP, "a")
+        complete: asyncio.Queue[int] = asyncio.Queue()
+        seen: list[str] = []
+
+        async def follow(since: int | None) -> None:
+            watch = store.watch(MEMBER, since=since, caught_up=complete.put_nowait)
+            async with aclosing(watch):
+                async for event in watch:
+                    seen.append(event.fields["id"])
+
+        following = asyncio.create_task(follow(None))
+        assert await asyncio.wait_for(complete.get(), 30) >= first.revision
+        entry = await store.put(MEMBER, Member(id="a", name="A"))
+        while await asyncio.wait_for(complete.get(), 30) < entry.revision:
+            pass
+        assert seen == ["a"]
+        await _stopped(following)
+        newest = (await store.put(SETUP, "b")).revision
+        following = asyncio.create_task(follow(entry.revision))
+        while await asyncio.wait_for(complete.get(), 30) < newest:
+            pass
+        await _stopped(following)
+        assert seen == ["a"], "the newer change is of another record"
+        with pytest.raises(UsageError):
+            await anext(store.watch(MEMBER, since=-1))
+
+    played(served, story, "caught-up")
+
+
+def test_a_record_that_the_client_does_not_decode_is_left_out_if_asked(served: Served) -> None:
+    class OlderMember(Struct, kw_only=True):
+        id: str
+        name: int
+
+    older = Record(OlderMember, "member:{id}", name="member", private=())
+    schema = Schema("club", older, space=Space("a club"))
+
+    async def story(store: RemoteStore) -> None:
+        entry = await store.put(MEMBER, Member(id="a", name="A"))
+        token = served.token("older")
+        async with RemoteStore(schema, served.url, token) as reader:
+            with pytest.raises(UnreadableError) as error:
+                await anext(reader.watch(older, since=entry.revision - 1))
+            assert error.value.fields["revision"] == entry.revision
+            with pytest.raises(UnreadableError):
+                await reader.get_many(older, [{"id": "a"}])
+            assert await reader.get_many(older, [{"id": "a"}], unreadable="skip") == [None]
+            left_out: list[str] = []
+            watch = reader.watch(
+                older,
+                since=entry.revision - 1,
+                unreadable=lambda each: left_out.append(each.row.key),
+                caught_up=lambda revision: None,
+            )
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(watch), 1)
+            assert left_out == ["member:a"]
+
+    played(served, story, "older")

@@ -32,7 +32,17 @@ _HEARTBEAT_SECONDS_MAX: Final = 45.0
 """Time without a byte of a watch, heartbeats included, after which it is opened again."""
 
 _RECONNECT_SECONDS: Final = 0.5
-_READS: Final = ("get", "list", "lookup", "keys", "record_count", "members", "sum_of_days")
+_CAUGHT_UP: Final = ": caught-up "
+_READS: Final = (
+    "get",
+    "get_many",
+    "list",
+    "lookup",
+    "keys",
+    "record_count",
+    "members",
+    "sum_of_days",
+)
 
 _ROWS: Final = {
     "lookup": "lookup",
@@ -82,13 +92,19 @@ class HttpTransport:
     async def changes(
         self, body: dict[str, Any], since: int
     ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
-        """Iterate over the events of a watch, each once. A lost connection is opened again, after
-        the last commit that was received whole."""
+        """Iterate over the events of a watch, each once, and the revisions up to which they are
+        complete (`caught_up`). A lost connection is opened again, after the last commit that was
+        received whole."""
         partial: set[tuple[str, int]] = set()  # events of a commit whose end was not received
         while True:
             try:
                 async with aclosing(self._events(body, since)) as events:
                     async for name, data, id in events:
+                        if name == "caught_up":
+                            since = max(since, int(data))
+                            partial.clear()
+                            yield name, {"revision": since}
+                            continue
                         if name == "expired":
                             raise WatchExpiredError(
                                 "The changes since that revision are no longer available: scan"
@@ -104,6 +120,8 @@ class HttpTransport:
                             partial.clear()
                         if is_new:
                             yield name, item
+                        if id.isdigit():
+                            yield "caught_up", {"revision": since}
             except httpx.HTTPError:
                 pass
             except EngineError as error:
@@ -127,7 +145,9 @@ async def _parse_events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, s
     """Yield the name, data and id of each Server-Sent Event."""
     found: dict[str, str] = {}
     async for line in lines:
-        if line:
+        if line.startswith(_CAUGHT_UP):
+            yield "caught_up", line.removeprefix(_CAUGHT_UP), ""
+        elif line:
             field, _, value = line.partition(":")
             found[field] = value.removeprefix(" ")
         elif "event" in found or "data" in found:
@@ -149,6 +169,8 @@ def _request(operation: str, body: dict[str, Any]) -> tuple[str, str, dict[str, 
     path = "/".join([collection, *(quote(text, safe="") for text in _texts(fields).values())])
     if operation == "get":
         return "GET", path, {}
+    if operation == "get_many":
+        return "POST", f"/get-many/{body[kind]}", _json({"addresses": body["addresses"]})
     if operation in ("list", "keys"):
         named = {"by", "order", "limit", "cursor"} & body.keys()
         query = {name: str(body[name]) for name in named if body[name] is not None}

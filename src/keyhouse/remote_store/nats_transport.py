@@ -45,6 +45,7 @@ _SILENCE_SECONDS: Final = 20.0
 _RESTART_SECONDS: Final = 0.5
 _READS: Final = (
     "get",
+    "get_many",
     "list",
     "lookup",
     "watch",
@@ -98,8 +99,9 @@ class NatsTransport:
     async def changes(
         self, body: dict[str, Any], since: int
     ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
-        """Iterate over the events of a watch, each once. It is started again after a lost message,
-        behind the last commit that was received whole."""
+        """Iterate over the events of a watch, each once, and the revisions up to which they are
+        complete (`caught_up`). It is started again after a lost message, behind the last commit
+        that was received whole."""
         partial: set[tuple[str, int]] = set()  # events of the newest commit
         newest = since
         client = await self._connected()
@@ -117,12 +119,15 @@ class NatsTransport:
                             raise _expired(since)
                         break
                     if "heartbeat" in message:
-                        since = newest = message["revision"]
-                        partial.clear()
+                        if message["revision"] >= newest:
+                            since = newest = message["revision"]
+                            partial.clear()
+                            yield "caught_up", {"revision": since}
                         continue
                     if message["revision"] != newest:
                         since, newest = newest, message["revision"]
                         partial.clear()
+                        yield "caught_up", {"revision": since}
                     event = (message["key"], message["revision"])
                     if event not in partial:
                         partial.add(event)

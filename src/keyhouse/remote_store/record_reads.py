@@ -5,8 +5,8 @@ from contextlib import aclosing
 from typing import Any, Final, Protocol, TypeVar
 
 from keyhouse.clock import SystemClock
-from keyhouse.engine import Row
-from keyhouse.errors import DataError, NotFoundError, UsageError
+from keyhouse.engine import CaughtUp, Row
+from keyhouse.errors import DataError, NotFoundError, UnavailableError, UsageError
 from keyhouse.remote_store.addresses import AddressBook
 from keyhouse.schema import (
     Counter,
@@ -17,7 +17,14 @@ from keyhouse.schema import (
     Schema,
     Summary,
 )
-from keyhouse.store import Entry, Event, OnUnreadable, RecordPage, UnreadableRows
+from keyhouse.store import (
+    Entry,
+    Event,
+    OnUnreadable,
+    RecordPage,
+    UnreadableRows,
+    check_watch_start,
+)
 
 __all__ = ["RemoteRecordReads", "Transport"]
 
@@ -66,21 +73,55 @@ class RemoteRecordReads:
         *,
         unreadable: OnUnreadable = "raise",
     ) -> list[T | None]:
-        """Return the records at these addresses, in their order; None where there is none, and
-        where it is unreadable, unless that raises."""
+        """Return the records at these addresses, in their order, by one request for each 500; None
+        for an absent one, and where it is unreadable, unless that raises. See `Store.get_many`."""
+        if isinstance(self.addresses.record(record), Counter):
+            return [item["value"] for item in await self._items(record, addresses)]
+        found = await self.entries(record, addresses, unreadable=unreadable)
+        return [None if entry is None else entry.record for entry in found]
+
+    async def entries(
+        self,
+        record: Record[T],
+        addresses: Iterable[Mapping[str, Any]],
+        /,
+        *,
+        unreadable: OnUnreadable = "raise",
+    ) -> list[Entry[T] | None]:
+        """Return the records at these addresses with their keys, revisions and expiries, in their
+        order. See `get_many`; a counter has none."""
+        _reject_counter(record)
         skipped = UnreadableRows(unreadable)
-        found: list[T | None] = []
-        for fields in addresses:
+        found: list[Entry[T] | None] = []
+        for item in await self._items(record, addresses):
+            entry: Entry[T] | None = None
             try:
-                value: T | None = await self.get(record, **fields)
-                found.append(value)
+                entry = None if item is None else self.addresses.entry(record, item)
             except DataError as error:
-                skipped.add(_unreadable(error), error)
-                found.append(None)
+                skipped.add(Row(item["key"], b"", item["revision"], None), error)
+            found.append(entry)
+        return found
+
+    async def _items(
+        self, record: Record[Any], addresses: Iterable[Mapping[str, Any]]
+    ) -> list[Any]:
+        """Return what the service has at these addresses. It may answer for the first of them, if
+        they are large: the rest is asked for again."""
+        owner = self.addresses.record(record)
+        asked = [dict(self.addresses.of(record, fields).fields) for fields in addresses]
+        found: list[Any] = []
+        while len(found) < len(asked):
+            body: dict[str, Any] = {self.addresses.kind(owner): owner.name}
+            body["addresses"] = asked[len(found) : len(found) + _PAGE_ITEMS]
+            items = (await self._transport.call("get_many", body))["items"]
+            if not items:
+                raise UnavailableError("The service answered with no items.")
+            found += items
         return found
 
     async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
         """Return the record with its key, revision and expiry, or None."""
+        _reject_counter(record)
         address = self.addresses.of(record, fields)
         if not address.fields:
             page = await self.page(record, limit=1)
@@ -234,11 +275,13 @@ class RemoteRecordReads:
 
     async def watch(
         self,
-        record: Record[T],
+        declared: Record[T],
         /,
         *,
         since: int | None = None,
         prefix: str | None = None,
+        unreadable: OnUnreadable = "raise",
+        caught_up: CaughtUp | None = None,
         **fields: Any,
     ) -> AsyncGenerator[Event[T], None]:
         """Iterate over the changes of these records after revision `since` (None: from now on), in
@@ -246,9 +289,15 @@ class RemoteRecordReads:
 
         A lost connection is opened again, and nothing is missed or repeated. Of several changes of
         one record, a watch that is behind may show the newest alone. Raises WatchExpiredError if
-        the changes are no longer available.
+        the changes are no longer available. A record that this program's schema does not decode
+        raises, unless it is to be left out; the service leaves out those that its own does not.
+
+        `caught_up` is called with a revision when all changes up to it were delivered: after each
+        commit, and when there is nothing to deliver at the start.
         """
-        owner = self.addresses.record(record)
+        check_watch_start(since)
+        skipped = UnreadableRows(unreadable)
+        owner = self.addresses.record(declared)
         named = self.addresses.filters(owner, fields, None, None)
         if since is None:
             since = (await self._transport.call("list", self._newest(owner)))["revision"]
@@ -256,7 +305,17 @@ class RemoteRecordReads:
         following = next((n for n in self.addresses.names(owner) if n not in fields), None)
         async with aclosing(self._transport.changes(body, since)) as changes:
             async for name, item in changes:
-                event = self.addresses.event(record, item, gone=name == "gone")
+                if name == "caught_up":
+                    if caught_up is not None:
+                        caught_up(item["revision"])
+                    continue
+                try:
+                    event = self.addresses.event(declared, item, gone=name == "gone")
+                except DataError as error:
+                    error.fields["revision"] = item["revision"]
+                    skipped.add(Row(item["key"], b"", item["revision"], None), error)
+                    skipped.rows.clear()  # a watch has no end
+                    continue
                 if prefix is None or str(event.fields.get(following or "", "")).startswith(prefix):
                     yield event
 
@@ -280,6 +339,14 @@ class RemoteRecordReads:
         if listed is None:
             raise UsageError("Give `since`: the schema has no record that tells the newest one.")
         return {"record": listed.name, "limit": 1, "filters": {}}
+
+
+def _reject_counter(record: Record[Any]) -> None:
+    if isinstance(record, Counter):
+        raise UsageError(
+            "A service gives the value of a counter alone: read it with `get`.",
+            counter=record.name,
+        )
 
 
 def _unreadable(error: DataError) -> Row:

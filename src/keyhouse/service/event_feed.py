@@ -14,7 +14,8 @@ changes of one key may become the newest. The id of the last event of a commit i
 client that reconnects neither misses nor repeats a part of a commit.
 
 A commit has ended when a change of the next one follows, or when the watch has delivered all changes
-(`caught_up`).
+(`caught_up`). Once a client that starts has been sent all changes, a comment says up to which
+revision: `: caught-up 17`. Clients of a browser do not see it.
 """
 
 import asyncio
@@ -25,11 +26,11 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from keyhouse.engine import check_since
-from keyhouse.errors import DataError, KeyhouseError, WatchExpiredError
+from keyhouse.engine import CaughtUp, check_since
+from keyhouse.errors import KeyhouseError, WatchExpiredError
 from keyhouse.http.event_stream import event_block
 from keyhouse.schema import Record
-from keyhouse.store import Event, Store
+from keyhouse.store import Event, Store, UnreadableRow
 
 __all__ = ["EventEncoder", "Feed", "Subscription", "Watched"]
 
@@ -68,26 +69,25 @@ class Watched(msgspec.Struct, frozen=True):
     fields: dict[str, Any]
     encode: EventEncoder
 
-    async def commits(self, since: int) -> AsyncGenerator[Commit, None]:
+    async def commits(
+        self, since: int, on_caught_up: CaughtUp | None = None
+    ) -> AsyncGenerator[Commit, None]:
         """Iterate over the commits after `since`. A row that does not decode is logged and
-        skipped, with the rest of its commit."""
-        while True:
-            try:
-                async with aclosing(self._commits(since)) as commits:
-                    async for commit in commits:
-                        since = commit.revision
-                        yield commit
-            except DataError as error:
-                since = _skipped_revision(error)
-                _log.warning("event skipped: a row does not decode", error=str(error))
+        skipped. `on_caught_up` is called with a revision when all commits up to it were
+        delivered."""
+        caught_up, position = asyncio.Event(), since
 
-    async def _commits(self, since: int) -> AsyncGenerator[Commit, None]:
-        caught_up = asyncio.Event()
+        def note(revision: int) -> None:
+            nonlocal position
+            position = revision
+            caught_up.set()
+
         events = self.store.watch(
             self.record,
             since=since,
             prefix=self.prefix,
-            caught_up=lambda revision: caught_up.set(),
+            unreadable=_log_unreadable,
+            caught_up=note,
             **self.fields,
         )
         step: asyncio.Future[Event[Any]] | None = None
@@ -96,13 +96,15 @@ class Watched(msgspec.Struct, frozen=True):
             while True:
                 caught_up.clear()
                 step = asyncio.ensure_future(anext(events))
-                if blocks:
+                if blocks or on_caught_up is not None:
                     ended = asyncio.ensure_future(caught_up.wait())
                     await asyncio.wait({step, ended}, return_when=asyncio.FIRST_COMPLETED)
                     ended.cancel()
-                    if not step.done() or step.exception() is not None:
+                    if blocks and (not step.done() or step.exception() is not None):
                         yield Commit(revision, blocks)
                         blocks = {}
+                    if on_caught_up is not None and caught_up.is_set() and not step.done():
+                        on_caught_up(position)
                 event = await step
                 if blocks and event.revision != revision:
                     yield Commit(revision, blocks)
@@ -195,6 +197,7 @@ class Subscription:
     __slots__ = (
         "_bytes_max",
         "_catching_up",
+        "_caught_up",
         "_closed",
         "_feed",
         "_has_beat",
@@ -224,6 +227,7 @@ class Subscription:
         self._joined = 0
         self._catching_up: asyncio.Task[None] | None = None
         self._last = b""
+        self._caught_up: int | None = None  # a revision to report, once nothing is pending
         self._has_ended = self._has_beat = False
         self._woken = asyncio.Event()
         self._taken = asyncio.Event()
@@ -237,6 +241,9 @@ class Subscription:
                 return last
             if self._has_ended:
                 return None
+            if self._caught_up is not None:
+                revision, self._caught_up = self._caught_up, None
+                return b": caught-up %d\n\n" % revision
             if self._has_beat:
                 self._has_beat = False
                 return _HEARTBEAT
@@ -260,6 +267,8 @@ class Subscription:
         self._joined = max(since, position)
         if since < position:
             self._catch_up()
+        else:
+            self._note_caught_up(since)
 
     def offer(self, commit: Commit) -> None:
         """Take a commit of the feed."""
@@ -318,13 +327,19 @@ class Subscription:
         self._offered, self._offered_bytes = [], 0
         self._joined = position
 
+    def _note_caught_up(self, revision: int) -> None:
+        """Report that all changes up to a revision were sent, after what is pending."""
+        self._caught_up = revision
+        self._woken.set()
+
     def _catch_up(self) -> None:
         self._catching_up = asyncio.ensure_future(self._read_missed())
 
     async def _read_missed(self) -> None:
         assert self._sent is not None
         try:
-            async with aclosing(self._feed.watched.commits(self._sent)) as commits:
+            read = self._feed.watched.commits(self._sent, self._note_caught_up)
+            async with aclosing(read) as commits:
                 async for commit in commits:
                     if commit.revision > self._joined:
                         break  # the feed offers it
@@ -352,8 +367,5 @@ def _grouped(newest: dict[str, tuple[int, bytes]]) -> list[Commit]:
     return [Commit(revision, blocks) for revision, blocks in by_revision.items()]
 
 
-def _skipped_revision(error: DataError) -> int:
-    revision = error.fields.get("revision")
-    if not isinstance(revision, int):
-        raise error
-    return revision
+def _log_unreadable(unreadable: UnreadableRow) -> None:
+    _log.warning("event skipped: a row does not decode", error=str(unreadable.error))

@@ -91,7 +91,14 @@ class Watches:
             raise
         start = revision if since is None else since
         push = _Push(store.space, subject, publisher, start, encode or _change_message)
-        events = store.watch(record, since=start, prefix=prefix, **(fields or {}))
+        events = store.watch(
+            record,
+            since=start,
+            prefix=prefix,
+            unreadable=lambda row: self._log.task_failed("watch", row.error),
+            caught_up=push.caught_up,
+            **(fields or {}),
+        )
         publisher.spawn(self._run(store, self._pushed(events, push), push, stop))
         return start
 
@@ -197,9 +204,14 @@ class _Push:
             data = self._numbered(self._encode(event))
             await self._publisher.publish(self.subject, data, tenant=self._tenant)
 
+    def caught_up(self, revision: int) -> None:
+        """Note that all changes up to a revision were sent."""
+        self._complete = self._revision = revision
+
     async def has_listener(self) -> bool:
         async with self._order:  # a heartbeat must not overtake a change that waits to be sent
-            heartbeat = self._numbered({"heartbeat": True, "revision": self._revision})
+            # the commit of the last change may have others: a client would resume behind them
+            heartbeat = self._numbered({"heartbeat": True, "revision": self._complete})
             return await self._publisher.has_listener(self.subject, heartbeat)
 
     async def end(self, reason: str) -> None:

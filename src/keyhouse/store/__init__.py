@@ -46,6 +46,7 @@ from keyhouse.store.move import (
 )
 from keyhouse.store.prefix_conversion import PrefixConversion, convert_prefix
 from keyhouse.store.raw_rows import RawRows
+from keyhouse.store.record_watch import check_watch_start
 from keyhouse.store.removal import resume_deletions
 from keyhouse.store.reseal import reseal
 from keyhouse.store.store import Store
@@ -92,6 +93,7 @@ __all__ = [
     "back_up",
     "build_indexes",
     "can_be_interrupted",
+    "check_watch_start",
     "clear",
     "convert_prefix",
     "digest",

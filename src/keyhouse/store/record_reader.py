@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from keyhouse.engine import Engine, Row
 from keyhouse.errors import DataError
 from keyhouse.schema import Record
+from keyhouse.store.entry import Entry
 from keyhouse.store.unreadable import OnUnreadable, UnreadableRows
 
 T = TypeVar("T")
@@ -32,6 +33,29 @@ async def read_records(
         for at, row in zip(missing, again, strict=True):
             found[at] = row
     return found
+
+
+async def record_entries(
+    engine: Engine, space: str, bound: Record[T], keys: Sequence[str], on_unreadable: OnUnreadable
+) -> list[Entry[T] | None]:
+    """Return the entries of the records at these current keys, in their order; None where there is
+    none, and where the row is unreadable, unless that raises."""
+    unreadable, now = UnreadableRows(on_unreadable), engine.clock.now()
+    names, entries = bound.template.fields, list[Entry[T] | None]()
+    for key, row in zip(keys, await read_records(engine, space, bound, keys), strict=True):
+        entry: Entry[T] | None = None
+        if row is not None:
+            try:
+                value = bound.decode(row.value, row.key)
+                if bound.is_live(value, row.key, now):
+                    values = bound.template.split(key)
+                    assert values is not None, "the template has built the key"
+                    stored = row.value if bound.keeps_unknown else None
+                    entry = Entry(value, row.key, values, row.revision, row.expires, names, stored)
+            except DataError as error:
+                unreadable.add(row, error)
+        entries.append(entry)
+    return entries
 
 
 async def record_values(

@@ -31,8 +31,8 @@ from keyhouse.schema import (
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import Entry, Event, RecordPage, UsagePage
 from keyhouse.store.raw_rows import RawRows
-from keyhouse.store.record_reader import read_records, record_values
-from keyhouse.store.record_watch import watch_records
+from keyhouse.store.record_reader import read_records, record_entries, record_values
+from keyhouse.store.record_watch import check_watch_start, watch_records
 from keyhouse.store.scan import (
     Scan,
     all_records,
@@ -49,7 +49,6 @@ T = TypeVar("T")
 Between = tuple[Any, Any]
 """The bounds of a range, the second excluded; None is no bound."""
 
-_REVISION_MAX = 2**63 - 1
 _USAGE_PAGE_ROWS = 250
 
 
@@ -96,6 +95,20 @@ class RecordReads(RawRows):
         keys = [bound.template.build(fields) for fields in addresses]
         absent: Any = 0 if isinstance(record, Counter) else None
         return await record_values(self.engine, self.space, bound, keys, absent, unreadable)
+
+    async def entries(
+        self,
+        record: Record[T],
+        addresses: Iterable[Mapping[str, Any]],
+        /,
+        *,
+        unreadable: OnUnreadable = "raise",
+    ) -> list[Entry[T] | None]:
+        """Return the records at these addresses with their keys, revisions and expiries, in their
+        order. See `get_many`; an absent counter is None."""
+        bound = self.binding.record(record)
+        keys = [bound.template.build(fields) for fields in addresses]
+        return await record_entries(self.engine, self.space, bound, keys, unreadable)
 
     async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
         """Return the record with its key, revision and expiry, or None."""
@@ -287,11 +300,7 @@ class RecordReads(RawRows):
         `caught_up` is called with a revision whenever all changes up to it were delivered: they are
         whole commits.
         """
-        if since is not None and (type(since) is not int or not 0 <= since <= _REVISION_MAX):
-            raise UsageError(
-                "A watch starts after a revision: a whole number, as an entry or a page has it.",
-                since=since,
-            )
+        check_watch_start(since)
         bound = self.binding.record(declared)
         keys = bound.template.range(fields, prefix=prefix)
         events = watch_records(self.engine, self.space, bound, keys, since, unreadable, caught_up)

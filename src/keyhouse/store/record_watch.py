@@ -5,7 +5,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from keyhouse.engine import CaughtUp, Engine, Row, Span
-from keyhouse.errors import DataError
+from keyhouse.errors import DataError, UsageError
 from keyhouse.keys.ranges import KeyRange
 from keyhouse.schema import Record
 from keyhouse.store.entry import Event
@@ -13,6 +13,18 @@ from keyhouse.store.scan import covering_span
 from keyhouse.store.unreadable import OnUnreadable, UnreadableRows
 
 T = TypeVar("T")
+
+
+_REVISION_MAX = 2**63 - 1
+
+
+def check_watch_start(since: int | None) -> None:
+    """Raise UsageError unless a watch can start after `since`."""
+    if since is not None and (type(since) is not int or not 0 <= since <= _REVISION_MAX):
+        raise UsageError(
+            "A watch starts after a revision: a whole number, as an entry or a page has it.",
+            since=since,
+        )
 
 
 async def watch_records(

@@ -102,6 +102,7 @@ class Store:
 
     get = blocking(AsyncStore.get)
     get_many = blocking(AsyncStore.get_many)
+    entries = blocking(AsyncStore.entries)
     entry = blocking(AsyncStore.entry)
     lookup = blocking(AsyncStore.lookup)
     members = blocking(AsyncStore.members)

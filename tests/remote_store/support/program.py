@@ -109,6 +109,8 @@ def play(note: Callable[[object], None]) -> Program:
         lambda s: s.get(RECIPE, id=3),
         lambda s: s.get(RECIPE),
         lambda s: s.get(RECIPE, id="a", other="b"),
+        lambda s: s.get_many(RECIPE, [{"id": "a"}, {"id": "a", "other": "b"}]),
+        lambda s: s.entries(RECIPE, [{}]),
         lambda s: s.page(RECIPE, cursor="nonsense"),
         lambda s: s.delete(RECIPE, id="pie", expect=first),
         lambda s: s.put(RECIPE, pie, ttl=5),
@@ -133,6 +135,11 @@ def play(note: Callable[[object], None]) -> Program:
     for named in scans:
         listed = yield _scan(named)
         note([(each.key, each.record) for each in listed])
+    addresses = [{"id": "tea"}, {"id": "none"}, {"id": "a/b c%é"}, {"id": "tea"}]
+    note((yield lambda s: s.get_many(RECIPE, addresses)))
+    note((yield lambda s: s.get_many(RECIPE, [])))
+    listed = yield lambda s: s.entries(RECIPE, addresses)
+    note([each and (each.key, each.record, each.fields, each.expires) for each in listed])
     found = yield lambda s: s.lookup(RECIPE, ONE_TITLE, title="TEA")
     note((found.key, found.record))
     note((yield lambda s: s.lookup(RECIPE, ONE_TITLE, title="none")))
@@ -140,12 +147,17 @@ def play(note: Callable[[object], None]) -> Program:
     yield lambda s: s.add(COOKED, -1, id="pie")
     note((yield lambda s: s.get(COOKED, id="pie")))
     note((yield lambda s: s.get(COOKED, id="none")))
+    note((yield lambda s: s.get_many(COOKED, [{"id": "none"}, {"id": "pie"}])))
     entry = yield lambda s: s.put(DRAFT, "text", user="ann", name="x", ttl=100.5)
     note((entry.record, entry.fields, entry.expires is not None))
     listed = yield lambda s: s.scan(DRAFT, user="ann")
     note([(each.fields, each.record) for each in listed])
-    events = yield lambda s: s.watch(RECIPE, since=first)
+    complete: list[int] = []
+    events = yield lambda s: s.watch(
+        RECIPE, since=first, unreadable="skip", caught_up=complete.append
+    )
     note([(each.fields, each.gone, each.record is None) for each in events])
+    note(all(revision >= first for revision in complete))
     note((yield lambda s: s.delete(RECIPE, id="tea")))
     note((yield lambda s: s.delete(RECIPE, id="tea")))
     note((yield lambda s: s.count(RECIPE)))

@@ -28,7 +28,7 @@ class RecordTypes:
         given |= {
             source for source in record.attributes if record.member(source) in _members(served)
         }
-        name = _class_name(served.name)
+        self.name = name = _class_name(served.name)
         shown = self._struct(f"{name}Value", without=frozenset(record.private))
         is_closed = not record.keeps_unknown and record.unknown is None
         self.received = self._struct(

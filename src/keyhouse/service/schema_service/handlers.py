@@ -23,6 +23,7 @@ from keyhouse.service.schema_service.operations import (
     PAGE_ITEMS,
     ClearedRecords,
     CounterValue,
+    FoundItems,
     ListedKeys,
     ServedItem,
     ServedPage,
@@ -39,6 +40,7 @@ __all__ = [
     "READ",
     "SPACES",
     "WRITE",
+    "Addresses",
     "Increment",
     "KeyLimit",
     "Limit",
@@ -65,6 +67,12 @@ class SpaceHeader(msgspec.Struct):
 
 class WriteHeaders(SpaceHeader):
     key: Key | None = msgspec.field(default=None, name="Idempotency-Key")
+
+
+class Addresses(msgspec.Struct, forbid_unknown_fields=True):
+    """The key fields of some records."""
+
+    addresses: Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=SERVED_PAGE_ITEMS_MAX)]
 
 
 class Increment(msgspec.Struct, forbid_unknown_fields=True):
@@ -143,6 +151,11 @@ class SchemaHandlers:
         by = served.lookups[query.by]
         item = await self.space(caller, headers).lookup(served, by, _row_fields(by, query))
         return Response(item, etag=item.revision)
+
+    async def get_many(
+        self, served: ServedRecord, body: Addresses, caller: Caller, headers: SpaceHeader
+    ) -> FoundItems:
+        return await self.space(caller, headers).get_many(served, body.addresses)
 
     async def keys(
         self, served: ServedRecord, query: Any, caller: Caller, headers: SpaceHeader

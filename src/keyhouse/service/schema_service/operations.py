@@ -4,7 +4,7 @@ Each works in one space, on declarations of the catalog, and returns what both p
 answer shows a value only to callers who may read.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import Any, Final, Literal, TypeVar
@@ -30,6 +30,7 @@ __all__ = [
     "PAGE_ITEMS",
     "ClearedRecords",
     "CounterValue",
+    "FoundItems",
     "ListedKeys",
     "ServedItem",
     "ServedPage",
@@ -69,6 +70,12 @@ class ServedPage(msgspec.Struct):
     items: list[ServedItem]
     revision: int | UnsetType
     cursor: str | UnsetType
+
+
+class FoundItems(msgspec.Struct):
+    """The items of some addresses, in their order; null where there is none."""
+
+    items: list[Any]
 
 
 class ListedKeys(msgspec.Struct):
@@ -128,6 +135,37 @@ class SpaceOperations(Tenant):
         if found is None:
             raise _absent(served, fields)
         return item_of(served, found)
+
+    async def get_many(
+        self, served: ServedRecord, addresses: Sequence[Mapping[str, Any]]
+    ) -> FoundItems:
+        """Return the records at these addresses, or the values of counters, in their order; null
+        where there is none. Large ones are cut as a page is: the items are those of the first
+        addresses."""
+        if not 1 <= len(addresses) <= SERVED_PAGE_ITEMS_MAX:
+            raise UsageError(
+                "Give 1 to 500 addresses.", given=len(addresses), most=SERVED_PAGE_ITEMS_MAX
+            )
+        asked = [served.of_json(fields) for fields in addresses]
+        if served.kind == "counter":
+            return FoundItems(
+                [
+                    CounterValue(number or 0)
+                    for number in await self.store.get_many(served.record, asked)
+                ]
+            )
+
+        async def read(step: int, cursor: str | None) -> RecordPage[Any]:
+            start = int(cursor or 0)
+            found: list[Any] = await self.store.entries(served.record, asked[start : start + step])
+            following = str(start + step) if start + step < len(asked) else None
+            return RecordPage(found, following, 0)
+
+        def item(entry: Entry[Any] | None) -> ServedItem | None:
+            return None if entry is None else item_of(served, entry)
+
+        items, _, _ = await self._pages.read(served.name, read, item, len(asked), None)
+        return FoundItems(items)
 
     async def lookup(
         self, served: ServedRecord, by: ServedDerived[Unique], fields: Fields

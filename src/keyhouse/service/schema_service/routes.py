@@ -39,6 +39,7 @@ from keyhouse.service.schema_service.handlers import (
     PAGE_ITEMS,
     READ,
     WRITE,
+    Addresses,
     Increment,
     KeyLimit,
     Limit,
@@ -59,6 +60,7 @@ __all__ = ["OPERATIONS", "routes"]
 OPERATIONS: Final = (
     "list",
     "get",
+    "get_many",
     "lookup",
     "create",
     "put",
@@ -109,6 +111,7 @@ class _Routes:
         yield self._list("list", f"List {self._served.name} records, by key or by an index.")
         if self._address:
             yield "get", self._get()
+        yield self._get_many()
         if self._served.lookups:
             yield "lookup", self._lookup()
         yield self._keys()
@@ -139,6 +142,7 @@ class _Routes:
                 at=True,
             ),
         )
+        yield self._get_many()
         yield self._keys()
         if isinstance(self._served.record, Counter) and self._served.record.day_field is not None:
             yield "sum_of_days", self._sum_of_days()
@@ -162,6 +166,7 @@ class _Routes:
     def log(self) -> Iterator[Named]:
         name = self._served.name
         yield self._list("list", f"List events of the log {name}, in their order.")
+        yield self._get_many()
         yield self._keys()
         if self._served.is_writable:
             yield "append", self._new("append", f"Append an event to the log {name}.")
@@ -214,6 +219,21 @@ class _Routes:
             problems=[AccessError, PreparingError],
         )
         return "keys", msgspec.structs.replace(route, path=f"/keys/{served.name}")
+
+    def _get_many(self) -> Named:
+        served = self._served
+        item: Any = CounterValue if served.kind == "counter" else self._types.item | None
+        found = msgspec.defstruct(f"{self._types.name}Found", [("items", list[item])])
+        route = self._route(
+            "POST",
+            f"get_many_{served.name}",
+            f"Read {served.name} at several addresses; null where there is none.",
+            self._on.get_many,
+            {"body": Addresses, "headers": SpaceHeader},
+            found,
+            scope=READ,
+        )
+        return "get_many", msgspec.structs.replace(route, path=f"/get-many/{served.name}")
 
     def _row(
         self,

@@ -39,6 +39,7 @@ __all__ = ["NATS_OPERATIONS", "SchemaSubjects", "changes_prefix", "subject_prefi
 
 NATS_OPERATIONS: Final = (
     "get",
+    "get_many",
     "list",
     "lookup",
     "create",
@@ -56,7 +57,7 @@ NATS_OPERATIONS: Final = (
     "clear",
 )
 _READS: Final = frozenset(
-    {"get", "list", "lookup", "keys", "record_count", "members", "sum_of_days"}
+    {"get", "get_many", "list", "lookup", "keys", "record_count", "members", "sum_of_days"}
 )
 _SPACE: Final = re.compile("[A-Za-z0-9_-]{1,64}")
 _BODY_BYTES_PER_REQUEST: Final = 32 * 1_024
@@ -83,6 +84,7 @@ class SchemaRequest(msgspec.Struct, forbid_unknown_fields=True):
     order: Literal["asc", "desc"] = "asc"
     limit: int = PAGE_ITEMS
     days: int | UnsetType = UNSET
+    addresses: list[dict[str, Any]] | UnsetType = UNSET
     cursor: str | None = None
     revision: int | UnsetType | None = UNSET
     ttl: float | None = None
@@ -125,6 +127,7 @@ class SchemaSubjects:
         )
         self._run: Mapping[str, Callable[[SpaceOperations, SchemaRequest], Awaitable[Any]]] = {
             "get": self._get,
+            "get_many": self._get_many,
             "list": self._list,
             "lookup": self._lookup,
             "create": self._create,
@@ -224,6 +227,19 @@ class SchemaSubjects:
         if served.kind == "counter":
             return await space.count(served, fields)
         return await space.get(served, fields)
+
+    async def _get_many(self, space: SpaceOperations, body: SchemaRequest) -> Any:
+        served = self._named(body, "record", "counter", "log")
+        if isinstance(body.addresses, UnsetType):
+            raise MissingFieldError("Missing required field: addresses")
+        addresses = body.addresses
+        while True:
+            found = await space.get_many(served, addresses)
+            if len(_encode(found)) <= _REPLY_BYTES_MAX:
+                return found
+            if len(addresses) == 1:
+                raise LimitError("The record is too large for a reply.", limit=_REPLY_BYTES_MAX)
+            addresses = addresses[: max(1, min(len(addresses), len(found.items)) // 2)]
 
     async def _list(self, space: SpaceOperations, body: SchemaRequest) -> Any:
         served = self._named(body, "record", "log")
