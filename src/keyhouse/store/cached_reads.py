@@ -26,8 +26,8 @@ class CachedReads(Generic[R]):
 
     `read` takes the name and a transaction, and reads records by key in it; it decides by nothing
     else. Every `get` reads the rows of these records again, by one call of the engine, and compares
-    their revisions: a change of any of them, by any process, is seen at once. What a cached result
-    saves is decoding the records, and reading one after the other. None is not cached.
+    their revisions: a change of any of them, by any process, is seen at once. A cached result
+    saves decoding the records, and reading one after the other. None is not cached.
     """
 
     __slots__ = ("_cached", "_read", "_results_max", "_store")

@@ -40,10 +40,10 @@ __all__ = [
     "READ",
     "SPACES",
     "WRITE",
-    "Addresses",
     "Increment",
     "KeyLimit",
     "Limit",
+    "RecordAddresses",
     "SchemaHandlers",
     "SpaceHeader",
     "WriteHeaders",
@@ -69,7 +69,7 @@ class WriteHeaders(SpaceHeader):
     key: Key | None = msgspec.field(default=None, name="Idempotency-Key")
 
 
-class Addresses(msgspec.Struct, forbid_unknown_fields=True):
+class RecordAddresses(msgspec.Struct, forbid_unknown_fields=True):
     """The key fields of some records."""
 
     addresses: Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=SERVED_PAGE_ITEMS_MAX)]
@@ -153,7 +153,7 @@ class SchemaHandlers:
         return Response(item, etag=item.revision)
 
     async def get_many(
-        self, served: ServedRecord, body: Addresses, caller: Caller, headers: SpaceHeader
+        self, served: ServedRecord, body: RecordAddresses, caller: Caller, headers: SpaceHeader
     ) -> FoundItems:
         return await self.space(caller, headers).get_many(served, body.addresses)
 
