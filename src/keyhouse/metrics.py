@@ -125,6 +125,13 @@ class HttpMetrics:
             timing = self._timings[key] = Timing()
         timing.add(seconds)
 
+    def by_route(self) -> dict[tuple[str, str], list[tuple[int, Timing]]]:
+        """Return the timings of each method and route, with their statuses."""
+        found: dict[tuple[str, str], list[tuple[int, Timing]]] = {}
+        for (method, route, status), timing in self._timings.items():
+            found.setdefault((method, route), []).append((status, timing))
+        return found
+
     def reject(self, status: int) -> None:
         """Count a request that the server rejected before it reached a route."""
         self._rejected[status] = self._rejected.get(status, 0) + 1

@@ -122,3 +122,39 @@ def test_jobs_needs_a_service_and_a_token() -> None:
         ran = subprocess.run([*command, *given], capture_output=True, text=True)
         assert ran.returncode != 0
         assert sentence in ran.stderr
+
+
+def test_a_served_playlist_has_its_figures_in_the_studio(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "keyhouse.cli"]
+    folder = ["--data", str(tmp_path / "data")]
+    serve = [*command, "serve", "playlist", "--http", "127.0.0.1:0", "--nats", "off", "--json"]
+    serve += ["--engine", f"sqlite:{tmp_path}/playlist.db"]
+    with subprocess.Popen(
+        [*serve, *folder], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            base = json.loads(process.stdout.readline())["http"]
+            made = subprocess.run(
+                [*command, "token", "--operator", *folder],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            headers = {"Authorization": f"Bearer {made.stdout.strip()}"}
+            with httpx.Client(base_url=base, headers=headers) as client:
+                assert client.get("/playlist/login").status_code == 200
+                page = client.get("/studio/slow.json").raise_for_status().json()
+                routes = {each["call"]: each["count"] for each in page["requests"]}
+                assert routes["GET /playlist/login"] == 1
+                assert {each["call"] for each in page["calls"]} == {"read", "scan", "commit"}
+                [system] = client.get("/studio/jobs.json").json()["systems"]
+                assert system["system"] == "playlist"
+                [system] = client.get("/studio/index.json").json()["systems"]
+                assert system["size"]["is_exact"]
+                assert system["docs"] == "/playlist/docs"
+                for space in client.get("/studio/playlist/index.json").json()["spaces"]:
+                    path = f"/studio/playlist/{space['name']}/index.json"
+                    assert client.get(path).json()["use"]["rate"]["per_second"] > 0
+        finally:
+            process.terminate()

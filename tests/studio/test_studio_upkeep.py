@@ -4,12 +4,14 @@ import asyncio
 from pathlib import Path
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from keyhouse import Store
 from keyhouse.clock import SystemClock
 from keyhouse.demo.clips import BOARD, CLIP, NEXT_BOARD, Clip
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.memory import MemoryEngine
+from keyhouse.metrics import HttpMetrics
 from keyhouse.schema import JobState
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog
@@ -106,8 +108,16 @@ def test_slow_operations_and_the_use_of_a_space_are_shown(tmp_path: Path) -> Non
         engine = MemoryEngine(SystemClock())
         async with library(tmp_path, engine, figures=figures) as served:
             await served.store.put(BOOK, Book("b1", "T", "lem"))
+            requests = HttpMetrics(CollectorRegistry())
+            for status, seconds in ((200, 0.004), (200, 0.3), (503, 0.004)):
+                requests.count("GET", "/library/books/{id}", status, seconds)
+            requests.count("GET", "/studio/slow", 200, 0.004)
+            served.studio.show_requests(requests)
             async with served.signed_in("studio:read") as client:
                 page = (await client.get("/studio/slow.json")).json()
+                [route] = page["requests"]
+                assert (route["system"], route["call"]) == ("library", "GET /library/books/{id}")
+                assert (route["count"], route["failures"], route["slow"]) == (3, 1, 1)
                 [slow] = page["slow"]
                 assert slow["milliseconds"] == 250
                 assert slow["what"] == "key=<b>slow</b>"

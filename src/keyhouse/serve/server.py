@@ -220,6 +220,8 @@ class Server:
     ) -> AbstractAsyncContextManager[Address]:
         routes = health_routes(self._health, self._metrics)
         app = make_app(specs, settings=settings, registry=self._metrics.registry, routes=routes)
+        if self._studio is not None:
+            self._studio.show_requests(app.metrics)
         return listening(
             app if self._tracing is None else self._tracing.app(app),
             bound,

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.auth import Caller
-from keyhouse.metrics import SECONDS, MeteredEngine, Timing
+from keyhouse.metrics import SECONDS, HttpMetrics, MeteredEngine, Timing
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog
 
 QUANTILES: Final = (0.5, 0.95, 0.99)
@@ -40,17 +40,23 @@ class SlowLine(msgspec.Struct, kw_only=True):
 
 class SlowPage(msgspec.Struct):
     """`slow` are the newest operations that exceeded the `slow_seconds` of their system. `slow`
-    calls of an engine took longer than `slow_ms`."""
+    requests and calls of an engine took longer than `slow_ms`. `requests` are those of HTTP, by
+    route; the `requests_cut` that took least time are left out."""
 
     slow_ms: float
     slow: list[SlowLine]
     operations: list[CallFigures]
+    requests: list[CallFigures]
+    requests_cut: int
     calls: list[CallFigures]
 
 
 class Figures:
+    """`requests` are the metrics of the app, once it is made."""
+
     def __init__(self, catalog: SystemCatalog) -> None:
         self._catalog = catalog
+        self.requests: HttpMetrics | None = None
 
     async def page(self, caller: Caller) -> SlowPage:
         """Slow operations, the newest first; durations by system, the slowest kinds first."""
@@ -67,9 +73,31 @@ class Figures:
             )
         ]
         operations = [each for system in systems for each in operation_figures(system)]
-        for figures in (calls, operations):
+        requests = self._requests()
+        for figures in (calls, operations, requests):
             figures.sort(key=lambda each: (-each.slow, -each.mean_ms))
-        return SlowPage(SLOW_SECONDS * 1_000, _slow_lines(systems), operations, calls)
+        return SlowPage(
+            slow_ms=SLOW_SECONDS * 1_000,
+            slow=_slow_lines(systems),
+            operations=operations,
+            requests=requests[:ROUTES_MAX],
+            requests_cut=len(requests[ROUTES_MAX:]),
+            calls=calls,
+        )
+
+    def _requests(self) -> list[CallFigures]:
+        """Return the durations of the systems' HTTP routes. Those with status 500 and above have
+        failed."""
+        if self.requests is None:
+            return []
+        found: list[CallFigures] = []
+        for (method, route), timings in self.requests.by_route().items():
+            system = route[1:].partition("/")[0]
+            if system in self._catalog.systems:
+                figures = call_figures(system, f"{method} {route}", [each for _, each in timings])
+                figures.failures = sum(sum(each.steps) for code, each in timings if code >= 500)
+                found.append(figures)
+        return found
 
 
 def operation_figures(system: StudioSystem, tenant: str | None = None) -> list[CallFigures]:
@@ -98,6 +126,7 @@ def _slow_lines(systems: Iterable[StudioSystem]) -> list[SlowLine]:
 
 
 SLOW_LINES_MAX: Final = 200
+ROUTES_MAX: Final = 100
 SLOW_SECONDS: Final = 0.1
 
 

@@ -7,6 +7,7 @@ from keyhouse.auth import jwt_auth
 from keyhouse.engine import Engine
 from keyhouse.http import ResponseSpec, Route, file_route
 from keyhouse.http.static import VENDOR
+from keyhouse.metrics import HttpMetrics
 from keyhouse.service.spec import ServiceSpec
 from keyhouse.store import Store
 from keyhouse.studio.bulk import Bulk
@@ -91,6 +92,10 @@ class Studio:
         self._bulk = Bulk(catalog, self._jobs)
         self._figures = Figures(catalog)
         self._export = Export(catalog)
+
+    def show_requests(self, metrics: HttpMetrics) -> None:
+        """Show the requests of the app that serves the systems."""
+        self._figures.requests = metrics
 
     def spec(self) -> ServiceSpec:
         about, examples = _BY_TOKEN if self.sessions.takes_tokens else _BY_LINK

@@ -109,10 +109,10 @@ class Assembly:
             source = MediaCms(settings.mediacms_url, settings.mediacms_token)
         self.refresh = Refresh(catalog, stores, context.run_blocking, source)
         self.commands = Commands(self.roles, self.apply, self.refresh, context.run_blocking)
-        metrics = OperationMetrics(SYSTEM.name, ())
-        context.metrics.register(metrics)
-        log = OperationLog(SYSTEM.name, settings.slow_seconds)
-        self.sweeper = Sweeper(context.engine, settings.sweep_seconds, metrics, log)
+        self.metrics = OperationMetrics(SYSTEM.name, ())
+        context.metrics.register(self.metrics)
+        self.log = OperationLog(SYSTEM.name, settings.slow_seconds)
+        self.sweeper = Sweeper(context.engine, settings.sweep_seconds, self.metrics, self.log)
 
     async def prepare(self) -> None:
         """Create missing buckets, and repair what other programs left incomplete, at the start."""

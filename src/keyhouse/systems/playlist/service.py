@@ -5,8 +5,10 @@ from typing import Final
 
 from keyhouse.clock import monotonic
 from keyhouse.errors import KeyhouseError
+from keyhouse.service.operator_figures import OperatorFigures
 from keyhouse.service.rates import RateLimiter
 from keyhouse.service.spec import Keyspace, Service, ServiceContext, ServiceSpec
+from keyhouse.service.usage import Quota
 from keyhouse.settings import read_settings
 from keyhouse.store import RawRows
 from keyhouse.systems.playlist import SYSTEM
@@ -26,6 +28,7 @@ async def build(context: ServiceContext) -> ServiceSpec:
         rate, burst = settings.rate_per_second, settings.rate_burst or None
         return RateLimiter(rate, burst=burst, clock=clock) if rate else None
 
+    rates = limiter()
     tasks: list[Callable[[], Awaitable[None]]] = [
         parts.prepare,
         parts.refresh.follow,
@@ -41,10 +44,11 @@ async def build(context: ServiceContext) -> ServiceSpec:
         error_format=ERROR_FORMAT,
         routes=[*parts.routes().values(), *parts.pages()],
         auth=parts.sessions.auth,
-        rates=limiter(),
+        rates=rates,
         address_rates=limiter(),
         endpoints=parts.commands.endpoints(),
         tasks=tasks,
+        figures=OperatorFigures(parts.metrics, parts.log, Quota(), rates),
         keyspaces=[
             Keyspace(schema=each, engine=context.engine, fixed={"namespace": settings.namespace})
             for each in SYSTEM.schemas
