@@ -11,7 +11,7 @@ from keyhouse import Store
 from keyhouse.engine import Batch, Put, Span
 from keyhouse.store import verify
 from tests.browser.support.visitor import PAGES, Studio, open_studio
-from tests.studio.support.library import BOOK, SHELF, Book
+from tests.studio.support.library import BOOK, SHELF, Book, token
 
 pytestmark = pytest.mark.browser
 
@@ -56,6 +56,27 @@ def test_every_page_opens_and_names_what_it_shows(studio: Studio) -> None:
                 assert await page.locator("h1").inner_text(), path
 
     studio.run("pages", scenario)
+
+
+def test_an_operator_signs_in_walks_to_a_space_unlocks_and_signs_out(studio: Studio) -> None:
+    async def scenario(space: str, store: Store) -> None:
+        async with studio.visitor.browser.visit(f"{studio.visitor.url}{space}/") as page:
+            await page.get_by_label("Operator's token").fill(token())
+            await page.get_by_role("button", name="Sign in").click()
+            await page.get_by_role("heading", name="walk", exact=True).wait_for()
+            await page.get_by_role("link", name="Systems").first.click()
+            await page.get_by_role("link", name="library", exact=True).click()
+            await page.get_by_role("link", name="walk", exact=True).click()
+            assert "book:{id}" in await page.get_by_role("region", name="Records").inner_text()
+            await page.get_by_role("button", name="Unlock").click()
+            assert "Edits are unlocked" in await page.get_by_role("status").inner_text()
+            await page.get_by_role("button", name="Lock").click()
+            await page.get_by_role("button", name="Sign out").click()
+            await page.get_by_label("Operator's token").wait_for()
+            await page.goto(f"{studio.visitor.url}{space}/")
+            await page.get_by_label("Operator's token").wait_for()
+
+    studio.run("walk", scenario)
 
 
 def test_an_index_row_leads_to_its_record_and_back(studio: Studio) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from keyhouse import Store
 from tests.browser.support.visitor import PAGES, Studio, open_studio
-from tests.studio.support.library import token
+from tests.studio.support.library import BOOK, Book
+from tests.support.browser_pages import check_themes
 
 pytestmark = pytest.mark.browser
 
@@ -37,25 +38,47 @@ def test_every_page_is_accessible_in_every_theme_and_width(studio: Studio) -> No
     studio.run("accessible", scenario)
 
 
-def test_an_operator_signs_in_walks_to_a_space_unlocks_and_signs_out(studio: Studio) -> None:
-    async def scenario(space: str, store: Store) -> None:
-        async with studio.visitor.browser.visit(f"{studio.visitor.url}{space}/") as page:
-            await page.get_by_label("Operator's token").fill(token())
-            await page.get_by_role("button", name="Sign in").click()
-            await page.get_by_role("heading", name="walk", exact=True).wait_for()
-            await page.get_by_role("link", name="Systems").first.click()
-            await page.get_by_role("link", name="library", exact=True).click()
-            await page.get_by_role("link", name="walk", exact=True).click()
-            assert "book:{id}" in await page.get_by_role("region", name="Records").inner_text()
-            await page.get_by_role("button", name="Unlock").click()
-            assert "Edits are unlocked" in await page.get_by_role("status").inner_text()
-            await page.get_by_role("button", name="Lock").click()
-            await page.get_by_role("button", name="Sign out").click()
-            await page.get_by_label("Operator's token").wait_for()
-            await page.goto(f"{studio.visitor.url}{space}/")
-            await page.get_by_label("Operator's token").wait_for()
+def test_answers_to_forms_are_accessible_too(studio: Studio) -> None:
+    """Preview, conflict, error, revealed key, wrong number and job: pages that have no link."""
 
-    studio.run("walk", scenario)
+    async def scenario(space: str, store: Store) -> None:
+        async with (
+            studio.visitor.operator(unlocked=True) as operator,
+            operator.visit(
+                f"{space}/edit?k=book:b000", allowed_errors=("400", "409", "412")
+            ) as page,
+        ):
+            await page.get_by_label("author").fill("asimov")
+            await page.get_by_role("button", name="Preview", exact=True).click()
+            await page.get_by_text("Preview: the commit").wait_for()
+            await check_themes(page)
+            await page.get_by_label("pages").fill("many")
+            await page.get_by_role("button", name="Preview", exact=True).click()
+            await page.get_by_role("alert").wait_for()
+            await check_themes(page)
+            await store.put(BOOK, Book("b000", "By another", "lem"))
+            await page.get_by_label("pages").fill("1")
+            await page.get_by_role("button", name="Save").click()
+            await page.get_by_role("region", name="Conflict").wait_for()
+            await check_themes(page)
+            await page.goto(f"{studio.visitor.url}{space}/key?k=book:b001")
+            await page.get_by_role("button", name="Reveal").click()
+            await page.get_by_text("secret friend").wait_for()
+            await check_themes(page)
+            await page.goto(f"{studio.visitor.url}{space}/bulk?prefix=shelf:")
+            await page.get_by_label("Type the number of records").fill("7")
+            await page.get_by_role("button", name="Delete 1 record").click()
+            await page.get_by_role("alert").wait_for()
+            await check_themes(page)
+            await page.get_by_label("Type the number of records").fill("1")
+            await page.get_by_role("button", name="Delete 1 record").click()
+            await page.get_by_text("completed").wait_for()
+            await check_themes(page)
+            await page.goto(f"{studio.visitor.url}/studio/journal")
+            await page.get_by_text("Before and after").first.click()
+            await check_themes(page)
+
+    studio.run("answers", scenario)
 
 
 def test_keys_move_filter_and_edit_without_a_mouse(studio: Studio) -> None:

@@ -97,11 +97,16 @@ class Pages:
     async def check(self, url: str, *, context_options: dict[str, Any] | None = None) -> None:
         """Check the accessibility of a page in both themes, wide and narrow."""
         async with self.visit(url, **(context_options or {})) as page:
-            for dark in (False, True):
-                await page.emulate_media(color_scheme="dark" if dark else "light")
-                for width in (WIDE, NARROW):
-                    await page.set_viewport_size({"width": width, "height": 800})
-                    await check_page(page, f"{'dark' if dark else 'light'}, {width} px")
+            await check_themes(page)
+
+
+async def check_themes(page: Page) -> None:
+    """Check the accessibility of an open page in both themes, wide and narrow."""
+    for dark in (False, True):
+        await page.emulate_media(color_scheme="dark" if dark else "light")
+        for width in (WIDE, NARROW):
+            await page.set_viewport_size({"width": width, "height": 800})
+            await check_page(page, f"{'dark' if dark else 'light'}, {width} px")
 
 
 async def check_page(page: Page, what: str = "") -> None:
