@@ -232,6 +232,13 @@ OPEN_FILES_MAX: Final = 512
 EVENT_STREAMS_MAX: Final = 10_000
 """Open event streams of one service over HTTP, in one process (default)."""
 
+TENANT_EVENT_STREAMS_MAX: Final = 1_000
+"""Open event streams of one tenant of a service, or of one address without a caller, in one process:
+a tenth of all (default)."""
+
+EVENT_STREAM_CHECK_SECONDS: Final = 1.0
+"""Interval in which an event stream reads again whether its session is valid, if it has events."""
+
 EVENT_STREAM_BYTES_MAX: Final = 256 * 1_024
 """Unsent bytes of one event stream; beyond it the changes are read again when the client has caught
 up, and several changes of one key become the newest (default)."""

@@ -280,7 +280,7 @@ def test_more_streams_than_allowed_are_rejected() -> None:
 def test_a_client_that_reads_slowly_gets_the_newest_and_costs_bounded_memory() -> None:
     async def scenario() -> None:
         board = Board(await open_engine("memory:"), pending_bytes_max=20_000)
-        source = await board.hub.stream(board.store, CLIP)._subscribe(None)
+        source = await board.hub.stream(board.store, CLIP).subscribe(None)
         for number in range(500):  # 100 KB each key: more than may be unsent
             await board.put(f"k{number % 7}", f"{number}" + "x" * 1_000)
             if number % 5 == 0:

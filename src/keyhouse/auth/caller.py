@@ -65,3 +65,10 @@ class Authenticator(Protocol):
     async def authenticate(self, headers: HeaderPairs) -> Caller:
         """Return the caller. Raises TokenError if credentials are missing or not accepted."""
         ...
+
+    async def recheck(self, headers: HeaderPairs) -> Caller:
+        """Return the caller of a response that is still open, as an event stream is.
+
+        Like `authenticate`, but it does not count as use: a session is not extended by it.
+        """
+        return await self.authenticate(headers)

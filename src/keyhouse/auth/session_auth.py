@@ -127,16 +127,22 @@ class SessionAuth(Authenticator):
     schemes: Mapping[str, Mapping[str, Any]] = {}
 
     async def authenticate(self, headers: HeaderPairs) -> Caller:
+        return await self._identify(headers, renew=True)
+
+    async def recheck(self, headers: HeaderPairs) -> Caller:
+        return await self._identify(headers, renew=False)
+
+    async def _identify(self, headers: HeaderPairs, *, renew: bool) -> Caller:
         token, from_cookie = self._find(headers)
         try:
-            caller = await self._caller(token)
+            caller = await self._caller(token, renew=renew)
         except TokenError as error:
             raise TokenError(error.sentence, missing=from_cookie) from None
         if caller.from_cookie is from_cookie:
             return caller
         return msgspec.structs.replace(caller, from_cookie=from_cookie)
 
-    async def _caller(self, token: bytes) -> Caller:
+    async def _caller(self, token: bytes, *, renew: bool) -> Caller:
         match = self._pattern.fullmatch(token)
         if match is None:
             raise TokenError("The session token is malformed.")
@@ -146,20 +152,20 @@ class SessionAuth(Authenticator):
         stored = "" if session is None else session.secret_hash if self._has_id else id
         if not hmac.compare_digest(hashed, stored) or session is None:
             raise TokenError("The session is unknown or was revoked: sign in again.")
-        await self._check_expiry(id, session)
+        await self._check_expiry(id, session, renew=renew)
         caller = session.caller
         if not self._role_scopes:
             return caller
         scopes = caller.scopes.union(*(self._role_scopes.get(role, ()) for role in caller.roles))
         return msgspec.structs.replace(caller, scopes=scopes)
 
-    async def _check_expiry(self, id: str, session: StoredSession) -> None:
+    async def _check_expiry(self, id: str, session: StoredSession, *, renew: bool) -> None:
         if session.expires is None:
             return
         now = self._clock.now()
         if now >= session.expires:
             raise TokenError("The session has expired: sign in again.")
-        if self._renew is not None and self._sliding_seconds is not None:
+        if renew and self._renew is not None and self._sliding_seconds is not None:
             lifetime = round(self._sliding_seconds * 1_000)
             if session.expires - now < lifetime - lifetime // _RENEWALS_PER_LIFETIME:
                 await self._renew(id, now + lifetime)
@@ -205,13 +211,19 @@ class AnyAuth(Authenticator):
         return self._authenticators[0].cached_caller(headers)
 
     async def authenticate(self, headers: HeaderPairs) -> Caller:
+        return await self._first(lambda each: each.authenticate(headers))
+
+    async def recheck(self, headers: HeaderPairs) -> Caller:
+        return await self._first(lambda each: each.recheck(headers))
+
+    async def _first(self, identify: Callable[[Authenticator], Awaitable[Caller]]) -> Caller:
         for authenticator in self._authenticators[:-1]:
             try:
-                return await authenticator.authenticate(headers)
+                return await identify(authenticator)
             except TokenError as error:
                 if not error.missing:
                     raise
-        return await self._authenticators[-1].authenticate(headers)
+        return await identify(self._authenticators[-1])
 
 
 def _cookie_values(header: bytes, start: bytes) -> list[bytes]:

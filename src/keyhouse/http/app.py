@@ -40,6 +40,7 @@ from keyhouse.http.response import NO_BODY_STATUSES, EncodedResponse
 from keyhouse.http.router import Route, Router
 from keyhouse.http.settings import HttpSettings
 from keyhouse.http.static import asset_routes, docs_routes, redirect
+from keyhouse.http.stream_guard import TenantStreams
 from keyhouse.http.tenant_places import TenantPlaces
 from keyhouse.metrics import HttpMetrics
 
@@ -92,9 +93,9 @@ class App:
             self._add(route, None, "")
         for section in sections:
             prefix = "" if alone else f"/{section.name}"
-            places = TenantPlaces()
+            shares = TenantPlaces(), TenantStreams(settings.tenant_streams_max)
             for route in section.routes:
-                self._add(route, section, prefix, places)
+                self._add(route, section, prefix, shares)
                 if route.path == "/" and route.method == "GET" and not alone:
                     self._add(redirect(prefix, f"{prefix}/", "To its page."), None, "")
         self._log = structlog.get_logger("keyhouse.http")
@@ -111,9 +112,14 @@ class App:
         self._entry: Any = self._cors or self._serve
 
     def _add(
-        self, route: Route, section: Section | None, prefix: str, places: TenantPlaces | None = None
+        self,
+        route: Route,
+        section: Section | None,
+        prefix: str,
+        shares: tuple[TenantPlaces, TenantStreams] | None = None,
     ) -> None:
-        endpoint = HttpEndpoint(route, section, prefix, self.settings, places or TenantPlaces())
+        places, streams = shares or (TenantPlaces(), TenantStreams())
+        endpoint = HttpEndpoint(route, section, prefix, self.settings, places, streams)
         self._router.add(route.method, endpoint.template, endpoint)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

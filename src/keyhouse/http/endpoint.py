@@ -18,6 +18,7 @@ from keyhouse.http.client_address import ClientAddress, TrustedProxies, trusted_
 from keyhouse.http.content_negotiation import check_accepted, check_json
 from keyhouse.http.cross_origin import check_csrf
 from keyhouse.http.errors import PROBLEM, ErrorFormat, SlowError
+from keyhouse.http.event_stream import EventStream
 from keyhouse.http.forms import FormReader
 from keyhouse.http.preconditions import NO_CONDITIONS, Conditions, conditions
 from keyhouse.http.response import (
@@ -42,6 +43,7 @@ from keyhouse.http.signature import (
     known_values,
     query_pairs,
 )
+from keyhouse.http.stream_guard import CredentialsCheck, TenantStreams
 from keyhouse.http.tenant_places import TenantPlaces
 from keyhouse.limits import (
     HTTP_BODY_BYTES_PER_REQUEST,
@@ -203,6 +205,7 @@ class HttpEndpoint:
         "_rates",
         "_scope",
         "_signature",
+        "_streams",
         "_takes_caller",
         "_takes_more",
         "error_format",
@@ -218,9 +221,11 @@ class HttpEndpoint:
         prefix: str,
         settings: HttpSettings,
         places: TenantPlaces,
+        streams: TenantStreams,
     ) -> None:
         self.route = route
         self._places = places
+        self._streams = streams
         self.template = prefix + route.path
         self.error_format = PROBLEM if section is None else section.error_format
         self.realm = "keyhouse" if section is None else section.name
@@ -310,7 +315,7 @@ class HttpEndpoint:
         if value is None:
             return EncodedResponse(204, [])
         if isinstance(value, Responder):
-            return await self._responded(value, request)
+            return await self._responded(value, request, caller)
         return EncodedResponse(200, [], encode(value), self._json_headers)
 
     async def _identify(self, request: HttpRequest) -> Caller | None:
@@ -391,13 +396,27 @@ class HttpEndpoint:
 
     # The response
 
-    async def _responded(self, value: Responder, request: HttpRequest) -> EncodedResponse:
+    async def _responded(
+        self, value: Responder, request: HttpRequest, caller: Caller | None
+    ) -> EncodedResponse:
+        if isinstance(value, EventStream):
+            value = self._guarded(value, request, caller)
         response = await value.respond(request.method, request.headers)
         if self._auth is not None and not any(
             name == b"cache-control" for name, _ in response.headers
         ):
             response.headers.append(_PRIVATE)
         return response
+
+    def _guarded(
+        self, stream: EventStream, request: HttpRequest, caller: Caller | None
+    ) -> EventStream:
+        if caller is None or self._auth is None:
+            return self._streams.limited(stream, ("address", request.client(self._proxies).network))
+        check = CredentialsCheck(self._auth, caller, self._scope, request.pairs, request.headers)
+        return self._streams.limited(
+            stream.while_valid(check.is_valid), caller.turn or caller.tenant
+        )
 
     def _encoded(self, response: Response[Any], given: Conditions) -> EncodedResponse:
         body, etag = response.body, response.etag

@@ -56,25 +56,25 @@ class EventStream(Responder):
     def __init__(
         self, subscribe: Callable[[int | None], Awaitable[EventSource]], since: int | None = None
     ) -> None:
-        self._subscribe = subscribe
-        self._since = since
+        self.subscribe = subscribe
+        self.since = since
 
     def while_valid(self, is_valid: Callable[[], Awaitable[bool]]) -> "EventStream":
         """Return the same stream, which ends before the first event or heartbeat at which
         `is_valid()` is false: a session that was revoked, for example."""
 
         async def subscribe(since: int | None) -> EventSource:
-            return _ValidSource(await self._subscribe(since), is_valid)
+            return _ValidSource(await self.subscribe(since), is_valid)
 
-        return EventStream(subscribe, self._since)
+        return EventStream(subscribe, self.since)
 
     async def respond(self, method: str, headers: Mapping[bytes, bytes]) -> EncodedResponse:
         since = _last_event_id(headers)
         if since is None:
-            since = self._since
+            since = self.since
         if method == "HEAD":
             return EncodedResponse(200, [*_HEADERS])
-        return EncodedResponse(200, [*_HEADERS], EventBody(await self._subscribe(since)))
+        return EncodedResponse(200, [*_HEADERS], EventBody(await self.subscribe(since)))
 
 
 class _ValidSource:

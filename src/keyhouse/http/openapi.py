@@ -16,6 +16,7 @@ from keyhouse.errors import (
     KeyhouseError,
     LimitError,
     NotFoundError,
+    QuotaError,
     RateError,
     RecordError,
     RevisionError,
@@ -33,6 +34,7 @@ from keyhouse.http.errors import (
     SlowError,
     problem_type,
 )
+from keyhouse.http.event_stream import EVENT_STREAM
 from keyhouse.http.forms import MULTIPART, URLENCODED, UploadedFile
 from keyhouse.http.response import JSON, ResponseSpec
 from keyhouse.http.router import Route
@@ -231,6 +233,8 @@ def http_errors(
         yield from (TokenError, ScopeError)
     if limited:
         yield RateError
+    if any(reply.media_type == EVENT_STREAM for reply in each.replies.values()):
+        yield QuotaError
     yield AcceptError
     if each.is_form or (route.scope is not None and route.method != "GET"):
         yield AccessError

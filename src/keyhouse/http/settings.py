@@ -13,6 +13,7 @@ from keyhouse.limits import (
     HTTP_BODY_BYTES_MAX,
     HTTP_HEADER_TIMEOUT_SECONDS,
     HTTP_WRITE_TIMEOUT_SECONDS,
+    TENANT_EVENT_STREAMS_MAX,
 )
 from keyhouse.settings.parser import setting
 
@@ -47,6 +48,13 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         float,
         setting("Disconnect a client that reads nothing of its response for this long."),
     ] = HTTP_WRITE_TIMEOUT_SECONDS
+    tenant_streams_max: Annotated[
+        int,
+        setting(
+            "Event streams that one tenant of a service, or one address without a caller, may have "
+            "open in one process; 0: unlimited."
+        ),
+    ] = TENANT_EVENT_STREAMS_MAX
     cors_origins: Annotated[
         tuple[str, ...],
         setting("Sites whose pages may call from a browser: `https://panel.example`, or `*`."),
@@ -97,6 +105,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 "A root path starts with a slash and does not end with one, as /keyhouse does.",
                 root_path=self.root_path,
             )
+        if self.tenant_streams_max < 0:
+            raise UsageError("This setting must be 0 or more.", setting="tenant_streams_max")
         for name in _POSITIVE:
             if not getattr(self, name) > 0:
                 raise UsageError("This setting must be greater than 0.", setting=name)

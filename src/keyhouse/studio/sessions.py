@@ -7,7 +7,7 @@ that `keyhouse serve` prints. Edits are locked until the session is unlocked.
 import hmac
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -64,9 +64,17 @@ class Sessions(Authenticator):
     schemes: Mapping[str, Mapping[str, Any]] = {}
 
     async def authenticate(self, headers: HeaderPairs) -> Caller:
+        return await self._identify(headers, lambda auth: auth.authenticate(headers))
+
+    async def recheck(self, headers: HeaderPairs) -> Caller:
+        return await self._identify(headers, lambda auth: auth.recheck(headers))
+
+    async def _identify(
+        self, headers: HeaderPairs, identify: Callable[[Authenticator], Awaitable[Caller]]
+    ) -> Caller:
         host = next((value for name, value in headers if name == b"host"), b"")
         try:
-            return await self._auth(cookie_name(host.decode("latin-1"))).authenticate(headers)
+            return await identify(self._auth(cookie_name(host.decode("latin-1"))))
         except TokenError as error:
             raise TokenError(error.sentence, missing=True) from None
 

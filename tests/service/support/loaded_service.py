@@ -76,7 +76,7 @@ async def main(folder: Path) -> None:
     passwords = Passwords()
     store = Store(SCHEMA, await open_engine("memory:"), "all")
     loaded = Loaded(store, folder, await passwords.hash("right"), passwords)
-    async with serving(loaded.spec()) as client:
+    async with serving(loaded.spec(), tenant_streams_max=0) as client:
         print(client.port, flush=True)
         closed = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
         while not closed.done():
