@@ -63,16 +63,18 @@ class FixedPoint(PlainSegment):
                 "A number cannot have more decimals than digits.", decimals=decimals, width=width
             )
         self._whole = Integer(width)
+        self._width = width
         self._decimals = decimals
-        self._stop = Decimal(1).scaleb(width - decimals)
+        self._whole_stop = 10 ** (width - decimals)
+        self._stop = Decimal(self._whole_stop)
         self._least = Decimal(1).scaleb(-decimals)
         self.description = f"a number in {width} digits, the last {decimals} of them decimals"
         self._scale: int = 10**decimals
         self.pattern = self._whole.pattern
 
     def format(self, value: object) -> str:
-        if type(value) is int and 0 <= value < self._stop:
-            return self._whole.format(value * self._scale)
+        if type(value) is int and 0 <= value < self._whole_stop:
+            return str(value * self._scale).zfill(self._width)
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
             raise ValueError("must be a number")
         number = Decimal(str(value)) if isinstance(value, float) else Decimal(value)

@@ -212,7 +212,7 @@ class CutText(NormalizedText):
         )
 
     def format(self, value: object) -> str:
-        text = super().format(value)
+        text = NormalizedText.format(self, value)
         if len(text) * 4 <= self._bytes_max or len(text.encode()) <= self._bytes_max:
             return text
         whole = normal(text_of(value))
@@ -304,7 +304,7 @@ class Ulid(PlainSegment):
 
     def format(self, value: object) -> str:
         try:
-            if _ULID(value):  # type: ignore[call-overload]  # raises TypeError if it is not text
+            if is_ulid(value):  # type: ignore[call-overload]  # raises TypeError if it is not text
                 return value  # type: ignore[return-value]
         except TypeError:
             pass
@@ -314,7 +314,7 @@ class Ulid(PlainSegment):
         return text
 
 
-_ULID = re.compile(Ulid.pattern).fullmatch
+is_ulid = re.compile(Ulid.pattern).fullmatch
 
 
 class Choice(PlainSegment):

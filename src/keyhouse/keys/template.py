@@ -35,6 +35,7 @@ from keyhouse.keys.segments import (
     Regex,
     TextSegment,
     Ulid,
+    is_ulid,
     segment,
 )
 from keyhouse.limits import KEY_BYTES_MAX
@@ -159,7 +160,7 @@ class Template:
         """
         try:
             key = self._build(values)
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, TypeError):
             raise self._blame(values) from None
         if len(values) != len(self.fields):
             self._reject_unknown(values)
@@ -169,7 +170,7 @@ class Template:
         """Return the key of these values, given in the order of `fields`."""
         try:
             return self._join(values)
-        except ValueError:
+        except (ValueError, TypeError):
             raise self._blame(dict(zip(self.fields, values, strict=True))) from None
 
     def parse(self, key: str) -> dict[str, object] | None:
@@ -316,20 +317,30 @@ class Template:
         """Return the Python expression that builds and checks a key, and the values of its names.
 
         `sources` is an expression for each field; fields in `trusted` are already formatted text.
-        The names all begin with a letter and `mark`. The expression raises a bare ValueError.
+        The names all begin with a letter and `mark`. The expression raises a bare ValueError, or a
+        TypeError for a value of another type.
         """
         terms, scope = [f"l{mark}0"], {f"l{mark}0": self.head, f"c{mark}": _check}
         for index, (name, bound, tail) in enumerate(
             zip(self.fields, self.segments, self.literals[1:], strict=True)
         ):
-            terms.append(sources[index] if name in trusted else f"f{mark}{index}({sources[index]})")
-            scope |= {f"n{mark}{index}": name, f"f{mark}{index}": bound.format}
+            format_ = f"f{mark}{index}"
+            scope |= {f"n{mark}{index}": name, format_: bound.format}
+            if name in trusted:
+                terms.append(sources[index])
+            elif type(bound) is Ulid:  # the most frequent type, without a further call
+                scope["is_ulid"], text = is_ulid, f"t{mark}{index}"
+                terms.append(
+                    f"({text} if is_ulid({text} := {sources[index]}) else {format_}({text}))"
+                )
+            else:
+                terms.append(f"{format_}({sources[index]})")
             if tail:
                 terms.append(f"l{mark}{index + 1}")
                 scope[f"l{mark}{index + 1}"] = tail
-        key = " + ".join(terms)
+        key, least = " + ".join(terms), "" if self.head else "0 < "
         return (
-            f"k if (k := {key}).isascii() and 0 < len(k) <= {KEY_BYTES_MAX} else c{mark}(k)",
+            f"k if (k := {key}).isascii() and {least}len(k) <= {KEY_BYTES_MAX} else c{mark}(k)",
             scope,
         )
 

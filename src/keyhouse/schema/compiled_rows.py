@@ -16,7 +16,7 @@ schema. A loop over rules and fields costs several times as much as the straight
                     rows[<key of x1_0 and keys[0]>] = b"1"
         return rows
 
-The generated function raises a bare ValueError where a field can't be written.
+The generated function raises a bare ValueError or TypeError where a field can't be written.
 `RowRule.field_values` is the readable definition of the same, which `RowSet` then uses: it raises
 an error that names the field.
 
@@ -58,8 +58,8 @@ class RowRule(NamedTuple):
     `sources` belong to the fields of `template`, and so do `required` (the value may be None, and
     then there is no row) and `verbatim` (the value is known to be valid text, since the record's
     key holds it). `each_at` is the field that takes every value of its source in turn. `value` is
-    what each record contributes, or a function of the record and its key; of its key alone, if
-    `is_value_of_key`.
+    what each record contributes, or a function of the record and its key that returns it; of its
+    key alone, if `is_value_of_key`.
     """
 
     template: Template
@@ -68,7 +68,7 @@ class RowRule(NamedTuple):
     verbatim: tuple[bool, ...]
     each_at: int | None
     when: Callable[[Any], bool] | None
-    value: bytes | int | Callable[[Any, Keys], Any]
+    value: object
     is_value_of_key: bool = False
 
     def contribution(self, record: Any, keys: Keys) -> Any:
@@ -231,7 +231,7 @@ class RowSet:
             self._compiled = compile_rows(self.rules)
         try:
             return self._compiled(record, keys)
-        except ValueError:  # a field can't be written; the definition says which
+        except (ValueError, TypeError):  # a field can't be written; the definition says which
             return {
                 rule.template.join(values): rule.contribution(record, keys)
                 for rule in self.rules

@@ -307,7 +307,7 @@ class Index(Derived):
                 return self._locate(found)
             values = self.owner(key, row)
             return values, self._record_key.join(values)
-        except (KeyFieldError, ValueError) as error:
+        except (KeyFieldError, ValueError, TypeError) as error:
             raise UnreadableError(
                 "The row does not lead to a record.", key=key, index=self.template.text
             ) from error

@@ -95,6 +95,8 @@ def check(value: object, *, depth: int = 0) -> None:
 
     That is NaN, infinities and endless nesting.
     """
+    if type(value) in _SCALARS:
+        return
     if isinstance(value, float):
         if not math.isfinite(value):
             raise DocumentError("A number in the document is not finite.", value=value)

@@ -252,7 +252,7 @@ class Record(RecordJson[T]):
                 self._compiled_address = self._compile_address()
             try:
                 return self._compiled_address(value)
-            except (ValueError, AttributeError):
+            except (ValueError, TypeError, AttributeError):
                 pass  # what follows raises an error that names the field
         keys = self.keys(value, given)
         key = self.template.join(keys)

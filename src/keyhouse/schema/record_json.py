@@ -30,6 +30,9 @@ KEEP: Final = "keep"
 """`Record(unknown=KEEP)`: a rewrite keeps the members that this code does not know."""
 
 
+_UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, DocumentError, RecursionError)
+
+
 class MemberSealer(Protocol):
     """Encrypts members of a record's JSON; implemented by the store."""
 
@@ -68,6 +71,12 @@ class RecordJson(Generic[T]):
         self.sealed = sealed
         self._sealer: MemberSealer | None = None
         self._decoder = _decoder(type)
+        self._decode_plainly = (
+            self._decoder.decode
+            if upgrade is None and unknown in (None, KEEP) and version is None
+            else None
+        )
+        """The whole of `decode`, where nothing else is to be done."""
         self._members = (
             {f.name: f.encode_name for f in msgspec.structs.fields(type)} if is_struct(type) else {}
         )
@@ -220,13 +229,18 @@ class RecordJson(Generic[T]):
     def decode(self, data: bytes, key: str = "") -> T:
         """Return the value of a stored row. Raises UnreadableError or NewerError if it is not of
         this record."""
+        if self._decode_plainly is not None:
+            try:
+                return self._decode_plainly(data)
+            except _UNDECODABLE:
+                pass  # what follows says why
         if self._sealer is not None:
             data = self._sealer.unseal(data, self._sealed_members, key)
         if self.upgrade is not None:
             data = self._upgraded(data, key)
         try:
             value = self._read(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, DocumentError, RecursionError) as error:
+        except _UNDECODABLE as error:
             self._reject_newer(data, key)
             raise UnreadableError(
                 "A stored row does not decode as its record; see `keyhouse verify`.",
@@ -250,6 +264,7 @@ class RecordJson(Generic[T]):
         """Return a copy that seals and opens members by this sealer, as a store binds it."""
         bound = copy.copy(self)
         bound._sealer = sealer
+        bound._decode_plainly = None
         return bound
 
     @property
