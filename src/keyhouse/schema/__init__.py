@@ -10,7 +10,7 @@ from keyhouse.schema.counter import Counter
 from keyhouse.schema.derived import Derived, First, Index, RecordCount, Unique
 from keyhouse.schema.document import Compact, compact
 from keyhouse.schema.expiry import Expiry, at_field, fixed, per_write, sliding
-from keyhouse.schema.links import BoundLink, Owner, Reference
+from keyhouse.schema.links import NO_LINKS, BoundLink, Owner, RecordLinks, Reference
 from keyhouse.schema.log import FoldResult, Log, LogState
 from keyhouse.schema.meta import (
     JobState,
@@ -30,6 +30,7 @@ if not TYPE_CHECKING:  # a type checker knows the present names alone
 
 __all__ = [
     "MILLISECONDS",
+    "NO_LINKS",
     "SECONDS",
     "BoundLink",
     "Compact",
@@ -51,6 +52,7 @@ __all__ = [
     "Owner",
     "Record",
     "RecordCount",
+    "RecordLinks",
     "Reference",
     "Schema",
     "Space",

@@ -17,9 +17,9 @@ from msgspec import UNSET
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError
 from keyhouse.keys.key import Span
-from keyhouse.keys.segments import OptionalSegment
+from keyhouse.keys.segments import OptionalSegment, Ulid
 from keyhouse.keys.template import Template
-from keyhouse.schema.compiled_rows import Keys, attribute
+from keyhouse.schema.compiled_rows import Keys, RowRule, RowSet, attribute
 from keyhouse.schema.derived import Index
 
 
@@ -83,11 +83,63 @@ class BoundLink:
             template: Template = declared.template
             yield declared, template.span(dict(zip(template.fields, values, strict=False)))
 
+    def rules(self) -> list[RowRule] | None:
+        """Return rules that derive the keys of the records linked to, each contributing this link.
+
+        None if such a key also depends on other fields of an index row.
+        """
+        owner: Template = self.owner.template
+        if not self.by:
+            leading = self.child.template.segments[: self._count]
+            verbatim = tuple(isinstance(segment, Ulid) for segment in leading)
+            optional = (False,) * self._count
+            return [RowRule(owner, tuple(range(self._count)), optional, verbatim, None, None, self)]
+        if any(_depends_on_rest(index.rule, self._count) for index in self.by):
+            return None
+        return [
+            rule._replace(
+                template=owner,
+                sources=rule.sources[: self._count],
+                required=rule.required[: self._count],
+                verbatim=rule.verbatim[: self._count],
+                value=self,
+            )
+            for rule in (index.rule for index in self.by)
+        ]
+
+
+class RecordLinks:
+    """All links of one record: `links` lead to other records, `dependents` from others to it."""
+
+    __slots__ = ("_rows", "dependents", "is_owner", "links")
+
+    def __init__(self, links: Sequence[BoundLink], dependents: Sequence[BoundLink]) -> None:
+        self.links = tuple(links)
+        self.dependents = tuple(dependents)
+        self.is_owner = any(link.owns for link in dependents)
+        rules = [link.rules() for link in self.links]
+        compiled = [rule for each in rules for rule in each or ()]
+        whens = [rule.when for rule in compiled]
+        compiled.sort(key=lambda rule: whens.index(rule.when))  # one test for all that share it
+        self._rows = None if None in rules else RowSet(compiled)
+
+    def owner_keys(self, value: Any, keys: Keys) -> dict[str, BoundLink]:
+        """Return the keys of the records that this one is linked to, each with its link."""
+        try:
+            if self._rows is not None:
+                return self._rows.rows(value, keys)
+        except KeyFieldError:
+            pass  # another program wrote a field that no key can hold
+        return {key: link for link in self.links for key in link.owner_keys(value, keys)}
+
+
+NO_LINKS = RecordLinks((), ())
+
 
 def _lead(index: Index, count: int) -> Callable[[Any, Keys], Iterable[Keys]]:
     """Return a function of the leading fields of the rows that a record has in an index."""
     rule = index.rule
-    if rule.each_at is not None or any(rule.required[count:]):
+    if rule.each_at is not None or _depends_on_rest(rule, count):
         return lambda value, keys: _split_leads(index, count, value, keys)
     sources = [
         source if callable(source) or isinstance(source, int) else attribute(source)
@@ -106,6 +158,11 @@ def _lead(index: Index, count: int) -> Callable[[Any, Keys], Iterable[Keys]]:
         return () if any(part is None or part is UNSET for part in found) else (found,)
 
     return lead
+
+
+def _depends_on_rest(rule: RowRule, count: int) -> bool:
+    """Tell whether a row exists only with certain values of other fields than its leading ones."""
+    return any(rule.required[count:]) or (rule.each_at is not None and rule.each_at >= count)
 
 
 def _lead_of_one(

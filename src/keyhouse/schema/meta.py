@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -49,7 +48,6 @@ DELETION_JOBS = "delete-"
 """The names of deletion jobs begin with this."""
 
 
-@lru_cache(10_000)
 def deletion_job(record: str, key: str) -> str:
     """Return the name of the job that deletes what belongs to the record at a key.
 

@@ -1,16 +1,18 @@
 """Bindings: the declarations of a schema with the key fields of one space fixed."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from keyhouse.errors import UsageError
 from keyhouse.schema import (
+    NO_LINKS,
     BoundLink,
     Declared,
     Derived,
     Index,
     KeyMatch,
     Record,
+    RecordLinks,
     Schema,
     deletion_job,
 )
@@ -19,11 +21,15 @@ from keyhouse.schema.schema import Finder
 
 T = TypeVar("T")
 D = TypeVar("D", bound=Derived)
-Links = tuple[list[BoundLink], list[BoundLink]]
 
-_GUARD_KEYS_CACHED = 1_000
+_LINKED_CACHED = 1_000
 
-_NO_LINKS: Links = ([], [])
+
+class LinkedRecord(NamedTuple):
+    """A record that others are linked to, as it was seen last: see `linked_rows`."""
+
+    revision: int
+    guard: str
 
 
 class Binding:
@@ -37,11 +43,12 @@ class Binding:
     __slots__ = (
         "_bound",
         "_finder",
-        "_guard_keys",
         "_links",
         "_originals",
+        "_records",
         "_sealer",
         "has_links",
+        "linked",
         "schema",
         "values",
         "writes_legacy_keys",
@@ -60,16 +67,21 @@ class Binding:
         self.writes_legacy_keys = writes_legacy_keys
         self.values = dict(values)
         self._bound: dict[int, Declared] = {}
+        self._records: dict[int, Record[Any]] = {}
         self._originals: dict[int, Declared] = {}
         self._finder: Finder | None = None
         self.has_links = schema.has_links
-        self._links: dict[int, Links] | None = None
-        self._guard_keys: dict[str, str] = {}
+        self._links: dict[int, RecordLinks] | None = None
+        self.linked: dict[str, LinkedRecord] = {}
+        """Some of the records that others are linked to, by key."""
         for _, declared in schema.declared():
             declared.template.check(self.values)
 
     def record(self, record: Record[T]) -> Record[T]:
-        bound = self._bound.get(id(record)) or self._bind(record)
+        try:
+            return self._records[id(record)]
+        except KeyError:
+            bound = self._bound.get(id(record)) or self._bind(record)
         if not isinstance(bound, Record):
             raise UsageError(
                 "This is a derived row, not a record: give the record, and the row with `by`.",
@@ -99,6 +111,8 @@ class Binding:
         for record in self.schema.aliases(owner):
             for original, bound in zip(record.declarations(), copy.declarations(), strict=True):
                 self._bound[id(original)] = bound
+                if isinstance(bound, Record):
+                    self._records[id(original)] = bound
                 self._originals[id(bound)] = original
         return self._bound[id(declared)]
 
@@ -113,29 +127,26 @@ class Binding:
             raise UsageError("The record has no such index.", record=bound.name, given=repr(by))
         return bound, index
 
-    def links(self, bound: Record[Any]) -> Links:
+    def links(self, bound: Record[Any]) -> RecordLinks:
         """Return the links of a bound record to others, and those of others to it."""
         if self._links is None:
             self._links = self._bind_links()
-        return self._links.get(id(bound), _NO_LINKS)
+        return self._links.get(id(bound), NO_LINKS)
+
+    def saw_linked(self, key: str, linked: LinkedRecord) -> None:
+        """Remember a record that others are linked to: many are linked to the same few."""
+        if len(self.linked) >= _LINKED_CACHED:
+            self.linked.clear()
+        self.linked[key] = linked
 
     def guard_key(self, bound: Record[Any], key: str) -> str:
-        """Return the key of the row that announces the deletion of a record (see `linked_rows`).
+        """Return the key of the row that announces the deletion of a record (see `linked_rows`)."""
+        assert self.schema.meta is not None  # a schema with links has one
+        job = self.record(self.schema.meta.job)
+        return job.template.join((deletion_job(bound.name, key),))
 
-        Many records are linked to the same few, so these keys are cached.
-        """
-        guard = self._guard_keys.get(key)
-        if guard is None:
-            assert self.schema.meta is not None  # a schema with links has one
-            job = self.record(self.schema.meta.job)
-            guard = job.template.join((deletion_job(bound.name, key),))
-            if len(self._guard_keys) >= _GUARD_KEYS_CACHED:
-                self._guard_keys.clear()
-            self._guard_keys[key] = guard
-        return guard
-
-    def _bind_links(self) -> dict[int, Links]:
-        found: dict[int, Links] = {}
+    def _bind_links(self) -> dict[int, RecordLinks]:
+        found: dict[int, tuple[list[BoundLink], list[BoundLink]]] = {}
         for record in self.schema.records if self.has_links else ():
             for link in record.links:
                 child, owner = self.record(record), self.record(link.record)
@@ -144,7 +155,7 @@ class Binding:
                 )
                 found.setdefault(id(child), ([], []))[0].append(bound)
                 found.setdefault(id(owner), ([], []))[1].append(bound)
-        return found
+        return {id: RecordLinks(*links) for id, links in found.items()}
 
     def records(self) -> list[Record[object]]:
         return [self.record(record) for record in self.schema.records]

@@ -17,6 +17,10 @@ is a lost race, or finds no record, which is an error. If the deletion dies afte
 the guard's lease expires, and the next put or deletion removes the guard in its own commit; then
 the deletion cannot commit any more, whatever the clocks say.
 
+The first attempt of a put reads neither, if this store has seen the other record before: it commits
+with the revision seen last and an absent guard as checks. They hold for as long as nobody changes
+the other record. If they do not, the race is lost, and the next attempt reads both.
+
 All of it happens in `commit`, so records can be put and deleted in any order before it. A deletion
 that one commit cannot hold is a job: see `removal`.
 """
@@ -28,7 +32,8 @@ from typing import Any
 
 from keyhouse.engine import Batch, Check, Put, Row, Span
 from keyhouse.errors import ConflictError, DataError, KeyhouseError, LimitError, LinkError
-from keyhouse.schema import BoundLink, JobState, Keys, Record
+from keyhouse.schema import NO_LINKS, BoundLink, JobState, Keys, Record
+from keyhouse.store.binding import LinkedRecord
 from keyhouse.store.entry import Entry
 from keyhouse.store.row_buffer import LinkBuffer, Removal, RowBuffer, revision_of
 
@@ -52,29 +57,30 @@ class LinkedRows(RowBuffer):
     # Noting what a commit must check
 
     def _note_put(self, bound: Record[Any], before: Entry[Any] | None, after: Entry[Any]) -> None:
-        links, dependents = self.binding.links(bound)
-        if not links and not dependents:
+        linked = self.binding.links(bound)
+        if linked is NO_LINKS:
             return
         noted = self._noted()
-        if dependents:
+        if linked.dependents:
             noted.removed.pop(after.key, None)
-            if before is None and any(link.owns for link in dependents):
+            if before is None and linked.is_owner:
                 noted.created[after.key] = bound
-        needed = noted.needed.get(after.key, {})
-        current: dict[str, BoundLink] = {}
-        for link in links:
-            was = () if before is None else link.owner_keys(before.record, before.values)
-            for key in link.owner_keys(after.record, after.values):
-                if key not in was or key in needed:
-                    current[key] = link
-        noted.needed[after.key] = current
+        if linked.links:
+            owners = linked.owner_keys(after.record, after.values)
+            if before is not None:
+                was = linked.owner_keys(before.record, before.values)
+                needed = noted.needed.get(after.key, {})
+                owners = {
+                    key: link
+                    for key, link in owners.items()
+                    if was.get(key) is not link or key in needed
+                }
+            noted.needed[after.key] = owners
 
     def _note_add(self, bound: Record[Any], key: str, keys: Keys) -> None:
-        links, _ = self.binding.links(bound)
-        if links:
-            self._noted().needed[key] = {
-                owner: link for link in links for owner in link.owner_keys(None, keys)
-            }
+        linked = self.binding.links(bound)
+        if linked.links:
+            self._noted().needed[key] = linked.owner_keys(None, keys)
 
     def _noted(self) -> LinkBuffer:
         if self._links is None:
@@ -85,11 +91,11 @@ class LinkedRows(RowBuffer):
 
     async def _delete_owned(self, bound: Record[Any], key: str, keys: Keys) -> None:
         """Buffer the deletion of all that belongs to a record, which is deleted as well."""
-        _, dependents = self.binding.links(bound)
-        if not dependents:
+        linked = self.binding.links(bound)
+        if not linked.dependents:
             return
         self._noted().removed[key] = Removal(bound, keys)
-        for link in dependents:
+        for link in linked.dependents:
             if link.owns:
                 await self._delete_dependents(link, keys)
 
@@ -175,14 +181,13 @@ class LinkedRows(RowBuffer):
         """
         if (noted := self._links) is None:
             return
-        if not await self._check_links(noted):
+        if not await self._read_links(noted):
             raise ConflictError("A record that this one is linked to is being deleted: try again.")
         await self._reject_references(await self._unguarded(noted, {}))
 
-    async def _commit_linked(self, batch_id: str | None) -> int | None:
-        noted, self._links = self._links, None
-        assert noted is not None
-        if not await self._check_links(noted):
+    async def _commit_linked(self, noted: LinkBuffer, batch_id: str | None) -> int | None:
+        self._links = None
+        if not await self._read_links(noted):
             return None
         self._links = noted
         guards: dict[str, int] = {}
@@ -197,7 +202,6 @@ class LinkedRows(RowBuffer):
             raise
         if revision is None:
             await self._release(guards)
-        self.revision = revision or 0
         return revision
 
     async def _unguarded(self, noted: LinkBuffer, guards: dict[str, int]) -> dict[str, Removal]:
@@ -215,7 +219,46 @@ class LinkedRows(RowBuffer):
             and self.binding.guard_key(removal.record, key) not in guards
         }
 
-    async def _check_links(self, noted: LinkBuffer) -> bool:
+    def _assume_links(self, noted: LinkBuffer) -> bool:
+        """Check what is linked to without reading it: that each record is at the revision seen
+        last, and none is being deleted.
+
+        Return False if one was not seen yet, or this is not a first attempt.
+        """
+        if not self._is_first_attempt or noted.removed:
+            return False
+        rows, writes, linked = self._rows, self._writes, self.binding.linked
+        checks: dict[str, int | None] = {}
+        for key, bound in noted.created.items():
+            if key not in rows:
+                return False
+            checks[self.binding.guard_key(bound, key)] = None
+        for owners in noted.needed.values():
+            for owner in owners:
+                if (seen := linked.get(owner)) is None:
+                    return False
+                if owner not in rows and owner not in writes:
+                    checks[owner] = seen.revision
+                elif writes.get(owner, rows.get(owner)) is None:
+                    return False
+                checks[seen.guard] = None
+        self._assumed = checks
+        return True
+
+    def _remember_linked(self, revision: int | None) -> None:
+        """Keep what is known of linked records up to date after a commit, or a lost race."""
+        linked = self.binding.linked
+        if revision is None:
+            for key in self._assumed or ():
+                linked.pop(key, None)
+        elif not linked.keys().isdisjoint(self._writes):
+            for key in linked.keys() & self._writes.keys():
+                if self._writes[key] is None:
+                    del linked[key]
+                else:
+                    linked[key] = linked[key]._replace(revision=revision)
+
+    async def _read_links(self, noted: LinkBuffer) -> bool:
         """Check that all records which are linked to exist, and that no new record has the key of
         one whose deletion has not ended. Return False if one of them is being deleted."""
         created = {
@@ -242,6 +285,8 @@ class LinkedRows(RowBuffer):
                 raise LinkError(_ABSENT[link.owns], key=key, missing=owner)
             if not self._pass_guard(guard):
                 return False
+            if (row := self._rows[owner]) is not None:
+                self.binding.saw_linked(owner, LinkedRecord(row.revision, guard))
         return True
 
     def _pass_guard(self, guard: str) -> bool:
@@ -285,7 +330,7 @@ class LinkedRows(RowBuffer):
 
     async def _reject_references(self, removals: dict[str, Removal]) -> None:
         for key, removal in removals.items():
-            for link in self.binding.links(removal.record)[1]:
+            for link in self.binding.links(removal.record).dependents:
                 if link.owns:
                     continue
                 async for found, _ in self.dependents(link, removal.values):

@@ -201,7 +201,7 @@ async def _step(
         raise LeaseError("Another runner has taken this deletion over.", record=record.name)
     owners: list[Owned] = []
     async for child, key, values in _owned(store, record, fields, tx):
-        if any(link.owns for link in store.binding.links(child)[1]):
+        if store.binding.links(child).is_owner:
             owners.append((child, values))
         else:
             await tx.delete_dependent(child, key, values)
@@ -221,7 +221,7 @@ async def _owned(
 ) -> AsyncIterator[tuple[Record[Any], str, Keys]]:
     bound = store.binding.record(record)
     keys = tuple(fields[name] for name in bound.template.fields)
-    for link in store.binding.links(bound)[1]:
+    for link in store.binding.links(bound).dependents:
         if link.owns:
             async for key, values in tx.dependents(link, keys):
                 yield link.child, key, values

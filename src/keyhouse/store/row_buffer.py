@@ -5,6 +5,7 @@ They know keys and rows, and nothing of records: see `keyhouse.store.transaction
 together.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -52,11 +53,17 @@ Buffers = tuple[dict[str, Put | None], dict[str, int], LinkBuffer | None]
 
 class RowBuffer:
     """Rows read, rows to write and counters to add to. `binding` is the schema of the records whose
-    rows they are."""
+    rows they are.
+
+    `is_first_attempt`: another one follows if the commit loses a race, so that it may assume the
+    state of rows, and check it, without reading them.
+    """
 
     __slots__ = (
         "_adds",
+        "_assumed",
         "_engine",
+        "_is_first_attempt",
         "_is_writing",
         "_links",
         "_now",
@@ -68,7 +75,13 @@ class RowBuffer:
     )
 
     def __init__(
-        self, engine: Engine, space: str, binding: Binding, now: int | None = None
+        self,
+        engine: Engine,
+        space: str,
+        binding: Binding,
+        now: int | None = None,
+        *,
+        is_first_attempt: bool = False,
     ) -> None:
         self._engine = engine
         self._space = space
@@ -78,6 +91,8 @@ class RowBuffer:
         self._writes: dict[str, Put | None] = {}
         self._adds: dict[str, int] = {}
         self._links: LinkBuffer | None = None
+        self._assumed: dict[str, int | None] | None = None
+        self._is_first_attempt = is_first_attempt
         self._is_writing = False
         self.revision = 0
         """The revision of the commit, which is that of every row it wrote; 0 before."""
@@ -86,6 +101,11 @@ class RowBuffer:
     def pending(self) -> int:
         """Number of rows that a commit would write now."""
         return len(self._writes) + len(self._adds)
+
+    @property
+    def has_assumed(self) -> bool:
+        """True if the commit checked the state of rows that were not read here."""
+        return bool(self._assumed)
 
     @property
     def now(self) -> int:
@@ -160,14 +180,28 @@ class RowBuffer:
         write: 0."""
         if not self._writes and not self._adds:
             return 0
-        if self._links is not None:
-            return await self._commit_linked(batch_id)
-        revision = await self._engine.commit(self._space, self.batch(batch_id))
+        if (links := self._links) is None or self._assume_links(links):
+            revision = await self._engine.commit(self._space, self.batch(batch_id))
+        else:
+            revision = await self._commit_linked(links, batch_id)
+        if links is not None:
+            self._remember_linked(revision)
         self.revision = revision or 0
         return revision
 
-    async def _commit_linked(self, batch_id: str | None) -> int | None:
-        raise AssertionError("only records are linked: see `LinkedRows`")
+    # Linked records: see `LinkedRows`
+
+    @abstractmethod
+    def _assume_links(self, noted: LinkBuffer) -> bool:
+        """Return True if the conditions on linked records are buffered as checks."""
+
+    @abstractmethod
+    async def _commit_linked(self, noted: LinkBuffer, batch_id: str | None) -> int | None:
+        """Make the conditions on linked records hold, and commit."""
+
+    @abstractmethod
+    def _remember_linked(self, revision: int | None) -> None:
+        """Use the outcome of a commit for the next one."""
 
     def batch(self, batch_id: str | None = None) -> Batch:
         """Return what a commit would send. Raises LimitError if it exceeds a limit of the engine."""
@@ -175,6 +209,8 @@ class RowBuffer:
         checks = tuple(
             [Check(key, None if row is None else row.revision) for key, row in rows.items()]
         )
+        if self._assumed:
+            checks += tuple([Check(*each) for each in self._assumed.items()])
         puts: tuple[Any, ...] = tuple(writes.values())
         deletes: tuple[str, ...] = ()
         if not all(puts):

@@ -7,7 +7,8 @@
 
 Every write is a transaction that is retried when it loses a race. A store caches no rows, so there
 may be any number of them; but with one store per space, writers that lost a race wait for each
-other instead of racing again, and the version of the space is read once.
+other instead of racing again, and the version of the space and the records that others are linked
+to are read once.
 """
 
 import asyncio
@@ -139,12 +140,13 @@ class Store(RecordReads):
     ) -> Entry[T]:
         """Write a record and all that is derived from it; return the entry as stored. See
         `Transaction.put`."""
-        if self._is_checked and self._state_check_due():
+        now = self._now()
+        if self._is_checked and self._state_check_due(now):
             await self._check_state()
         bound = self.binding.record(record)
         if bound.appended:
             raise appended_error(bound)
-        tx = Transaction(self.engine, self.space, self.binding, self._now())
+        tx = Transaction(self.engine, self.space, self.binding, now, is_first_attempt=True)
         entry = await tx.apply_put(bound, value, ttl, expect, fields)
         revision = await tx.commit()
         if revision is None:
@@ -152,7 +154,7 @@ class Store(RecordReads):
             async def work(tx: Transaction) -> tuple[Entry[T], Transaction]:
                 return await tx.put(record, value, ttl=ttl, expect=expect, **fields), tx
 
-            entry, tx = await self._retry(work, None)
+            entry, tx = await self._retry(work, None, has_assumed=tx.has_assumed)
             revision = tx.revision
         force_setattr(entry, "revision", revision)  # it was made here, and nobody else has it yet
         return entry
@@ -206,7 +208,7 @@ class Store(RecordReads):
         A job deletes more than one commit can hold; another call resumes it if this one is
         interrupted (see `removal`). Raises LinkError if other records still refer to it.
         """
-        if self.binding.has_links and self.binding.links(self.binding.record(record))[1]:
+        if self.binding.has_links and self.binding.links(self.binding.record(record)).dependents:
             return await delete_with_owned(self, record, expect, fields)
         return await self.transact(lambda tx: tx.delete(record, expect=expect, **fields))
 
@@ -242,16 +244,30 @@ class Store(RecordReads):
         `work` must only read and write through the transaction. With a `batch_id`, a repeat after
         an unknown outcome is applied once.
         """
-        if self._is_checked and self._state_check_due():
+        if self._is_checked and self._state_check_due(self._now()):
             await self._check_state()
-        tx = Transaction(self.engine, self.space, self.binding)
+        tx = Transaction(self.engine, self.space, self.binding, is_first_attempt=True)
         result = await _started(work, tx)
         if await tx.commit(batch_id=batch_id) is not None:
             return result
-        return await self._retry(work, batch_id)
+        return await self._retry(work, batch_id, has_assumed=tx.has_assumed)
 
-    async def _retry(self, work: Callable[[Transaction], Awaitable[R]], batch_id: str | None) -> R:
-        """Run work that has lost a race again, one at a time within this store, until it commits."""
+    async def _retry(
+        self,
+        work: Callable[[Transaction], Awaitable[R]],
+        batch_id: str | None,
+        *,
+        has_assumed: bool,
+    ) -> R:
+        """Run work that has lost a race again until it commits.
+
+        Attempts run one at a time within this store, except one that follows a mere assumption.
+        """
+        if has_assumed:
+            tx = Transaction(self.engine, self.space, self.binding)
+            result = await work(tx)
+            if await tx.commit(batch_id=batch_id) is not None:
+                return result
         async with self._retry_lock:
             for attempt in range(1, TRANSACTION_ATTEMPTS_MAX):
                 tx = Transaction(self.engine, self.space, self.binding)
@@ -265,7 +281,7 @@ class Store(RecordReads):
     async def transaction(self, *, batch_id: str | None = None) -> AsyncIterator[Transaction]:
         """One transaction, committed at the end of the block. Raises ContentionError if it lost a
         race (`transact` retries)."""
-        if self._is_checked and self._state_check_due():
+        if self._is_checked and self._state_check_due(self._now()):
             await self._check_state()
         tx = Transaction(self.engine, self.space, self.binding)
         yield tx
@@ -302,9 +318,9 @@ class Store(RecordReads):
         if self._owns_engine:
             await self.engine.close()
 
-    def _state_check_due(self) -> bool:
+    def _state_check_due(self, now: int) -> bool:
         """Tell whether the state of the space was not read yet, or not for a while."""
-        return not 0 <= self._now() - self._state_checked_at < _STATE_CHECK_MS
+        return not 0 <= now - self._state_checked_at < _STATE_CHECK_MS
 
     async def _check_state(self) -> None:
         """Raise NewerError if newer code has migrated the space or is migrating it: this code would

@@ -43,7 +43,7 @@ async def check_links(
     store: Store, record: Record[Any], key: str, value: Any, keys: Keys, *, repair: bool
 ) -> AsyncIterator[Finding]:
     """Yield a finding for each record that a stored one is linked to and that does not exist."""
-    for link in store.binding.links(record)[0]:
+    for link in store.binding.links(record).links:
         owners = link.owner_keys(value, keys)
         for owner, row in zip(owners, await store.rows(owners), strict=True):
             if row is None:
