@@ -219,7 +219,26 @@ def test_a_sweep_without_other_writers_takes_larger_steps_up_to_a_limit(
         async with opened(tmp_path, clock=clock) as engine:
             await with_expired(engine, clock, 6_000)
             assert await engine.sweep(limit=10_000) == 6_000
-            assert await steps(engine) == [32, 32, 128, 512, SWEEP_ROWS_MAX, SWEEP_ROWS_MAX, 1_296]
+            assert await steps(engine) == [16, 64, 256, 1_024, SWEEP_ROWS_MAX, SWEEP_ROWS_MAX, 640]
+
+    asyncio.run(scenario())
+
+
+def test_a_sweep_keeps_the_pace_of_the_last_one_if_nobody_has_written_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "IDLE_SECONDS", 60.0)
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with opened(tmp_path, clock=clock) as engine:
+            await with_expired(engine, clock, 1_000)
+            assert await engine.sweep(limit=336) == 336
+            assert await engine.sweep(limit=10_000) == 664
+            assert await steps(engine) == [16, 64, 256, 664]
+            await with_expired(engine, clock, 100)
+            assert await engine.sweep(limit=10_000) == 100
+            assert (await steps(engine))[4:] == [16, 64, 20], "others wrote"
 
     asyncio.run(scenario())
 
@@ -234,7 +253,7 @@ def test_a_sweep_with_slow_steps_takes_smaller_ones(
         async with opened(tmp_path, clock=clock) as engine:
             await with_expired(engine, clock, 90)
             assert await engine.sweep(limit=1_000) == 90
-            assert (await steps(engine))[:5] == [32, 32, 16, 10]
+            assert (await steps(engine))[:4] == [16, 8, 8, 8]
 
     asyncio.run(scenario())
 

@@ -4,7 +4,7 @@ through the feed.
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import starmap
@@ -27,14 +27,15 @@ from keyhouse.engines.sqlite.writer import SqliteWrite, SqliteWriter
 from keyhouse.engines.thread_commit_queue import ThreadWork
 from keyhouse.limits import CHANGES_KEPT
 
-SWEEP_ROWS_BUSY: Final = 32
+SWEEP_ROWS_BUSY: Final = 16
 """Rows that a sweep removes in one transaction while others write: it shares theirs."""
 
 SWEEP_ROWS_MAX: Final = 2_000
 """The limit while nobody else writes."""
 
-SWEEP_BUSY_SECONDS: Final = 0.000_25
-"""Time of a step's statements while others write; the pages it adds to their commit cost as much."""
+SWEEP_BUSY_SECONDS: Final = 0.000_06
+"""Time of a step's statements while others write, on the fastest disks: a fraction of a commit of
+theirs. The pages that it adds to that commit cost as much."""
 
 PRUNE_ROWS: Final = 64
 """Changes, and batch ids, that a sweep prunes in one transaction; then it pauses as long."""
@@ -69,8 +70,12 @@ class SqliteEngine:
         self._path = writer.filename
         self._sql = sql
         self._changes_kept = changes_kept
+        self._pace = _new_pace()
+        self._swept_at = -1
+        """The newest revision after the last sweep, whose pace the next one keeps if it is the same
+        then."""
         self._reader = Reader(reader, sql, clock)
-        self._rows = self._reader.rows
+        self.read = self._reader.read  # a method that calls it would cost a tenth
         self._feed = Feed(self._reader, sql, clock)
         self._writer = SqliteWriter(writer, sql, clock, committed=self._feed.pull)
 
@@ -106,9 +111,6 @@ class SqliteEngine:
     def clock(self) -> Clock:
         return self._clock
 
-    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
-        return self._rows(space, keys)
-
     async def scan(
         self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
     ) -> Page:
@@ -138,20 +140,19 @@ class SqliteEngine:
         return self._feed.changes(space, span, since, caught_up)
 
     async def sweep(self, *, limit: int) -> int:
-        pace = Pace(
-            rows_max=SWEEP_ROWS_MAX, rows_busy=SWEEP_ROWS_BUSY, busy_seconds=SWEEP_BUSY_SECONDS
-        )
-        swept, last = 0, None
+        swept, last = 0, self._reader.revision()
+        if last != self._swept_at:
+            self._pace = _new_pace()
         while swept < limit:
-            asked, started = min(pace.rows, limit - swept), perf_counter()
+            asked, started = min(self._pace.rows, limit - swept), perf_counter()
             step = await self._writer.submit(SqliteWrite(_sweep_step(asked), rows=asked))
             swept += step.removed
+            others, last = step.before - last, step.after  # each commit is one revision
             if step.removed < asked:
                 break
-            if last is not None:  # revisions count the commits of others between two steps
-                elapsed = perf_counter() - started
-                await _pause(pace.next(step.seconds, elapsed, step.before - last))
-            last = step.after
+            elapsed = perf_counter() - started
+            await _pause(self._pace.next(step.seconds, elapsed, others))
+        self._swept_at = last
         await self._prune()
         return swept
 
@@ -205,8 +206,13 @@ class SqliteEngine:
         await self._writer.close()  # last, so that it checkpoints, on its own thread
 
 
+def _new_pace() -> Pace:
+    return Pace(rows_max=SWEEP_ROWS_MAX, rows_busy=SWEEP_ROWS_BUSY, busy_seconds=SWEEP_BUSY_SECONDS)
+
+
 def _sweep_step(rows: int) -> Callable[[SqliteTransaction], _Step]:
     def step(transaction: SqliteTransaction) -> _Step:
+        transaction.flush()  # the work of others, which is not counted
         before, started = transaction.revision, perf_counter()
         removed = transaction.sweep(rows)
         return _Step(removed, perf_counter() - started, before, transaction.revision)

@@ -17,26 +17,30 @@ from keyhouse.engines.sqlite.sql import READ_TOGETHER_MAX, Statements
 
 
 class Reader:
-    __slots__ = ("_clock", "_execute", "_path", "_sql", "connection")
+    __slots__ = ("_clock", "_execute", "_path", "_read", "_sql", "connection")
 
     def __init__(self, connection: apsw.Connection, sql: Statements, clock: Clock) -> None:
         self.connection = connection
         self._path = connection.filename
         self._sql = sql
+        self._read = sql.read
         self._clock = clock
         # One cursor for all calls, each of which exhausts it: a new one costs a quarter more.
         self._execute = connection.cursor().execute
 
-    def rows(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
         """Return the rows, None where absent. Taking the file's lock costs as much as finding a
         row, so it is taken once for all of them."""
         try:
             if len(keys) == 1:  # what `_row` does, without a further call
-                row = None
-                for value, revision, expires in self._execute(self._sql.read, (space, keys[0])):
-                    if expires is None or expires > self._clock.now():
-                        row = Row(keys[0], value, revision, expires)
-                return [row]
+                (key,) = keys
+                found = self._execute(self._read, (space, key)).get
+                if found is None:
+                    return [None]
+                value, revision, expires = found
+                if expires is not None and expires <= self._clock.now():
+                    return [None]
+                return [Row(key, value, revision, expires)]
             if len(keys) <= READ_TOGETHER_MAX:
                 return self._together(space, keys)
             self._execute("BEGIN")

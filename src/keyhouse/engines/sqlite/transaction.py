@@ -36,8 +36,6 @@ PutRow = tuple[str | bytes | int | None, ...]
 _CHECKS_UNSHARED: Final = 2
 """A batch with so few checks usually checks rows that no other one checks."""
 
-_NOTHING: Final[frozenset[str]] = frozenset()
-
 
 class RejectedValueError(Exception):
     """One of several batches has a value that SQLite cannot store."""
@@ -112,7 +110,7 @@ class SqliteTransaction:
         Few statements, however many rows: on a thread, Python's lock must be won back after each.
         Gathered puts are written first: a row that was put again has not expired.
         """
-        self._flush()  # an expired row is absent for checks, before and after
+        self.flush()  # an expired row is absent for checks, before and after
         count = 0
         for space, keys, rows in self._cursor.execute(self._sql.expired, (self.now, limit)):
             self._record(space, keys)
@@ -149,7 +147,7 @@ class SqliteTransaction:
 
     def finish(self) -> None:
         """Write the gathered puts and the log. Nothing may be applied after it."""
-        self._flush()
+        self.flush()
         if self._log:
             self._cursor.executemany(self._sql.log, self._log)
 
@@ -172,7 +170,7 @@ class SqliteTransaction:
                 current = known[key]
             else:
                 if key in touched:
-                    self._flush()
+                    self.flush()
                 current = None
                 for revision, expires in execute(state, (space, key)):
                     current = revision if expires is None or expires > now else None
@@ -184,7 +182,7 @@ class SqliteTransaction:
     def _sums(self, space: str, adds: Iterable[Add]) -> list[Put]:
         summed, touched = self._summed.get(space, {}), self._touched.get(space, ())
         if any([add.key in touched and add.key not in summed for add in adds]):
-            self._flush()
+            self.flush()
         sums = []
         for add in adds:
             value, kept_expires = None, None
@@ -211,12 +209,14 @@ class SqliteTransaction:
         else:
             rows = [(space, put.key, revision, put.expires, put.value) for put in puts]
         keys = [put.key for put in puts]
+        written = [*keys, *deletes] if deletes else keys
         for known in (self._checked.get(space), self._summed.get(space)):
             if known:
-                for key in (*keys, *deletes):
-                    known.pop(key, None)
+                for key in written:
+                    if key in known:
+                        del known[key]
         if large or not self._gathers:
-            self._flush()
+            self.flush()
             self._write_at_once(space, rows, deletes)
         else:
             self._gather(space, keys, rows, deletes)
@@ -225,13 +225,15 @@ class SqliteTransaction:
     def _gather(
         self, space: str, keys: list[str], rows: list[PutRow], deletes: tuple[str, ...]
     ) -> None:
-        touched = self._touched.get(space, _NOTHING)
-        if (deletes or self._deletes) and not (
+        touched = self._touched.get(space)
+        if touched is None:
+            touched = self._touched[space] = set()
+        elif (deletes or self._deletes) and not (
             touched.isdisjoint(keys) and touched.isdisjoint(deletes)
         ):
-            self._flush()
+            self.flush()
+            touched = self._touched[space] = set()
         self._gathered += rows
-        touched = self._touched.setdefault(space, set())
         touched.update(keys)
         if deletes:
             self._deletes += [(space, key) for key in deletes]
@@ -243,7 +245,7 @@ class SqliteTransaction:
         if deletes:
             self._cursor.executemany(self._sql.delete, [(space, key) for key in deletes])
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Write what is gathered. `put_small` skips rows with a large value, uncounted."""
         rows, deletes = self._gathered, self._deletes
         if not rows and not deletes:
