@@ -179,7 +179,7 @@ def test_a_type_whose_members_are_not_seen_is_rejected(type_: Any) -> None:
 
 
 def test_a_misspelled_field_of_a_call_is_named() -> None:
-    record = Record(Thing, "t:{ide}")
+    record = Record(Thing, "t:{ide}", fields={"ide": None})
     with pytest.raises(KeyFieldError, match=r"field='ide'.*nearest='id'"):
         record.address(Thing(), {})
     with pytest.raises(UsageError, match=r"fields=\['idd'\], nearest='ide'"):
@@ -198,3 +198,23 @@ def test_an_option_that_does_not_exist_is_pythons_own_error() -> None:
             kind("i:{tag}", **named, **misspelled)
     with pytest.raises(TypeError, match="eahc"):
         Summary("s:{tag}", member="id", under="ids", **misspelled)
+
+
+def test_a_misspelled_key_field_is_rejected_when_it_is_declared() -> None:
+    """`Record(R, "r:{ide}")` was rejected by the first put alone."""
+
+    class Page(msgspec.Struct):
+        id: str
+        title: str
+        days: int = 0
+        users: list[str] = []
+
+    for at in ("page:{ide}", "page:{id}:{titel}", "page:{titles}", "page:{di}:{titlo}"):
+        with pytest.raises(DeclarationError, match="nearly the name") as error:
+            Record(Page, at)
+        assert error.value.fields["nearest"] in ("id", "title")
+    for given in ("page:{id}:{user}", "page:{day:date}", "page:{id}:{ti}", "page:{customer}"):
+        Record(Page, given)
+    assert Record(Page, "page:{ide}", fields={"ide": None}).holder("ide") is None
+    with pytest.raises(DeclarationError, match="no such fields"):
+        Record(Page, "page:{id}", fields={"ide": None})

@@ -5,7 +5,7 @@ without a width, a time without `:time`, and so on. A source that is a function,
 type Any, is checked by the first write.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from msgspec import inspect
@@ -18,9 +18,9 @@ from keyhouse.keys.segments import Choice, OptionalSegment, Regex, TextSegment, 
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import Source
 from keyhouse.schema.derived import Derived
-from keyhouse.schema.nearest import nearest
+from keyhouse.schema.nearest import is_misspelled, nearest
 
-__all__ = ["check_field_types", "check_members"]
+__all__ = ["check_field_types", "check_given_fields", "check_members"]
 
 _COLLECTIONS = (
     inspect.ListType,
@@ -72,6 +72,40 @@ def check_field_types(
         found = _type_at(info, fed, record)
         if found is not None:
             _check(found, fed, record)
+
+
+def check_given_fields(
+    info: inspect.Type, record: str, template: Template, named: Collection[str]
+) -> None:
+    """Raise DeclarationError for a key field that the value does not hold, if it is an attribute
+    misspelled by one letter. `named` are the fields whose source the declaration has."""
+    if others := sorted(set(named) - set(template.fields)):
+        raise DeclarationError(
+            "The record's key has no such fields.",
+            record=record,
+            fields=others,
+            **nearest(others[0], template.fields),
+            key=template.text,
+        )
+    if not isinstance(info, inspect.StructType):
+        return
+    types = {field.name: field.type for field in info.fields}
+    for name in template.fields:
+        for attribute in types.keys() - set(template.fields):
+            if name in types or name in named or not is_misspelled(name, attribute):
+                continue
+            fed = _Fed(template, name, attribute, False)
+            segment = _inner(template.segment(name))
+            if all(_advice(each, segment, fed) is None for each in _options(types[attribute])):
+                raise DeclarationError(
+                    "The key has a field that the value does not hold, with nearly the name of an"
+                    f' attribute: correct it, or write fields={{"{name}": None}} if it is given'
+                    " with each call.",
+                    record=record,
+                    field=name,
+                    nearest=attribute,
+                    key=template.text,
+                )
 
 
 def _fed(

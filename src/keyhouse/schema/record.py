@@ -25,7 +25,7 @@ from keyhouse.limits import TTL_SECONDS_MAX
 from keyhouse.schema.compiled_rows import ChangedRules, Keys, RowSet, Source, attribute
 from keyhouse.schema.derived import Derived, First
 from keyhouse.schema.expiry import Expiry
-from keyhouse.schema.field_types import check_field_types, check_members
+from keyhouse.schema.field_types import check_field_types, check_given_fields, check_members
 from keyhouse.schema.links import Link, Owner, Reference
 from keyhouse.schema.nearest import nearest
 from keyhouse.schema.record_check import check_declaration
@@ -48,7 +48,8 @@ class Record(RecordJson[T]):
     """Declares that values of `type` are stored at `at`.
 
     - `fields`: key fields that are not attributes of the same name (`{"asset": "attr.assetId"}`).
-      Key fields that the value does not hold are given with each call.
+      Key fields that the value does not hold are given with each call: None says so, where one
+      has nearly the name of an attribute.
     - `computed`: attributes that the store computes from the others at each write.
     - `version`: the attribute with the version of the JSON, and the version that this code writes.
     - `created`, `updated`: attributes stamped in the format of `times`.
@@ -80,7 +81,7 @@ class Record(RecordJson[T]):
         *derived: Derived,
         name: str | None = None,
         doc: str = "",
-        fields: Mapping[str, Source] | None = None,
+        fields: Mapping[str, Source | None] | None = None,
         computed: Mapping[str, Callable[[Any], object]] | None = None,
         version: tuple[str, int] | None = None,
         created: str | None = None,
@@ -108,7 +109,9 @@ class Record(RecordJson[T]):
         self.name = name or getattr(type, "__name__", "value").lower()
         self.doc = doc or (getattr(type, "__doc__", None) or "" if is_struct(type) else "")
         self.template = at if isinstance(at, Template) else Template(at)
-        self.fields = dict(fields or {})
+        self.fields = {
+            name: source for name, source in (fields or {}).items() if source is not None
+        }
         self.computed = dict(computed or {})
         self.created = created
         self.updated = updated
@@ -123,6 +126,7 @@ class Record(RecordJson[T]):
         self.legacy: Record[T] | None = None
         self._current: Record[T] | None = None
         check_members(self._type_info, self.name, self.template, derived)
+        check_given_fields(self._type_info, self.name, self.template, fields or ())
         check_declaration(self)
         self.timestamps = (
             Timestamps(type, timestamps, times, record=self.name) if timestamps else None

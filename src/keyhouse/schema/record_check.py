@@ -60,14 +60,6 @@ def check_declaration(record: Declaration) -> None:
     """Raise DeclarationError unless the record's options name what its type and its key have."""
     if record.expiry is not None and record.expiry.mode not in ("field", "write"):
         check_seconds(record.expiry.seconds, record.name)
-    if others := sorted(record.fields.keys() - set(record.template.fields)):
-        raise DeclarationError(
-            "The record's key has no such fields.",
-            record=record.name,
-            fields=others,
-            **nearest(others[0], record.template.fields),
-            key=record.template.text,
-        )
     fields = {name for template in record.templates for name in template.fields}
     if taken := sorted(RESERVED & fields):
         raise DeclarationError(
