@@ -8,7 +8,7 @@ import subprocess
 import sys
 from html import unescape
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urljoin, urlsplit
 
 import httpx
 import pytest
@@ -44,8 +44,9 @@ def test_a_store_is_opened_read_only_without_write(write: bool, tmp_path: Path) 
                 answer = client.post("/studio/lock", data={"unlocked": "on"})
                 assert answer.status_code == (303 if write else 403)
                 first = client.get("/studio/").text
-                for path in re.findall(r'href="(/[^"]+)"', first):
-                    assert client.get(path).status_code == 200, path
+                for start in ("/", "/studio/"):
+                    for path in re.findall(r'href="([^"#]+)"', client.get(start).text):
+                        assert client.get(urljoin(start, path)).status_code == 200, path
                 again = client.post("/studio/login", data={"token": code})
                 assert again.status_code == 401
                 assert "start `keyhouse studio` again" in unescape(again.text)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import httpx
 
+from keyhouse.clock import ManualClock
+from keyhouse.engines.memory import MemoryEngine
 from keyhouse.studio.schema import SESSION, Session
 from tests.studio.support.library import Library, fill, library, token
 
@@ -211,5 +213,29 @@ def test_all_sessions_are_listed_page_by_page_with_the_newest_first(tmp_path: Pa
                 if not cursor:
                     break
         assert seen == ["ann", *(f"op{number}" for number in reversed(range(230)))]
+
+    run(tmp_path, scenario)
+
+
+def test_a_session_lasts_eight_hours_after_its_last_use(tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        async with library(tmp_path, own=MemoryEngine(clock)) as served:
+            code = served.studio.sessions.new_link()
+            async with served.client() as client:
+                await client.post("/studio/login", data={"token": code})
+                for hours, status in ((7, 200), (7, 200), (7, 200), (8, 401), (0, 401)):
+                    clock.advance(seconds=hours * 3_600)
+                    answer = await client.get("/studio/index.json")
+                    assert answer.status_code == status, hours
+
+    asyncio.run(main())
+
+
+def test_the_cookie_is_secure_under_https(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.client() as client:
+            answer = await client.post("https://localhost/studio/login", data={"token": token()})
+            assert "; Secure" in answer.headers["set-cookie"]
 
     run(tmp_path, scenario)

@@ -88,7 +88,7 @@ class App:
         self._formats = {section.name.encode(): section.error_format for section in sections}
         documents = [*docs_routes(sections, alone=alone)] if settings.docs else []
         if documents and not alone:
-            documents.append(landing_route(sections))
+            documents.append(landing_route(sections, routes))
         for route in (*routes, *asset_routes(), *documents):
             self._add(route, None, "")
         for section in sections:

@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Sequence
+from typing import Final
 
 from keyhouse.http.endpoint import Section
 from keyhouse.http.router import Route
@@ -26,18 +27,25 @@ _PAGE = """<!doctype html>
 {services}
 </ul>
 <h2>The process</h2>
-<p class="row"><a href="docs">API reference of every service</a> <a href="ready">Readiness</a>
-<a href="health">Health</a> <a href="metrics">Metrics</a></p>
+<p class="row">{process}</p>
 </main>
 </body>
 </html>
 """
 
 
-def landing_route(sections: Sequence[Section]) -> Route:
-    """Return the route of the page. Links are relative, because the app may be mounted anywhere."""
+_PROCESS: Final = {"/ready": "Readiness", "/health": "Health", "/metrics": "Metrics"}
+
+
+def landing_route(sections: Sequence[Section], routes: Sequence[Route] = ()) -> Route:
+    """Return the route of the page. `routes` are those of the process itself. Links are relative,
+    because the app may be mounted anywhere."""
     services = "\n".join(map(_service, sections))
-    body = _PAGE.format(services=services).encode()
+    paths = {route.path for route in routes}
+    links = [("docs", "API reference of every service")]
+    links += [(path[1:], text) for path, text in _PROCESS.items() if path in paths]
+    process = "\n".join(f'<a href="{path}">{text}</a>' for path, text in links)
+    body = _PAGE.format(services=services, process=process).encode()
     return page_route("/", body, "The services that run here.")
 
 

@@ -86,7 +86,7 @@ class Figures:
         )
 
     def _requests(self) -> list[CallFigures]:
-        """Return the durations of the systems' HTTP routes. Those with status 500 and above have
+        """Return the durations of the systems' HTTP routes. A status of 500 and above has
         failed."""
         if self.requests is None:
             return []

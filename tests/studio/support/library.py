@@ -115,11 +115,12 @@ async def library(
     figures: OperatorFigures | None = None,
     url: str = "memory:",
     fixed: dict[str, str] | None = None,
+    own: Engine | None = None,
 ) -> AsyncIterator[Library]:
     """Serve the Studio over a library, or over another schema by the name `library`. `url` is
-    that of the engine, as pages show it."""
+    that of the engine, as pages show it; `own` is the engine of the Studio itself."""
     opened = engine or await open_engine("memory:")
-    own = await open_engine("memory:")
+    own = own or await open_engine("memory:")
     system = StudioSystem(
         name="library",
         title="A library",

@@ -35,7 +35,7 @@ function follow() {
     : "The connection was lost; reconnecting.");
   for (const name of ["put", "gone"]) {
     source.addEventListener(name, event => {
-      const revision = JSON.parse(event.data).revision;
+      const revision = /"revision":\s*(\d+)/.exec(event.data)?.[1]; // as sent: a number may be too large
       htmx.ajax("GET", location.pathname + location.search,
         { target: "#row", select: "#row", swap: "outerHTML" })
         .then(() => state(`Changed at revision ${revision}.`));
