@@ -143,3 +143,28 @@ def test_the_tables_of_a_layout_do_not_look_like_an_empty_store(tmp_path: Path) 
     )
     assert "?layout=NAME" in ran.stderr and "plugin_kv_storage" in ran.stderr
     assert (tmp_path / "bot.db").read_bytes() == before
+
+
+def test_a_file_without_a_layout_does_not_look_like_an_empty_service(tmp_path: Path) -> None:
+    """The service created tables of its own beside the rows, and served none of them."""
+    plain, named = "sqlite:bot.db", "sqlite:bot.db?layout=rosey"
+    put = ("put", "rosey", "theme", "1", "--space", "trivia", "--store")
+    run(*put, plain, cwd=tmp_path)
+    before = (tmp_path / "bot.db").read_bytes()
+    for command in (put, ("list", "rosey", "--space", "trivia", "--store")):
+        ran = run(*command, named, cwd=tmp_path, code=1)
+        assert "written without a layout" in ran.stderr and "keyhouse backup" in ran.stderr
+    served = run(
+        "serve", "audiobooks", "--engine", plain, "--http", "127.0.0.1:0", cwd=tmp_path, code=1
+    )
+    assert "written without a layout" in served.stderr
+    assert (tmp_path / "bot.db").read_bytes() == before
+
+
+def test_a_write_without_the_layout_of_the_file_creates_no_second_store(tmp_path: Path) -> None:
+    put = ("put", "rosey", "theme", "1", "--space", "trivia", "--store")
+    run(*put, "sqlite:bot.db?layout=rosey", cwd=tmp_path)
+    before = (tmp_path / "bot.db").read_bytes()
+    ran = run(*put, "sqlite:bot.db", cwd=tmp_path, code=1)
+    assert "?layout=NAME" in ran.stderr
+    assert (tmp_path / "bot.db").read_bytes() == before

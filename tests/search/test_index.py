@@ -75,6 +75,8 @@ def test_writes_are_found_and_deletions_are_not_on_every_engine(name: str, tmp_p
         entry = await store.put(VOLUME, volume("early", "Early fish"))
         assert await found(index, "birds", after=entry.revision) == ["late"]
         assert await found(index, "fish") == ["early"]
+        with pytest.raises(UsageError, match="no such revision"):
+            await index.search("fish", after=entry.revision + 1)
         await store.delete(VOLUME, id="late")
         writer = await store.put(WRITER, Writer(id="w", name="Bird, Ann"))
         page = await index.search("bird", after=writer.revision)

@@ -29,6 +29,7 @@ from tests.service.support.background import (
     LIBRARY,
     LIBRARY_SCHEMA,
     RECORDS,
+    RESUMED,
     SCHEMA,
     Gate,
     counting,
@@ -122,6 +123,10 @@ def test_shutdown_gives_a_resumable_operation_back_and_interrupts_others() -> No
                 await gate.started.wait()
         waiting = await store.get(RECORDS.run, id=ids[0])
         assert waiting is not None and waiting.owner == ""
+        status = await store.get(RECORDS.status, id=ids[0])
+        assert status is not None and status.status == "pending"
+        logged = [entry.record.message async for entry in store.scan(RECORDS.log, id=ids[0])]
+        assert logged[1:] == ["The service stops: the operation continues at its next start."]
         interrupted = await store.get(RECORDS.status, id=ids[1])
         assert interrupted is not None
         assert (interrupted.status, interrupted.error) == ("failed", "interrupted")
@@ -206,7 +211,8 @@ def _status(records: Any) -> Any:
 async def _messages(store: Store, records: Any, id: str) -> list[str]:
     if records is LIBRARY:
         found = store.scan(OPERATION_LOG, operation_id=id)
-        return [entry.record.message async for entry in found]
+        messages = [entry.record.message async for entry in found]
+        return [message for message in messages if message != RESUMED]
     return await lines(store, id)
 
 
@@ -244,7 +250,7 @@ def test_an_operation_whose_process_dies_each_time_is_interrupted_at_last() -> N
         id = await counting(store).submit("count", 3)
         for attempt in range(1, OPERATION_ATTEMPTS_MAX + 1):
             claimed = await store.transact(
-                lambda tx: counting(store)._claim(id, store.ids.new(), [], tx)
+                lambda tx: counting(store)._claim(store, id, store.ids.new(), [], tx)
             )
             assert claimed is not None and claimed.attempts == attempt
             clock.advance(seconds=61)
@@ -253,6 +259,8 @@ def test_an_operation_whose_process_dies_each_time_is_interrupted_at_last() -> N
             await operations.wait(id, poll_seconds=0.01)
         status = await store.get(RECORDS.status, id=id)
         assert status is not None and (status.status, status.error) == ("failed", "interrupted")
+        logged = [entry.record.message async for entry in store.scan(RECORDS.log, id=id)]
+        assert logged == [RESUMED] * (OPERATION_ATTEMPTS_MAX - 1)
 
     clock = ManualClock()
     run(scenario, MemoryEngine(clock))
@@ -263,7 +271,7 @@ def test_a_cancelled_operation_whose_process_died_is_cancelled_not_resumed() -> 
         store = store_on(engine)
         operations = counting(store)
         id = await operations.submit("count", 3)
-        await store.transact(lambda tx: operations._claim(id, store.ids.new(), [], tx))
+        await store.transact(lambda tx: operations._claim(store, id, store.ids.new(), [], tx))
         assert await operations.cancel(id)
         clock.advance(seconds=61)
         async with running(operations):

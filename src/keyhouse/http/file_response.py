@@ -29,7 +29,8 @@ PIECE_BYTES: Final = 256 * 1_024
 
 _NO_WAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 _ABSENT: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
-_RANGE: Final = re.compile(rb"bytes=[ \t]*(\d{0,18})-(\d{0,18})[ \t]*")
+_RANGE: Final = re.compile(rb"bytes=[ \t]*(\d*)-(\d*)[ \t]*")
+_DIGITS_MAX: Final = 18
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 Run = Callable[..., Awaitable[Any]]
@@ -242,17 +243,23 @@ def _range(header: bytes, size: int) -> tuple[int, int] | None:
     if match is None or not (match[1] or match[2]) or size == 0:
         return None
     if not match[1]:
-        suffix = int(match[2])
+        suffix = _integer(match[2])
         if suffix == 0:
             raise _unsatisfiable(size)
         return max(0, size - suffix), size
-    start = int(match[1])
-    last = int(match[2]) if match[2] else None
+    start = _integer(match[1])
+    last = _integer(match[2]) if match[2] else None
     if last is not None and last < start:
         return None
     if start >= size:
         raise _unsatisfiable(size)
     return start, size if last is None else min(last + 1, size)
+
+
+def _integer(digits: bytes) -> int:
+    """Return a number of a range. A longer one is beyond the end of every file."""
+    plain = digits.lstrip(b"0")
+    return int(plain or b"0") if len(plain) <= _DIGITS_MAX else 10**_DIGITS_MAX
 
 
 def _unsatisfiable(size: int) -> RangeError:

@@ -111,7 +111,8 @@ class SearchIndex:
         are filters. `fields` and `records` restrict the search, `filters` are values that a record
         must all have. `prefix`: the last word may be the start of a longer one. `after` is a
         revision that must be found, such as that of the caller's own write. Raises UnavailableError
-        if that takes longer than the timeout, or if the file is still being built.
+        if that takes longer than the timeout, or if the file is still being built, and UsageError
+        if the store has no such revision.
         """
         terms = parse_query(query)
         columns = self._columns(fields)
@@ -122,7 +123,12 @@ class SearchIndex:
             for name, values in (filters or {}).items()
             for value in ([values] if isinstance(values, str) else values)
         ]
-        follower, now = self._follower(space), self._store_of(space).engine.clock.now()
+        store = self._store_of(space)
+        follower, now = self._follower(space), store.engine.clock.now()
+        if after > follower.revision:
+            newest = await store.revision()
+            if after > newest:
+                raise UsageError("The store has no such revision.", after=after, newest=newest)
         await follower.reach(after, timeout_seconds)
         if not terms and (query.strip() or not wanted):
             return SearchPage([], 0 if count else None, follower.revision)

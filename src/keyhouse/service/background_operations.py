@@ -210,12 +210,12 @@ class BackgroundOperations:
                     continue
                 others = [each.id for each in entries if each.type == run.type and each is not run]
                 owner = store.ids.new()
-                claimed = await store.transact(partial(self._claim, run.id, owner, others))
+                claimed = await store.transact(partial(self._claim, store, run.id, owner, others))
                 if claimed is not None:
                     self._start(store, claimed)
 
     async def _claim(
-        self, id: str, owner: str, others: list[str], tx: Transaction
+        self, store: Store, id: str, owner: str, others: list[str], tx: Transaction
     ) -> OperationRun | None:
         run = await tx.get(self._records.run, id=id)
         if run is None or run.lease_until > tx.now:
@@ -231,6 +231,9 @@ class BackgroundOperations:
             found = await tx.get(self._records.run, id=other)
             if found is not None and found.owner and (found.lease_until > tx.now or other < id):
                 return None
+        if run.owner:
+            message = "The process that ran the operation ended: it continues."
+            await append_lines(tx, store, self._records, run, [("warn", message)])
         run.owner, run.lease_until = owner, tx.now + self._lease_ms
         run.started_at = run.started_at or tx.now
         run.attempts += 1
@@ -300,6 +303,9 @@ class BackgroundOperations:
                 return
             if resumes and not run.is_cancelled:
                 run.owner, run.lease_until, run.attempts = "", 0, 0
+                message = "The service stops: the operation continues at its next start."
+                await append_lines(tx, task.store, self._records, run, [("warn", message)])
+                await self._records.write(tx, run, "pending")
                 await tx.put(self._records.run, run)
             else:
                 await self._end_in(tx, run, CANCELLED if run.is_cancelled else INTERRUPTED)

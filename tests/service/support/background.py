@@ -123,5 +123,10 @@ async def running(*operations: BackgroundOperations) -> AsyncIterator[None]:
                 await task
 
 
+RESUMED = "The process that ran the operation ended: it continues."
+
+
 async def lines(store: Store, id: str) -> list[str]:
-    return [entry.record.message async for entry in store.scan(RECORDS.log, id=id)]
+    """Return the lines of an operation's log, without those of a runner that took it over."""
+    found = [entry.record.message async for entry in store.scan(RECORDS.log, id=id)]
+    return [message for message in found if message != RESUMED]

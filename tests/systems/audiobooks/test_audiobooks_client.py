@@ -119,6 +119,22 @@ def test_the_demo_command_writes_files(tmp_path: Path) -> None:
     assert len(list(tmp_path.rglob("*.wav"))) == 3
 
 
+def test_an_import_that_leaves_rows_out_says_so_and_exits_with_1(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    row = {"key": f"a:{TWO}", "value": {"id": TWO, "name": "Frank", "created_at": AT}}
+    file.write_bytes(msgspec.json.encode(row))
+    at = ["--store", f"sqlite:{tmp_path}/books.db?layout=audiobooks"]
+    whole = CliRunner().invoke(app, ["import-original", str(file), *at])
+    assert (whole.exit_code, whole.output) == (0, "Imported 1 record; index rows: 0.\n")
+    with file.open("ab") as rows:
+        rows.write(b"\n" + 150 * b'{"key": "nonsense", "value": 1}\n')
+    partial = CliRunner().invoke(app, ["import-original", str(file), *at])
+    assert partial.exit_code == 1
+    assert "Left out 150 rows:\nnonsense: not a key of the library\n" in partial.output
+    shown = CliRunner().invoke(app, ["import-original", str(file), *at, "--json"])
+    assert (shown.exit_code, msgspec.json.decode(shown.output)["left_out"]) == (1, 150)
+
+
 def test_a_store_of_the_original_program_is_imported() -> None:
     book = {"id": ONE, "title": "Dune: Messiah", "author_id": TWO, "tags": [], "created_at": AT}
     rows: list[tuple[str, Any]] = [

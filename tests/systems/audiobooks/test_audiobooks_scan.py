@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from keyhouse.systems.audiobooks.audio_tags import read_tags
 from keyhouse.systems.audiobooks.generated_audio import FORMATS, png, write_audio
 from tests.systems.audiobooks.support.service import LibraryService
 from tests.systems.audiobooks.test_audiobooks_auth import is_error
@@ -99,6 +100,21 @@ def test_a_second_scan_reads_and_changes_nothing(
     before = segments(admin, book)
     assert "3 unchanged" in scan(admin)[-1] and books(admin) == [book]
     assert segments(admin, book) == before
+
+
+def test_a_wav_file_is_as_long_as_its_bytes_whatever_its_header_says(tmp_path: Path) -> None:
+    whole = write_audio(tmp_path / "whole.wav", 10, tags=TAGS).read_bytes()
+    at = whole.index(b"data") + 4
+    for number, (content, seconds) in enumerate(
+        (
+            (whole, 10),
+            (whole[:at] + b"\xff\xff\xff\xff" + whole[at + 4 :], 10),  # written as a stream
+            (whole[: at + 4 + (len(whole) - at - 4) // 2], 5),  # a download that broke off
+        )
+    ):
+        file = tmp_path / f"{number}.wav"
+        file.write_bytes(content)
+        assert read_tags(file).duration_seconds == pytest.approx(seconds, rel=0.05), number
 
 
 def test_broken_and_empty_files_are_lines_of_the_log(

@@ -34,6 +34,9 @@ CHECKPOINT_PAGES: Final = 4_000
 WAL_BYTES_KEPT: Final = 64 * 1_024 * 1_024
 """A WAL that a burst has made larger is truncated to this size."""
 
+DEFAULT_TABLES: Final = frozenset({"rows", "rows_version"})
+"""Tables of a file that was written without a layout."""
+
 _WRITER_SETTINGS = f"""
     PRAGMA synchronous = FULL;
     PRAGMA fullfsync = ON;
@@ -130,17 +133,8 @@ def _prepare(connection: Connection, path: str, sql: Statements, create: bool) -
     with transaction(connection, "BEGIN"):
         check_owner(connection, path)  # before anything in it changes
         exist = _tables_exist(connection, path, sql)
-        if not exist and not create:
-            tables = (
-                "SELECT name FROM sqlite_schema"
-                " WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
-            )
-            raise UsageError(
-                "The file has no such tables; if they have the names of a layout,"
-                " add ?layout=NAME to the URL.",
-                file=path,
-                found=[name for (name,) in connection.execute(tables)],
-            )
+        if not exist:
+            _check_layout(connection, path, sql, create)
     mode = connection.pragma("journal_mode", "WAL")
     if mode != "wal":
         raise UnavailableError(
@@ -154,8 +148,33 @@ def _prepare(connection: Connection, path: str, sql: Statements, create: bool) -
     with transaction(connection, "BEGIN IMMEDIATE"):
         check_owner(connection, path)
         if not _tables_exist(connection, path, sql):
+            _check_layout(connection, path, sql, create)
             for statement in sql.tables:
                 connection.execute(statement)
+
+
+def _check_layout(connection: Connection, path: str, sql: Statements, create: bool) -> None:
+    """Raise if the rows of the file are in the tables of another layout: then this one would look
+    like an empty store. Several named layouts in one file are several stores."""
+    tables = (
+        "SELECT name FROM sqlite_schema"
+        " WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+    )
+    found = [name for (name,) in connection.execute(tables)]
+    if not sql.is_default and set(found) >= DEFAULT_TABLES:
+        raise UsageError(
+            "The file was written without a layout: leave ?layout=NAME out. For a service, which"
+            " has one, copy the rows to another file with `keyhouse backup` and `keyhouse restore`.",
+            file=path,
+            found=found,
+        )
+    if not create or (sql.is_default and found):
+        raise UsageError(
+            "The file has no such tables; if they have the names of a layout,"
+            " add ?layout=NAME to the URL.",
+            file=path,
+            found=found,
+        )
 
 
 def _tables_exist(connection: Connection, path: str, sql: Statements) -> bool:

@@ -40,6 +40,8 @@ class Statements(NamedTuple):
 
     present: str
     """Two booleans: the table of rows exists, and that of its version."""
+    is_default: bool
+    """The tables have the default names."""
     version: str
     tables: tuple[str, ...]
     inline_bytes_max: int
@@ -80,6 +82,7 @@ def statements(layout: Layout) -> Statements:
     n = in_quotes(layout)
     return Statements(
         present=f"SELECT {_exists(layout.rows)}, {_exists(layout.version)}",
+        is_default=layout == Layout(),
         version=f"SELECT version_num FROM {n.version}",
         tables=_tables(layout, n),
         inline_bytes_max=sys.maxsize if layout.large_values is None else VALUE_INLINE_BYTES,

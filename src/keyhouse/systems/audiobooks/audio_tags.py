@@ -136,12 +136,22 @@ def read_tags(path: Path) -> AudioTags:
     """Read a file. Raises BrokenFileError if it is empty or not audio."""
     try:
         found: Any = _opened(path)
-        duration = 0.0 if found is None else float(getattr(found.info, "length", 0.0) or 0.0)
+        duration = 0.0 if found is None else _duration(found, path)
         if found is not None and duration > 0:
             return _tags_of(path, found, duration)
     except Exception as error:  # damaged files raise errors of many types
         raise BrokenFileError(f"{type(error).__name__}: {error}") from error
     raise BrokenFileError("not an audio file, or without any audio")
+
+
+def _duration(found: Any, path: Path) -> float:
+    """Return the length in seconds. The header of a WAV file that was cut off, or written as a
+    stream, has another one than its bytes: those count."""
+    length = float(getattr(found.info, "length", 0.0) or 0.0)
+    bits = float(getattr(found.info, "bitrate", 0.0) or 0.0)
+    if isinstance(found, WAVE) and bits:
+        return min(length, 8 * path.stat().st_size / bits)
+    return length
 
 
 def _opened(path: Path) -> Any:

@@ -11,6 +11,7 @@ from keyhouse.cli.options import DataFolder, Json, StoreUrl, examples
 from keyhouse.cli.output import number, one_line, show_json
 
 NAME = "audiobooks"
+LEFT_OUT = 1
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -101,7 +102,7 @@ def import_original(
     """Import a store of the original program, with unescaped names in its keys.
 
     Records are read; index rows are written again from them. Rows that cannot be read are listed
-    and left out. Stop the service first.
+    and left out. Stop the service first. Exit code 1: some were left out.
     """
     from keyhouse.cli.target import engine_at, store_url
     from keyhouse.systems.audiobooks.original_import import import_lines
@@ -114,10 +115,14 @@ def import_original(
     found = asyncio.run(run())
     if json:
         show_json(found)
-        return
-    _say(f"Imported {number(found.imported, 'record')}; index rows: {found.index_rows}.")
-    for problem in found.problems:
-        _say(problem)
+    else:
+        _say(f"Imported {number(found.imported, 'record')}; index rows: {found.index_rows}.")
+        if found.left_out:
+            _say(f"Left out {number(found.left_out, 'row')}:")
+        for problem in found.problems:
+            _say(problem)
+    if found.left_out:
+        raise typer.Exit(LEFT_OUT)
 
 
 def _say(text: str) -> None:

@@ -66,13 +66,15 @@ class _Line(Struct):
 
 
 class OriginalImport(Struct):
-    """`problems` names the rows that were left out, at most 100 of them."""
+    """`left_out` counts the rows that were left out; `problems` names them, at most 100."""
 
     imported: int = 0
     index_rows: int = 0
+    left_out: int = 0
     problems: list[str] = []
 
     def add_problem(self, key: str, reason: str) -> None:
+        self.left_out += 1
         if len(self.problems) < _PROBLEMS_MAX:
             self.problems.append(f"{key}: {reason}")
 
