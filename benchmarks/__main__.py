@@ -130,13 +130,11 @@ async def results(cases: set[str], folder: Path, *, quick: bool) -> AsyncIterato
         size = 2_000 if quick else 10_000
         place = _make(folder / "history")
         start = peers.pocketbase_create
-        for result in await asyncio.to_thread(history_events.measure, place, rounds, size, start):
-            yield result
+        yield await asyncio.to_thread(history_events.measure, place, rounds, size, start)
     if "10" in cases:
         size = 2_000 if quick else 10_000
         place = _make(folder / "playback")
-        for result in await asyncio.to_thread(playback_positions.measure, place, rounds, size):
-            yield result
+        yield await asyncio.to_thread(playback_positions.measure, place, rounds, size)
     if "11" in cases:
         count = 1_000 if quick else 10_000
         for result in await audio_scans.measure(_make(folder / "scans"), min(5, rounds), count):

@@ -20,6 +20,9 @@ def print_result(result: Result) -> None:
     if result.ratio is not None and result.goal is not None:
         verdict = _verdict(result.ratio, result.goal)
         print(f"  ours / baseline {result.ratio:.2f}, goal {result.goal:.2f}: {verdict}")
+    ours, constant = result.median("ours"), result.median("constant")
+    if ours is not None and constant is not None:
+        print(f"  ours / constant {ours / constant:.2f}, without a goal: it does no work")
     if result.peer_ratio is not None and result.peer_goal is not None:
         verdict = _verdict(result.peer_ratio, result.peer_goal)
         print(f"  ours / peer {result.peer_ratio:.1f}, goal {result.peer_goal:g}: {verdict}")

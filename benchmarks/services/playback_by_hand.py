@@ -20,7 +20,7 @@ _ADD = (
     " revision = excluded.revision"
 )
 _SPACE = "main"
-_SECONDS = 10
+_SECONDS = 1
 
 
 class Position(msgspec.Struct):
