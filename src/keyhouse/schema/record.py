@@ -276,11 +276,13 @@ class Record(RecordJson[T]):
         return [self.fields.get(name, name) for name in self.template.fields]
 
     def compute(self, value: T) -> T:
-        """Return a copy of the value with its computed attributes set."""
+        """Return the value with its computed attributes set: a copy, if one of them changes."""
         if not self.computed:
             return value
         try:
-            return replaced(value, {name: make(value) for name, make in self.computed.items()})
+            made = {name: make(value) for name, make in self.computed.items()}
+            changes = {name: new for name, new in made.items() if new is not getattr(value, name)}
+            return replaced(value, changes) if changes else value
         except (AttributeError, TypeError, ValueError):
             self.encode(value)  # raises RecordError for a value of the wrong type
             raise

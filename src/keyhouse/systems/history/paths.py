@@ -64,8 +64,10 @@ def sport(ext: Mapping[str, Any]) -> Parts:
 
 def teams(ext: Mapping[str, Any]) -> list[str]:
     """Return the comma list `team-ids`: split, trimmed, without duplicates, in its order."""
-    listed = (ext.get("team-ids") or "").split(",")
-    return list(dict.fromkeys(team for each in listed if (team := each.strip())))
+    listed = ext.get("team-ids")
+    if not listed:
+        return []
+    return list(dict.fromkeys(team for each in listed.split(",") if (team := each.strip())))
 
 
 def _path(ext: Mapping[str, Any], *names: str) -> Parts:

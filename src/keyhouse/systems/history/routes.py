@@ -63,6 +63,7 @@ OPERATIONS: Final = (
 
 _AT: Final = "/profiles/{profile}"
 _FAILURES: Final = 500
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class HistoryHandlers:
@@ -78,7 +79,7 @@ class HistoryHandlers:
         found = self._profile(profile, caller, WRITE)
         check_asset(asset)
         stored = await store_events(found, [self._event(asset, body)])
-        entry = msgspec.Raw(msgspec.json.encode(stored.entry))
+        entry = msgspec.Raw(_encode(stored.entry))
         return messages.EventReply(entry, stored.applied, _stored(stored))
 
     async def events(

@@ -109,22 +109,26 @@ class HistoryEntry(Struct, kw_only=True):
 
 def with_percentage(entry: HistoryEntry) -> Attributes:
     """Return the attributes with progress clamped to the total time, and its percentage to two
-    decimals; a whole percentage is an integer."""
+    decimals; a whole percentage is an integer. The same attributes, if they are so already."""
     attr = entry.attr
     total = attr.total_time
     progress = min(max(attr.progress, 0), total)
     percentage: Number = round(100 * progress / total, 2) if total else 0
     if percentage == int(percentage):
         percentage = int(percentage)
+    known = attr.progress_percentage
+    if progress is attr.progress and percentage == known and type(percentage) is type(known):
+        return attr
     return msgspec.structs.replace(attr, progress=progress, progress_percentage=percentage)
 
 
 def moment_of(entry: HistoryEntry) -> int:
     """Return the entry's time in milliseconds since 1970; 0 if another program stored no time."""
     try:
-        return min(max(MILLISECONDS.parse(entry.attr.update_time), 0), MOMENT_MAX)
+        moment = MILLISECONDS.parse(entry.attr.update_time)
     except DocumentError:
         return 0
+    return moment if 0 <= moment <= MOMENT_MAX else min(max(moment, 0), MOMENT_MAX)
 
 
 def _ext(name: str) -> Callable[[HistoryEntry], str | None]:
