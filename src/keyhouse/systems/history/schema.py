@@ -109,7 +109,7 @@ class HistoryEntry(Struct, kw_only=True):
 
 def with_percentage(entry: HistoryEntry) -> Attributes:
     """Return the attributes with progress clamped to the total time, and its percentage to two
-    decimals; a whole percentage is an integer. The same attributes, if they are so already."""
+    decimals; a whole percentage is an integer. Return the given ones if they are so already."""
     attr = entry.attr
     total = attr.total_time
     progress = min(max(attr.progress, 0), total)
