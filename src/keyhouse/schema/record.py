@@ -48,7 +48,7 @@ class Record(RecordJson[T]):
     """Declares that values of `type` are stored at `at`.
 
     - `fields`: key fields that are not attributes of the same name (`{"asset": "attr.assetId"}`).
-      Key fields that the value does not hold are given with each call: None says so, where one
+      Key fields that the value does not hold are given with each call: with None, where one
       has nearly the name of an attribute.
     - `computed`: attributes that the store computes from the others at each write.
     - `version`: the attribute with the version of the JSON, and the version that this code writes.
