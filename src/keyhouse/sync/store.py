@@ -29,11 +29,8 @@ R = TypeVar("R")
 E = TypeVar("E")
 
 
-class Engine:
-    """An open engine, for `open_store`. Close it, or use it with `with`."""
-
-    def __init__(self, engine: contract.Engine) -> None:
-        self._wrapped = engine
+class _Closing:
+    """Closes itself at the end of a `with` block."""
 
     def __enter__(self) -> Self:
         return self
@@ -45,6 +42,16 @@ class Engine:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+class Engine(_Closing):
+    """An open engine, for `open_store`. Close it, or use it with `with`."""
+
+    def __init__(self, engine: contract.Engine) -> None:
+        self._wrapped = engine
 
     def close(self) -> None:
         """Close the engine."""
@@ -73,7 +80,7 @@ class Transaction:
         return self._wrapped.now
 
 
-class Store:
+class Store(_Closing):
     """A schema on an engine, bound to one space. See `keyhouse.Store`.
 
     Use it with `with`, which closes the engine if `open_store` has opened it.
@@ -83,17 +90,6 @@ class Store:
         if not hasattr(store, "transact"):
             raise UsageError("Open a store with `keyhouse.sync.open_store`.", given=store)
         self._wrapped = store
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     if not TYPE_CHECKING:  # a type checker knows the present verbs alone
         __getattr__ = renamed_verb

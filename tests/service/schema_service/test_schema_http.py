@@ -7,22 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.service.schema_service.support.served import SMALL, Served, serving, start_server
-from tests.support.engine_openers import ALL, NARROWED
-
-ENGINES = [
-    name
-    for name in ("sqlite", "postgres", "jetstream")
-    if not NARROWED or name in NARROWED.split(",")
-]
-
-
-@pytest.fixture(scope="module", params=ENGINES)
-def served(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("recipes")
-    start_server(request.param)
-    with serving(ALL[request.param](folder), folder) as each:
-        yield each
+from tests.service.schema_service.support.served import SMALL, Served
 
 
 @pytest.fixture

@@ -7,14 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.service.schema_service.support.nats_caller import called
-from tests.support.engine_openers import NARROWED
+from tests.service.schema_service.support.served import ENGINES
 from tests.support.program import run
 
-ENGINES = [
-    name
-    for name in ("sqlite", "postgres", "jetstream")
-    if not NARROWED or name in NARROWED.split(",")
-]
 PIE = {"id": "pie", "title": "Pie", "slug": "apple-pie", "secret": "s"}
 
 

@@ -118,14 +118,7 @@ class SchemaHandlers:
     async def list(
         self, served: ServedRecord, query: Any, caller: Caller, headers: SpaceHeader
     ) -> ServedPage:
-        return await self.space(caller, headers).page(
-            served,
-            texts_of(query),
-            by=getattr(query, "by", None),
-            order=query.order,
-            limit=query.limit,
-            cursor=query.cursor,
-        )
+        return await self.space(caller, headers).page(served, texts_of(query), **_paging(query))
 
     async def list_events(
         self, served: ServedRecord, query: Any, caller: Caller, headers: SpaceHeader
@@ -160,14 +153,7 @@ class SchemaHandlers:
     async def keys(
         self, served: ServedRecord, query: Any, caller: Caller, headers: SpaceHeader
     ) -> ListedKeys:
-        return await self.space(caller, headers).keys(
-            served,
-            texts_of(query),
-            by=getattr(query, "by", None),
-            order=query.order,
-            limit=query.limit,
-            cursor=query.cursor,
-        )
+        return await self.space(caller, headers).keys(served, texts_of(query), **_paging(query))
 
     async def record_count(
         self, served: ServedRecord, query: Any, caller: Caller, headers: SpaceHeader
@@ -333,6 +319,16 @@ def _row_fields(by: ServedDerived[Any], query: Any) -> dict[str, Any]:
             fields=list(by.fields),
         )
     return {name: by.value_of_text(name, text) for name, text in texts.items()}
+
+
+def _paging(query: Any) -> dict[str, Any]:
+    """Return the arguments of a page: the row that it is by, order, limit and cursor."""
+    return {
+        "by": getattr(query, "by", None),
+        "order": query.order,
+        "limit": query.limit,
+        "cursor": query.cursor,
+    }
 
 
 def _given(served: ServedRecord, query: Any) -> dict[str, Any]:

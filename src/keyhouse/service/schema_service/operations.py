@@ -27,6 +27,7 @@ from keyhouse.service.usage import Quota, Reservation
 from keyhouse.store import Entry, Event, RecordPage, Transaction, append_in, clear
 
 __all__ = [
+    "OPERATIONS",
     "PAGE_ITEMS",
     "ClearedRecords",
     "CounterValue",
@@ -41,6 +42,27 @@ __all__ = [
     "patch_in",
     "put_in",
 ]
+
+OPERATIONS: Final = (
+    "list",
+    "get",
+    "get_many",
+    "lookup",
+    "create",
+    "put",
+    "patch",
+    "delete",
+    "add",
+    "append",
+    "batch",
+    "watch",
+    "keys",
+    "record_count",
+    "members",
+    "sum_of_days",
+    "clear",
+)
+"""The operations of both protocols, by the names of NATS subjects and of metrics."""
 
 PAGE_ITEMS: Final = 50
 """Items of a page, by default."""

@@ -55,27 +55,7 @@ from keyhouse.service.schema_service.operations import (
 )
 from keyhouse.service.schema_service.space_routes import WRITE_PROBLEMS, space_routes
 
-__all__ = ["OPERATIONS", "routes"]
-
-OPERATIONS: Final = (
-    "list",
-    "get",
-    "get_many",
-    "lookup",
-    "create",
-    "put",
-    "patch",
-    "delete",
-    "add",
-    "append",
-    "batch",
-    "watch",
-    "keys",
-    "record_count",
-    "members",
-    "sum_of_days",
-    "clear",
-)
+__all__ = ["routes"]
 
 Named = tuple[str, Route]
 Call = Callable[..., Awaitable[Any]]

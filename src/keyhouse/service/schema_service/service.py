@@ -12,9 +12,9 @@ from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.service.schema_service.catalog import Catalog
 from keyhouse.service.schema_service.handlers import READ, SPACES, WRITE, SchemaHandlers
-from keyhouse.service.schema_service.operations import SpaceOperations
+from keyhouse.service.schema_service.operations import OPERATIONS, SpaceOperations
 from keyhouse.service.schema_service.preparation import Preparation
-from keyhouse.service.schema_service.routes import OPERATIONS, routes
+from keyhouse.service.schema_service.routes import routes
 from keyhouse.service.schema_service.settings import SchemaSettings
 from keyhouse.service.schema_service.subjects import SchemaSubjects
 from keyhouse.service.schema_service.system import SchemaSystem, with_meta

@@ -29,33 +29,15 @@ from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.service.schema_service.batch import BatchOperation, run_batch
 from keyhouse.service.schema_service.catalog import Catalog, D, Kind, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.operations import (
+    OPERATIONS,
     PAGE_ITEMS,
     SpaceOperations,
     item_of,
 )
 from keyhouse.service.schema_service.settings import SchemaSettings
 
-__all__ = ["NATS_OPERATIONS", "SchemaSubjects", "changes_prefix", "subject_prefix"]
+__all__ = ["SchemaSubjects", "changes_prefix", "subject_prefix"]
 
-NATS_OPERATIONS: Final = (
-    "get",
-    "get_many",
-    "list",
-    "lookup",
-    "create",
-    "put",
-    "patch",
-    "delete",
-    "add",
-    "append",
-    "batch",
-    "watch",
-    "keys",
-    "record_count",
-    "members",
-    "sum_of_days",
-    "clear",
-)
 _READS: Final = frozenset(
     {"get", "get_many", "list", "lookup", "keys", "record_count", "members", "sum_of_days"}
 )
@@ -151,7 +133,7 @@ class SchemaSubjects:
                 name=self._name,
                 subject=f"{prefix}.*.*",
                 handler=self._handle,
-                operations={name: f"{prefix}.*.{name}" for name in NATS_OPERATIONS},
+                operations={name: f"{prefix}.*.{name}" for name in OPERATIONS},
                 rejected=self._rejected,
                 tenant=self._space_of,
                 problems=True,
@@ -173,7 +155,7 @@ class SchemaSubjects:
             else:
                 reply = await self._run[operation](tenant, body)
         except Exception as error:
-            known = operation if operation in NATS_OPERATIONS else "request"
+            known = operation if operation in OPERATIONS else "request"
             self._metrics.failed("", error_code(error))
             self._log.failed(known, space, error, answered=bool(request.reply), fields={})
             raise
@@ -184,10 +166,8 @@ class SchemaSubjects:
         return _successful(_encode(reply))
 
     def _tenant(self, space: str, operation: str) -> SpaceOperations:
-        if operation not in NATS_OPERATIONS:
-            raise SubjectError(
-                "Unknown operation.", operation=operation, known=list(NATS_OPERATIONS)
-            )
+        if operation not in OPERATIONS:
+            raise SubjectError("Unknown operation.", operation=operation, known=list(OPERATIONS))
         try:
             if not _SPACE.fullmatch(space):
                 raise KeyFieldError("Invalid name.")

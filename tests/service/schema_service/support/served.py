@@ -12,8 +12,16 @@ from keyhouse.schema import Schema
 from keyhouse.service.schema_service.service import schema_service
 from keyhouse.testing.conformance import Opener
 from tests.service.schema_service.support.recipes import BOX
+from tests.support.engine_openers import NARROWED
 from tests.support.nats_servers import nats_server
 from tests.support.threaded_service import SECRET, ThreadedService
+
+ENGINES = [
+    name
+    for name in ("sqlite", "postgres", "jetstream")
+    if not NARROWED or name in NARROWED.split(",")
+]
+"""The engines on which every row of the service is tested."""
 
 SMALL = {"id": "pie", "title": "Pie", "slug": "apple-pie"}
 
