@@ -13,7 +13,7 @@ from keyhouse.http.file_response import FileResponse, FileRoot
 from keyhouse.http.forms import UploadedFile
 from keyhouse.http.html import HtmlPage, Redirect, Templates
 from keyhouse.http.preconditions import Conditions, etag
-from keyhouse.http.response import Response, ResponseSpec, Stream, json_array
+from keyhouse.http.response import Response, ResponseSpec, Stream, json_array, page_response
 from keyhouse.http.router import Route
 from keyhouse.http.settings import HttpSettings
 from keyhouse.http.static import file_route, page_route
@@ -47,6 +47,7 @@ __all__ = [
     "file_route",
     "json_array",
     "make_app",
+    "page_response",
     "page_route",
     "set_cookie",
 ]

@@ -197,6 +197,8 @@ class App:
             elif type(response.body) is EventBody:
                 seconds = perf_counter() - start
                 await self._send_events(request, response, receive, send)
+            elif type(response.body) is bytearray:
+                await _send_whole(request, response, send)
             else:
                 await self._stream(request, response, scope, receive, send)
             if seconds is None:

@@ -23,6 +23,7 @@ from keyhouse.http.forms import FormReader
 from keyhouse.http.preconditions import NO_CONDITIONS, Conditions, conditions
 from keyhouse.http.response import (
     ANYTHING,
+    BYTES_TYPES,
     JSON,
     EncodedResponse,
     FixedHeaders,
@@ -427,7 +428,7 @@ class HttpEndpoint:
             and (etag is None or type(etag) is int)
             and body is not None
         ):
-            if type(body) is not bytes and not hasattr(body, "__aiter__"):
+            if type(body) not in BYTES_TYPES and not hasattr(body, "__aiter__"):
                 body = encode(body)
             tags: Headers = [] if etag is None else [(b"etag", b'"%d"' % etag)]
             return EncodedResponse(response.status, tags, body, self._json_headers)
@@ -449,7 +450,7 @@ class HttpEndpoint:
             headers.append(_JSON_TYPE)
         else:
             headers.append((b"content-type", response.media_type.encode("latin-1")))
-        if not isinstance(body, bytes) and not hasattr(body, "__aiter__"):
+        if type(body) not in BYTES_TYPES and not hasattr(body, "__aiter__"):
             body = encode(body)
         return EncodedResponse(response.status, headers, body)
 

@@ -55,6 +55,9 @@ _HEAD_PIECE_BYTES: Final = 4_096
 _BODY_PIECE_BYTES: Final = 65_536
 """Bytes parsed before the pipeline is looked at again: they bound the requests that one read queues."""
 
+_COALESCED_BYTES_MAX: Final = 256 * 1_024
+"""A longer body is written separately: to copy megabytes takes milliseconds."""
+
 _CHUNKS_AT_ONCE: Final = 256
 """Chunks of a body after which other connections are read first: each may be a single byte."""
 
@@ -493,6 +496,7 @@ class _CoalescedSend:
             or cycle.disconnected
             or cycle.flow.write_paused
             or cycle.scope["method"] == "HEAD"
+            or len(body) > _COALESCED_BYTES_MAX
         ):
             return False
         if headers:

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta
 
 from keyhouse.auth import Caller
 from keyhouse.errors import AccessError, KeyFieldError, UsageError
-from keyhouse.http import Conditions, EventStream, Response
+from keyhouse.http import Conditions, EventStream, Response, page_response
 from keyhouse.limits import (
     IDEMPOTENCY_KEY_CHARS_MAX,
     SERVED_PAGE_ITEMS_MAX,
@@ -117,15 +117,20 @@ class SchemaHandlers:
 
     async def list(
         self, served: ServedRecord, query: Any, caller: Caller, headers: SpaceHeader
-    ) -> ServedPage:
-        return await self.space(caller, headers).page(served, texts_of(query), **_paging(query))
+    ) -> Response[ServedPage]:
+        return await page_response(await self._page(served, query, caller, headers), "items")
 
     async def list_events(
         self, served: ServedRecord, query: Any, caller: Caller, headers: SpaceHeader
-    ) -> ServedPage:
-        page = await self.list(served, query, caller, headers)
+    ) -> Response[ServedPage]:
+        page = await self._page(served, query, caller, headers)
         page.revision = UNSET
-        return page
+        return await page_response(page, "items")
+
+    async def _page(
+        self, served: ServedRecord, query: Any, caller: Caller, headers: SpaceHeader
+    ) -> ServedPage:
+        return await self.space(caller, headers).page(served, texts_of(query), **_paging(query))
 
     async def get(
         self,
@@ -147,8 +152,9 @@ class SchemaHandlers:
 
     async def get_many(
         self, served: ServedRecord, body: RecordAddresses, caller: Caller, headers: SpaceHeader
-    ) -> FoundItems:
-        return await self.space(caller, headers).get_many(served, body.addresses)
+    ) -> FoundItems | Response[FoundItems]:
+        found = await self.space(caller, headers).get_many(served, body.addresses)
+        return found if served.kind == "counter" else await page_response(found, "items")
 
     async def keys(
         self, served: ServedRecord, query: Any, caller: Caller, headers: SpaceHeader

@@ -24,7 +24,7 @@ from keyhouse.errors import (
     ScopeError,
     UsageError,
 )
-from keyhouse.http import EventStream, ResponseSpec, Route
+from keyhouse.http import EventStream, Response, ResponseSpec, Route, page_response
 from keyhouse.service.event_hub import EventHub
 from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.store import verify
@@ -117,7 +117,7 @@ class HistoryHandlers:
 
     async def assets(
         self, profile: ProfileName, type: Type, query: messages.AssetQuery, caller: Caller
-    ) -> messages.FacetReply:
+    ) -> Response[messages.FacetReply]:
         """List the entries, newest first: all, or those of some assets."""
         store = self._profile(profile, caller, READ).store
         options: Any = {"limit": query.limit, "cursor": query.cursor}
@@ -126,7 +126,9 @@ class HistoryHandlers:
             page = await facets.by_assets(store, type, assets, **options)
         else:
             page = await facets.newest_entries(store, type, **options)
-        return messages.FacetReply(_raws(page.entries), _cursor(page))
+        return await page_response(
+            messages.FacetReply(_raws(page.entries), _cursor(page)), "entries"
+        )
 
     async def show(
         self,
@@ -135,14 +137,15 @@ class HistoryHandlers:
         type: Type,
         query: messages.ShowQuery,
         caller: Caller,
-    ) -> messages.ShowReply:
+    ) -> Response[messages.ShowReply]:
         """List the entries of a show, or of some of its seasons, newest first."""
         store = self._profile(profile, caller, READ).store
         page = await facets.by_show(
             store, type, show, query.season, limit=query.limit, cursor=query.cursor
         )
         current = None if page.current is None else msgspec.Raw(page.current.value)
-        return messages.ShowReply(_raws(page.entries), current, _counts(page), _cursor(page))
+        reply = messages.ShowReply(_raws(page.entries), current, _counts(page), _cursor(page))
+        return await page_response(reply, "entries")
 
     async def sport(
         self,
@@ -151,7 +154,7 @@ class HistoryHandlers:
         type: Type,
         query: messages.SportQuery,
         caller: Caller,
-    ) -> messages.SportReply:
+    ) -> Response[messages.SportReply]:
         """List the entries of a sport, or of a series or a team in it, newest first."""
         store = self._profile(profile, caller, READ).store
         page = await facets.by_sport(
@@ -163,7 +166,8 @@ class HistoryHandlers:
             limit=query.limit,
             cursor=query.cursor,
         )
-        return messages.SportReply(_raws(page.entries), _counts(page), _cursor(page))
+        reply = messages.SportReply(_raws(page.entries), _counts(page), _cursor(page))
+        return await page_response(reply, "entries")
 
     async def delete(self, profile: ProfileName, asset: AssetId, caller: Caller) -> None:
         """Delete the entries of an asset. Succeeds if there are none."""

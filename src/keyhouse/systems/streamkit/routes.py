@@ -12,7 +12,16 @@ import msgspec
 
 from keyhouse.auth import Caller
 from keyhouse.errors import ConflictError, KeyFieldError, NotFoundError, QuotaError, RevisionError
-from keyhouse.http import Conditions, Response, ResponseSpec, Route, Stream, etag, json_array
+from keyhouse.http import (
+    Conditions,
+    Response,
+    ResponseSpec,
+    Route,
+    Stream,
+    etag,
+    json_array,
+    page_response,
+)
 from keyhouse.service.bulk_import import collect_entries, import_entries
 from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.store import Store
@@ -65,7 +74,7 @@ class Handlers:
 
     async def list(
         self, type: Type, query: messages.ListQuery, caller: Caller
-    ) -> messages.ConfigList:
+    ) -> Response[messages.ConfigList]:
         """List the configs of a type in the order of their ids: all, a page, or those updated since
         a time."""
         customer = self._customer(caller.tenant)
@@ -79,7 +88,8 @@ class Handlers:
                 ids_only=query.fields == "ids",
             )
         items = [msgspec.Raw(value or _encode({"id": id})) for id, value in page.configs]
-        return messages.ConfigList(items, len(items), page.cursor or msgspec.UNSET)
+        listed = messages.ConfigList(items, len(items), page.cursor or msgspec.UNSET)
+        return await page_response(listed, "configs")
 
     async def get(self, type: Type, id: str, caller: Caller) -> Response[messages.ConfigJson]:
         """Return one config, with its `ETag`."""
