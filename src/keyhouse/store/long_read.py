@@ -10,6 +10,8 @@ read that may go through a whole space therefore goes page by page:
 - *Turns.* Before each page but the first, a read waits for its turn: one page per turn of the event
   loop, round robin over the spaces. A short request waits for one page at most, however many long
   reads are under way, and a space with many of them gets no more than a space with one.
+- *Watches.* A watch that resumes at an old revision takes turns in the same way, after every
+  `WATCH_ROWS` changes or `PAGE_BYTES`.
 - *Cost.* Each page is reported to the `read_meter` of the request.
 """
 
@@ -24,6 +26,9 @@ from keyhouse.read_meter import read_meter
 PAGE_ROWS_FIRST: Final = 16
 PAGE_ROWS: Final = 256
 PAGE_BYTES: Final = 256 * 1_024
+WATCH_ROWS: Final = 64
+"""Changes are decoded one by one, and cost more than the rows of a page."""
+
 _GROWTH: Final = 4
 
 
@@ -65,6 +70,26 @@ class LongRead:
         fitting = PAGE_BYTES * count // max(size, 1)
         self.rows = max(1, min(fitting, _GROWTH * self.rows, self._rows_max))
         return count
+
+
+class LongWatch:
+    """The turns of one watch. Per change, if `is_due` returns true: `await turn()`."""
+
+    __slots__ = ("_rows", "_size", "_space")
+
+    def __init__(self, space: str) -> None:
+        self._space = space
+        self._rows = self._size = 0
+
+    def is_due(self, size: int) -> bool:
+        """Count a change with a value of `size` bytes; return whether others must have a turn."""
+        self._rows += 1
+        self._size += size
+        return self._rows > WATCH_ROWS or self._size > PAGE_BYTES
+
+    async def turn(self) -> None:
+        self._rows = self._size = 0
+        await _turns().wait(self._space)
 
 
 class _Turns:

@@ -9,6 +9,7 @@ from keyhouse.errors import DataError, UsageError
 from keyhouse.keys.ranges import KeyRange
 from keyhouse.schema import Record
 from keyhouse.store.entry import Event
+from keyhouse.store.long_read import LongWatch
 from keyhouse.store.scan import covering_span
 from keyhouse.store.unreadable import OnUnreadable, UnreadableRows
 
@@ -42,8 +43,11 @@ async def watch_records(
     at = 0 if accepts is None else bound.template.fields.index(keys.field)
     legacy, names = bound.legacy is not None, bound.template.fields
     watched = covering_span(bound, span) if legacy else span
+    pace = LongWatch(space)
     async with aclosing(engine.watch(space, watched, since=since, caught_up=caught_up)) as changes:
         async for change in changes:
+            if pace.is_due(0 if change.value is None else len(change.value)):
+                await pace.turn()
             if legacy and await _is_shadowed(engine, space, bound, span, change.key):
                 continue
             values = bound.template.split(bound.current_key(change.key))
