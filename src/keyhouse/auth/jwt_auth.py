@@ -23,6 +23,9 @@ from keyhouse.limits import TOKENS_CACHED_MAX
 
 _log = structlog.get_logger("keyhouse.auth")
 
+_SHA256: Final = sha256()
+"""Copied for each token: to look the algorithm up costs as much as to hash one."""
+
 _COOKIE: Final = b"c"
 """Follows the hash of a token from a cookie. Before the token, its sender could write it."""
 
@@ -83,7 +86,9 @@ class JwtAuth(Authenticator):
         if bearer is None or bearer[:7] != b"Bearer " or b"cookie" in headers:
             return None
         self._keys.refresh_if_stale()
-        cached = self._cache.get(sha256(bearer[7:]).digest())
+        hash = _SHA256.copy()
+        hash.update(bearer[7:])
+        cached = self._cache.get(hash.digest())
         if cached is None or self._cached_version != self._keys.version:
             return None
         return (

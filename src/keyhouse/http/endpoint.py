@@ -111,7 +111,10 @@ class HttpRequest:
         self.pairs: HeaderPairs = scope["headers"]
         self.headers: dict[bytes, bytes] = dict(self.pairs)
         self.query: bytes = scope["query_string"]
-        self.raw_path = _path(scope)
+        raw = scope.get("raw_path")
+        if not raw or b"?" in raw or scope.get("root_path"):
+            raw = _path(scope)
+        self.raw_path: bytes = raw
         self.id = new_id
         if b"x-request-id" in self.headers:
             self.id = _requested_id(self.headers[b"x-request-id"], new_id)
@@ -272,7 +275,7 @@ class HttpEndpoint:
         self._json_headers = _JSON_HEADERS if self._auth is None else _PRIVATE_JSON_HEADERS
 
     async def run(self, request: HttpRequest, values: Sequence[str]) -> EncodedResponse:
-        caller, sent = None, request.headers
+        caller, sent, rates = None, request.headers, self._rates
         if self._auth is not None:
             if len(sent) == len(request.pairs):
                 caller = self._auth.cached_caller(sent)
@@ -283,13 +286,13 @@ class HttpEndpoint:
                 caller.require(self._scope)
             if caller.from_cookie:
                 check_csrf(request.method, sent, self._cors_origins)
-            if self._rates is not None:
+            if rates is not None:
                 try:
-                    self._rates.check(caller.tenant, self._cost(sent) if self._has_body else 1)
+                    rates.check(caller.tenant, self._cost(sent) if self._has_body else 1)
                 except RateError:
                     await asyncio.sleep(HTTP_RATE_DELAY_SECONDS)
                     raise
-                read_meter.set(partial(self._rates.spend_read, caller.tenant))
+                read_meter.set(partial(rates.spend_read, caller.tenant))
         elif self._address_rates is not None:
             network = request.client(self._proxies).network
             self._address_rates.check(network, self._cost(sent) if self._has_body else 1)

@@ -121,12 +121,16 @@ class Router(Generic[T]):
         """Return the entries of a path by method, and the values of its fields; or None."""
         if not self._is_compiled:
             self._compile()
-        match = self._match(_text(raw_path))
+        is_escaped = b"%" in raw_path
+        try:
+            match = self._match(_unescaped(raw_path) if is_escaped else raw_path.decode())
+        except UnicodeDecodeError:
+            raise UsageError("The path is not UTF-8.") from None
         if match is None:
             return None
         by_method, values_of = self._ends[match.lastindex]
         values = values_of(match)
-        if b"%" in raw_path:
+        if is_escaped:
             values = [value.replace(_SLASH, "/") for value in values]
         return by_method, values
 
@@ -193,15 +197,9 @@ def _values(groups: tuple[int, ...]) -> Values:
     return lambda match: tuple([match[group] for group in groups])
 
 
-def _text(raw_path: bytes) -> str:
-    """Percent-decode the segments of a path. Raises UsageError if one is not UTF-8."""
-    try:
-        if b"%" not in raw_path:
-            return raw_path.decode()
-        segments = [
-            unquote_to_bytes(segment).decode().replace("/", _SLASH)
-            for segment in raw_path.split(b"/")
-        ]
-        return "/".join(segments)
-    except UnicodeDecodeError:
-        raise UsageError("The path is not UTF-8.") from None
+def _unescaped(raw_path: bytes) -> str:
+    """Percent-decode the segments of a path. Raises UnicodeDecodeError if one is not UTF-8."""
+    segments = [
+        unquote_to_bytes(segment).decode().replace("/", _SLASH) for segment in raw_path.split(b"/")
+    ]
+    return "/".join(segments)

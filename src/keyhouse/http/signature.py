@@ -4,7 +4,7 @@ They are read once, when the app is made.
 """
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 from urllib.parse import unquote_to_bytes
@@ -162,6 +162,8 @@ def body_decoder(kind: Any) -> Callable[[bytes], Any]:
 
 def query_pairs(query: bytes) -> Iterator[tuple[str, str]]:
     """Yield names and values, percent-decoded. Raises UsageError if they are not UTF-8."""
+    if not query:
+        return
     for piece in query.split(b"&"):
         if piece:
             name, _, value = piece.replace(b"+", b" ").partition(b"=")
@@ -177,7 +179,7 @@ class Parameters:
     A Struct with `unknown_parameter(name)` makes the error for other names itself.
     """
 
-    __slots__ = ("_kind", "_lists", "_names", "_what")
+    __slots__ = ("_all_have_defaults", "_kind", "_lists", "_names", "_sent_names", "_what")
 
     def __init__(self, kind: type[msgspec.Struct], what: str) -> None:
         fields = msgspec.structs.fields(kind)
@@ -185,8 +187,10 @@ class Parameters:
         self._what = what
         self._names = frozenset(field.encode_name for field in fields)
         self._lists = frozenset(field.encode_name for field in fields if _is_list(field.type))
+        self._sent_names = {name.lower().encode(): name for name in self._names}
+        self._all_have_defaults = not any(field.required for field in fields)
 
-    def read(self, pairs: Iterator[tuple[str, str]]) -> Any:
+    def read(self, pairs: Iterable[tuple[str, str]]) -> Any:
         values: dict[str, Any] = {}
         for name, value in pairs:
             if name not in self._names:
@@ -199,17 +203,17 @@ class Parameters:
                 raise UsageError(f"Repeated {self._what}.", name=name)
             else:
                 values[name] = value
+        if not values and self._all_have_defaults:
+            return self._kind()
         try:
             return msgspec.convert(values, self._kind, strict=False)
         except msgspec.ValidationError as error:
             raise UsageError(f"Invalid {self._what}.", reason=str(error)) from None
 
-    def present(self, sent: HeaderPairs) -> Iterator[tuple[str, str]]:
-        """Yield the headers that the Struct declares."""
-        names = {name.lower().encode(): name for name in self._names}
-        for name, value in sent:
-            if name in names:
-                yield names[name], value.decode("latin-1")
+    def present(self, sent: HeaderPairs) -> list[tuple[str, str]]:
+        """Return the headers that the Struct declares."""
+        names = self._sent_names
+        return [(names[name], value.decode("latin-1")) for name, value in sent if name in names]
 
 
 def _is_list(kind: Any) -> bool:

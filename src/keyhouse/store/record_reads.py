@@ -31,6 +31,7 @@ from keyhouse.schema import (
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import Entry, Event, RecordPage, UsagePage
 from keyhouse.store.raw_rows import RawRows
+from keyhouse.store.record_buffer import key_values
 from keyhouse.store.record_reader import read_records, record_entries, record_values
 from keyhouse.store.record_watch import check_watch_start, watch_records
 from keyhouse.store.scan import (
@@ -112,7 +113,18 @@ class RecordReads(RawRows):
 
     async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
         """Return the record with its key, revision and expiry, or None."""
-        return await Transaction(self.engine, self.space, self.binding).entry(record, **fields)
+        bound = self.binding.record(record)
+        if bound.legacy is not None:
+            return await Transaction(self.engine, self.space, self.binding).entry(record, **fields)
+        key = bound.template.build(fields)
+        row = (await self.engine.read(self.space, (key,)))[0]
+        if row is None:
+            return None
+        value = bound.decode(row.value, key)
+        if bound.expires_by_field and not bound.is_live(value, key, self._now()):
+            return None
+        values = key_values(bound, key, fields)
+        return Entry(value, key, values, row.revision, row.expires, bound.template.fields)
 
     async def lookup(
         self, record: Record[T], by: Index, /, *, unreadable: OnUnreadable = "raise", **fields: Any

@@ -24,7 +24,7 @@ from keyhouse.schema import (
     Unique,
 )
 from keyhouse.schema.index_names import derived_names
-from keyhouse.service.schema_service.fields import field_of_json, field_of_text
+from keyhouse.service.schema_service.fields import field_of_json, field_of_text, is_text
 from keyhouse.service.schema_service.settings import RecordSettings
 
 __all__ = ["Catalog", "Fields", "Kind", "ServedDerived", "ServedRecord"]
@@ -78,6 +78,9 @@ class ServedRecord:
         self.segments = _segments(record, bound)
         self.fields = tuple(self.segments)
         """The fields of its address, in order."""
+        self._plain_fields = frozenset(
+            [name for name, segment in self.segments.items() if is_text(segment)]
+        )
         self.derived = {
             name: ServedDerived(name, row, bound) for name, row in derived_names(record).items()
         }
@@ -144,7 +147,11 @@ class ServedRecord:
 
     def of_texts(self, texts: Mapping[str, str]) -> Fields:
         """Return key fields that were sent as text."""
-        return {name: field_of_text(name, self.segments[name], texts[name]) for name in texts}
+        plain, segments = self._plain_fields, self.segments
+        return {
+            name: text if name in plain else field_of_text(name, segments[name], text)
+            for name, text in texts.items()
+        }
 
     def of_json(self, fields: Mapping[str, Any]) -> Fields:
         """Return the key fields of a JSON object. Raises UsageError for unknown ones."""

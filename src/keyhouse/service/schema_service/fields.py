@@ -7,7 +7,7 @@ from keyhouse.errors import KeyFieldError
 from keyhouse.keys import Day, Descending, FixedPoint, Integer, OptionalSegment
 from keyhouse.keys.segment_protocol import Segment
 
-__all__ = ["field_of_json", "field_of_text"]
+__all__ = ["field_of_json", "field_of_text", "is_text"]
 
 NULL = "null"
 _DIGITS_MAX = 100
@@ -31,6 +31,12 @@ def field_of_text(name: str, segment: Segment, text: str) -> Any:
     except ValueError:
         raise _invalid(name, segment, text) from None
     return text
+
+
+def is_text(segment: Segment) -> bool:
+    """Tell whether `field_of_text` returns every text as it is."""
+    kinds = (OptionalSegment, Integer, FixedPoint, Day)
+    return not isinstance(segment, OptionalSegment) and not isinstance(_inner(segment), kinds)
 
 
 def field_of_json(name: str, segment: Segment, value: Any) -> Any:
