@@ -7,6 +7,7 @@ import statistics
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ from keyhouse.systems.history.schema import (
 from tests.serve.support.serve_process import serving
 from tests.soak import size
 from tests.support.threaded_service import SECRET
+from tests.systems.history.conftest import CHOSEN, OPENERS
 from tests.systems.history.support.service import EXT, app_of, at, token, viewing
+from tests.systems.history.support.service import serving as history_serving
 
 CLIENTS = 64
 PROFILES = size(100, 1_000)
@@ -94,30 +97,38 @@ def drawn(draw: random.Random, assets: int) -> dict[str, Any]:
     return {"assetId": f"a{draw.randrange(assets)}", **viewing(second, progress, ext=ext)}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("profiles", [1, PROFILES])
-def test_no_update_of_64_clients_is_lost(tmp_path: Path, profiles: int) -> None:
-    async def work(engine: Engine, app: App) -> None:
-        draw = random.Random(profiles)
-        sent: dict[str, list[dict[str, Any]]] = {}
-        for _ in range(EVENTS):
-            sent.setdefault(f"p{draw.randrange(profiles)}", []).append(drawn(draw, 12))
-        todo = [(profile, event) for profile, events in sent.items() for event in events]
-        draw.shuffle(todo)
+@pytest.mark.parametrize("engine", CHOSEN)
+def test_no_update_of_64_clients_is_lost(tmp_path: Path, engine: str, profiles: int) -> None:
+    draw = random.Random(profiles)
+    sent: dict[str, list[dict[str, Any]]] = {}
+    for _ in range(EVENTS if engine == "sqlite" else 2 * CLIENTS):
+        sent.setdefault(f"p{draw.randrange(profiles)}", []).append(drawn(draw, 12))
+    todo = [(profile, event) for profile, events in sent.items() for event in events]
+    draw.shuffle(todo)
 
-        async def send(http: httpx.AsyncClient) -> None:
-            while todo:
-                profile, event = todo.pop()
-                path = f"/profiles/{profile}/assets/{event['assetId']}"
-                body = {name: value for name, value in event.items() if name != "assetId"}
-                response = await http.put(path, json=body)
-                assert response.status_code == 200, response.text
+    async def send(http: httpx.AsyncClient) -> None:
+        while todo:
+            profile, event = todo.pop()
+            path = f"/profiles/{profile}/assets/{event['assetId']}"
+            body = {name: value for name, value in event.items() if name != "assetId"}
+            response = await http.put(path, json=body)
+            assert response.status_code == 200, response.text
 
-        async with client(app) as http:
+    async def send_all(url: str, bearer: str) -> None:
+        limits = httpx.Limits(max_connections=CLIENTS)
+        headers = {"Authorization": f"Bearer {bearer}"}
+        async with httpx.AsyncClient(
+            base_url=url, headers=headers, limits=limits, timeout=120, trust_env=False
+        ) as http:
             await asyncio.gather(*(send(http) for _ in range(CLIENTS)))
-        for profile in list(sent)[:20]:
-            await is_exact(engine, profile, sent[profile])
 
-    run(tmp_path, work)
+    with history_serving(OPENERS[engine](tmp_path), tmp_path) as service:
+        bearer = token(service.clock, sub="jobs", scope="history.service")
+        asyncio.run(send_all(service.url, bearer))
+        for profile, events in sent.items():
+            service.on_engine(partial(is_exact, profile=profile, events=events))
 
 
 def test_the_oldest_entry_leaves_a_full_profile(tmp_path: Path) -> None:
