@@ -37,7 +37,7 @@ from keyhouse.schema.explanation import nearest
 from keyhouse.service.schema_service.system import SchemaSystem
 from keyhouse.service.system import System
 from keyhouse.settings.settings import EMBEDDED, OFF
-from keyhouse.settings.sources import load_settings
+from keyhouse.settings.sources import LoadedSettings, load_settings
 from keyhouse.store import MARK_SPACE
 from keyhouse.systems import registry
 from keyhouse.systems.registry import NAMES
@@ -56,6 +56,7 @@ __all__ = [
     "load_system",
     "open_file",
     "schemas_with",
+    "serve_settings",
     "served_name",
     "service_of",
     "space_in_key",
@@ -178,6 +179,13 @@ def store_url(system: str | None, store: str | None, data: Path | None) -> str:
     return url
 
 
+def serve_settings(system: str, data: Path | None = None) -> LoadedSettings:
+    """Return the settings that `keyhouse serve` has here: of `--data`, the environment and
+    `keyhouse.toml`."""
+    flags = {} if data is None else {"data": str(data)}
+    return load_settings(flags, os.environ, None, systems=tuple({*NAMES, system}), strict=False)
+
+
 def _configured_url(system: str | None, data: Path | None = None) -> str | None:
     """Return the engine of a system by the settings of `keyhouse serve`, or None.
 
@@ -186,8 +194,7 @@ def _configured_url(system: str | None, data: Path | None = None) -> str | None:
     if system is None or (system not in NAMES and ":" not in system):
         return None
     name = served_name(system)
-    flags = {} if data is None else {"data": str(data)}
-    loaded = load_settings(flags, os.environ, None, systems=tuple({*NAMES, name}), strict=False)
+    loaded = serve_settings(name, data)
     if name not in loaded.engines and not {"engine", "data"} & set(loaded.sources):
         return None
     url = loaded.engine_url(name, alone=loaded.settings.systems == (system,))

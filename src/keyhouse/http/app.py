@@ -18,6 +18,7 @@ from starlette.responses import StreamingResponse
 
 from keyhouse.auth.caller import HeaderPairs
 from keyhouse.errors import DeclarationError, KeyhouseError, NotFoundError
+from keyhouse.http.content_negotiation import prefers_html
 from keyhouse.http.cross_origin import Cors
 from keyhouse.http.endpoint import (
     DisconnectedError,
@@ -37,7 +38,7 @@ from keyhouse.http.errors import (
 from keyhouse.http.event_stream import EventBody, OpenStreams
 from keyhouse.http.landing import landing_route
 from keyhouse.http.response import NO_BODY_STATUSES, EncodedResponse
-from keyhouse.http.router import Route, Router
+from keyhouse.http.router import ErrorPage, Route, Router
 from keyhouse.http.settings import HttpSettings
 from keyhouse.http.static import asset_routes, docs_routes, redirect
 from keyhouse.http.stream_guard import TenantStreams
@@ -86,6 +87,13 @@ class App:
         self._router: Router[HttpEndpoint] = Router()
         self._default_format = sections[0].error_format if alone else PROBLEM
         self._formats = {section.name.encode(): section.error_format for section in sections}
+        self._error_pages: dict[bytes, ErrorPage] = {}
+        self._api_paths = {
+            (section.name.encode(), route.path.split("/")[1].encode())
+            for section in sections
+            for route in section.routes
+            if route.listed
+        }
         documents = [*docs_routes(sections, alone=alone)] if settings.docs else []
         if documents and not alone:
             documents.append(landing_route(sections, routes))
@@ -98,6 +106,8 @@ class App:
                 self._add(route, section, prefix, shares)
                 if route.path == "/" and route.method == "GET" and not alone:
                     self._add(redirect(prefix, f"{prefix}/", "To its page."), None, "")
+                    if route.error_page is not None:
+                        self._error_pages[section.name.encode()] = route.error_page
         self._log = structlog.get_logger("keyhouse.http")
         self._process_id = secrets.token_hex(6)
         self._numbers = itertools.count(1)
@@ -251,15 +261,21 @@ class App:
         elif error.status >= 500 and not isinstance(error, DrainingError):
             self._log.error("request failed", id=request.id, error=str(error), **_logged(request))
         if endpoint is None:
+            if (error_page := self._error_page(request)) is not None:
+                return await _page_response(error_page, error, request, "")
             return self._format(request.raw_path).response(error, request.id)
         if isinstance(endpoint, HttpEndpoint) and endpoint.route.error_page is not None:
-            shown = error if isinstance(error, KeyhouseError) else internal_error()
-            page = endpoint.route.error_page(shown, request.root, _location(request))
-            response = await page.respond(request.method, request.headers)
-            if shown.status != 401:  # the page leads to the login
-                response.headers += error_headers(shown, endpoint.realm)
-            return response
+            return await _page_response(endpoint.route.error_page, error, request, endpoint.realm)
         return endpoint.error_format.response(error, request.id, endpoint.realm)
+
+    def _error_page(self, request: HttpRequest) -> ErrorPage | None:
+        """Return the error page of the service below whose path nothing was found, for a browser
+        outside of the API: that of the service's page `/`."""
+        if request.method not in ("GET", "HEAD") or not prefers_html(request.header(b"accept")):
+            return None
+        service, _, path = request.raw_path[1:].partition(b"/")
+        is_api = (service, path.partition(b"/")[0]) in self._api_paths
+        return None if is_api else self._error_pages.get(service)
 
     async def _stream(
         self,
@@ -328,6 +344,17 @@ async def _send_whole(request: HttpRequest, response: EncodedResponse, send: Any
         body = b""
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+async def _page_response(
+    error_page: ErrorPage, error: Exception, request: HttpRequest, realm: str
+) -> EncodedResponse:
+    shown = error if isinstance(error, KeyhouseError) else internal_error()
+    page = error_page(shown, request.root, _location(request))
+    response = await page.respond(request.method, request.headers)
+    if shown.status != 401:  # the page leads to the login
+        response.headers += error_headers(shown, realm)
+    return response
 
 
 async def yield_to_loop(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

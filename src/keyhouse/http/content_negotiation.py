@@ -33,17 +33,28 @@ def check_accepted(accept: str | None, media_type: str) -> None:
         return
     kind, _, _ = media_type.partition(";")
     family = kind.partition("/")[0] + "/*"
-    weights: dict[str, float] = {}
-    for part in accept.lower().split(","):
-        name, *parameters = [each.strip() for each in part.split(";")]
-        if name:
-            weights[name] = _weight(parameters)
+    weights = _weights(accept)
     best = next(
         (weights[name] for name in (kind, family, "*/*") if name in weights),
         0.0 if weights else 1.0,
     )
     if best <= 0:
         raise AcceptError("This route returns another media type.", gives=media_type)
+
+
+def prefers_html(accept: str | None) -> bool:
+    """Tell whether the Accept header names HTML, and prefers it to JSON: that of a browser."""
+    weights = _weights(accept or "")
+    return weights.get("text/html", 0.0) > weights.get("application/json", 0.0)
+
+
+def _weights(accept: str) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    for part in accept.lower().split(","):
+        name, *parameters = [each.strip() for each in part.split(";")]
+        if name:
+            weights[name] = _weight(parameters)
+    return weights
 
 
 def _weight(parameters: list[str]) -> float:

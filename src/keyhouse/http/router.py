@@ -18,6 +18,9 @@ from keyhouse.http.response import JSON, Responder, ResponseSpec
 
 T = TypeVar("T")
 
+ErrorPage = Callable[[KeyhouseError, str, str], Responder]
+"""Makes the page of an error, from the root and the path with query that was requested."""
+
 Values = Callable[[re.Match[str]], Sequence[str]]
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -56,7 +59,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     `extract_json` takes the JSON out of a body that may have text around it, before anything of it
     is checked. `error_page` makes the response to an error of a page, in place of the service's
     error format: an HtmlPage, or a Redirect to the login. Its arguments are the error, the root, and
-    the path with query of the page that was requested; "" for a form.
+    the path with query of the page that was requested; "" for a form. That of a service's page `/`
+    also serves browsers at paths that no route has, except below those of its API.
     """
 
     method: str
@@ -70,7 +74,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     body_media_types: Sequence[str] = (JSON,)
     body_bytes_max: int | None = None
     extract_json: Callable[[bytes], bytes] | None = None
-    error_page: Callable[[KeyhouseError, str, str], Responder] | None = None
+    error_page: ErrorPage | None = None
     tag: str = ""
     listed: bool = True
 

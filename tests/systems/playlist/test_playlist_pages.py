@@ -37,6 +37,69 @@ def test_the_catalog_is_searched_and_narrowed_by_links(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
+def test_a_path_without_a_page_is_a_page_for_browsers_and_json_for_programs(
+    tmp_path: Path,
+) -> None:
+    async def work(service: PlaylistService) -> None:
+        http = Browser(service).http
+        accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+        for method, path in (
+            ("GET", "/playlist/nowhere"),
+            ("HEAD", "/playlist/nowhere"),
+            ("GET", "/playlist/playlists/x/y/z"),
+        ):
+            page = await http.request(method, path, headers={"Accept": accept})
+            assert page.status_code == 404
+            assert page.headers["content-type"] == "text/html; charset=utf-8"
+            assert method == "HEAD" or "To the catalog" in page.text
+        page = await http.get("/playlist/items", headers={"Accept": accept})  # reloaded after POST
+        assert page.status_code == 405 and page.headers["allow"] == "POST, OPTIONS"
+        assert "To the catalog" in page.text
+        for path, accepted in (
+            ("/playlist/nowhere", "*/*"),
+            ("/playlist/nowhere", "application/json, text/html;q=0.5"),
+            ("/playlist/api/v1/nowhere", accept),
+        ):
+            told = await http.get(path, headers={"Accept": accepted})
+            assert told.status_code == 404 and told.json()["error"]["code"] == "not_found"
+        told = await http.post("/playlist/nowhere", headers={"Accept": accept})
+        assert told.status_code == 404 and told.json()["error"]["code"] == "not_found"
+
+    run(tmp_path, work)
+
+
+NO_NAMES = ["a\nb", "a\u202eb", "\u2028x", "a\x85", "\u2067a\u2069", "\t\x07"]
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_a_name_with_control_characters_is_refused_everywhere(tmp_path: Path, name: str) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = await member(service, "Bob")
+        api = service.visitor()
+        api.http.cookies = bob.http.cookies
+        made = await api("POST", "/playlists", {"name": "Fine \u05d0\u200f", "items": []})
+        assert made.status_code == 201
+        id = made.json()["playlist_id"]
+        marathon = {"method": "concatenate", "sources": [{"playlist_id": id}]}
+        for method, path, body in (
+            ("POST", "/playlists", {"items": []}),
+            ("PUT", f"/playlists/{id}", {"items": []}),
+            ("POST", f"/playlists/{id}/fork", {}),
+            ("POST", "/marathons", marathon),
+        ):
+            told = await api(method, path, {"name": name, **body})
+            assert told.status_code == 422, told.text
+            assert "no control characters" in told.json()["error"]["message"]
+        await bob.post(f"/playlist/playlists/{id}/rename", name=name)
+        assert bob.status == 422 and "no control characters" in bob.text
+        asked = await api("POST", "/auth/otp/request", {"username": f"x{name}x"})
+        assert asked.status_code == 422
+        listed = await api.get("/playlists")
+        assert [each["name"] for each in listed["playlists"]] == ["Fine \u05d0\u200f"]
+
+    run(tmp_path, work)
+
+
 def test_a_list_is_built_by_forms_alone(tmp_path: Path) -> None:
     async def work(service: PlaylistService) -> None:
         bob = await member(service, "Bob")

@@ -9,6 +9,7 @@ from typing import Any
 
 import nats
 import pytest
+from msgspec import structs
 
 from keyhouse.clock import ManualClock
 from keyhouse.engines.memory import MemoryEngine
@@ -17,11 +18,12 @@ from keyhouse.systems.playlist.channel_events import ChannelEvents
 from keyhouse.systems.playlist.channel_pushes import ChannelPushes
 from keyhouse.systems.playlist.demo_robot import DemoRobot
 from keyhouse.systems.playlist.errors import ApplyRunningError
+from keyhouse.systems.playlist.play_counter import PlayCounter
 from keyhouse.systems.playlist.schema import CHANNEL_PUSH, GLOBAL_COUNTERS, ITEM_COUNTERS
 from keyhouse.systems.playlist.statistics import ChannelStatistics
 from keyhouse.systems.playlist.stores import PlaylistStores
 from tests.systems.playlist.support.channel import MANIFESTS, channel, run, saved
-from tests.systems.playlist.support.service import PlaylistService
+from tests.systems.playlist.support.service import PlaylistService, fill, item
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -113,6 +115,30 @@ def test_an_item_that_started_again_after_it_was_counted_from_the_bucket_counts_
         clock.advance(seconds=60)
         await one.statistics.count_play("lounge", 1, "v", 60, clock.now() // 1_000)
         assert await one.plays("v") == 2
+
+    asyncio.run(main())
+
+
+def test_a_play_counts_once_though_a_refresh_changes_the_id_of_its_item(tmp_path: Path) -> None:
+    async def before(robot: DemoRobot) -> None:
+        robot.queue = [
+            {"uid": 7, "media": {"id": MANIFESTS[3], "title": "T", "seconds": 100, "type": "cm"}}
+        ]
+        await robot.play()
+
+    async def main() -> None:
+        async with channel(tmp_path, before=before) as (service, _robot, _):
+            async with asyncio.timeout(10):
+                while await _plays(service, "v3") == 0:
+                    await asyncio.sleep(0.05)
+            renamed = structs.replace(item("renamed", "T"), manifest_url=MANIFESTS[3])
+            fill(tmp_path, [renamed], snapshot="s2")
+            owners = [getattr(task, "__self__", None) for task in service.spec.tasks]
+            [counter] = [owner for owner in owners if isinstance(owner, PlayCounter)]
+            counter._seen = None  # as in a process that has not seen the item
+            await counter.reconcile()
+            assert await counter._channel.video_id(MANIFESTS[3]) == "renamed"
+            assert await _plays(service, "renamed") == 0 and await _plays(service, "v3") == 1
 
     asyncio.run(main())
 

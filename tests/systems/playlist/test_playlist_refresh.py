@@ -19,7 +19,7 @@ from keyhouse.systems.playlist.catalog import (
 )
 from keyhouse.systems.playlist.errors import CatalogSourceError
 from keyhouse.systems.playlist.mediacms import MediaCms
-from keyhouse.systems.playlist.refresh import Refresh
+from keyhouse.systems.playlist.refresh import FileSource, Refresh
 from keyhouse.systems.playlist.schema import CURRENT, SNAPSHOT
 from tests.soak import size
 from tests.support.program import SOURCE
@@ -115,6 +115,28 @@ def test_a_refresh_publishes_the_snapshot_or_changes_nothing(tmp_path: Path) -> 
                 await refresh.refresh(bad)
             assert await stores.get(CURRENT) == snapshot
             assert [path.name for path in tmp_path.glob("catalog*")] == ["catalog.sqlite3"]
+
+    asyncio.run(work())
+
+
+def test_an_empty_source_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
+    """An empty file was published, and hid the whole catalog."""
+    (tmp_path / "empty.json").write_text("[]")
+    (tmp_path / "empty.csv").write_text("video_id,title,manifest_url\n")
+
+    async def work() -> None:
+        fill(tmp_path, [item("a", "A")])
+        async with playlist_service(tmp_path) as service:
+            refresh = refresh_of(service)
+            await refresh.prepare()
+            before = await service.stores.snapshots.get(CURRENT)
+            for name in ("empty.json", "empty.csv"):
+                with pytest.raises(CatalogSourceError, match="has no items"):
+                    await refresh.refresh(FileSource(tmp_path / name, asyncio.to_thread))
+            assert await service.stores.snapshots.get(CURRENT) == before
+            assert [path.name for path in tmp_path.glob("catalog*")] == ["catalog.sqlite3"]
+            source = FileSource(tmp_path / "empty.json", asyncio.to_thread)
+            assert (await refresh.refresh(source, allow_empty=True)).item_count == 0
 
     asyncio.run(work())
 

@@ -1,7 +1,6 @@
 """`keyhouse history`: import of entries, and the IAM policy for DynamoDB."""
 
 import asyncio
-import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 from keyhouse.cli.options import DataFolder, Json, StoreUrl, examples
 from keyhouse.cli.output import Report, show_json, show_reports
 from keyhouse.cli.progress import ProgressLine
-from keyhouse.cli.target import engine_at, open_file, store_url
+from keyhouse.cli.target import engine_at, open_file, serve_settings, store_url
 
 NAME = "history"
 REFUSED = 1
@@ -70,11 +69,10 @@ async def _import(
     path: Path | None, profile: str | None, store: str | None, data: Path | None
 ) -> Any:
     from keyhouse.settings import read_settings
-    from keyhouse.settings.sources import load_settings
     from keyhouse.systems.history.settings import HistorySettings
     from keyhouse.systems.history.transfer import import_lines
 
-    loaded = load_settings({}, os.environ, None, systems=(NAME,), strict=False)
+    loaded = serve_settings(NAME, data)
     settings = read_settings(HistorySettings, loaded.tables[NAME], table=NAME)
     with nullcontext(sys.stdin.buffer) if path is None else open_file(path, "rb") as file:
         async with engine_at(store_url(NAME, store, data)) as engine:

@@ -106,6 +106,10 @@ class Channel:
             else:
                 start += item.duration_seconds * 1_000
 
+    async def playing(self) -> Media | None:
+        """Return the current item as the robot shows it, or None."""
+        return read_media((await self._read())[1])
+
     async def now_playing(self) -> NowPlaying | None:
         """Return the current item, or None."""
         queued, current = await self._read()

@@ -1,5 +1,5 @@
-"""`keyhouse playlist`: refresh the catalog, add an admin, sign in, and a demonstration without
-CyTube."""
+"""`keyhouse playlist`: refresh the catalog, admins and the blessed, sign in, and a demonstration
+without CyTube."""
 
 import asyncio
 import logging
@@ -8,14 +8,14 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from keyhouse.cli.options import Json, examples
 from keyhouse.cli.output import number, show_json
 from keyhouse.cli.progress import ProgressLine
-from keyhouse.cli.target import engine_at, store_url
+from keyhouse.cli.target import engine_at, serve_settings, store_url
 from keyhouse.errors import UsageError
 
 NAME = "playlist"
@@ -32,6 +32,7 @@ Namespace = Annotated[
         help="The namespace of the keys. Default: that of the settings.",
     ),
 ]
+UserName = Annotated[str, typer.Argument(metavar="NAME", help="A user of the channel.")]
 DataFolder = Annotated[
     Path | None,
     typer.Option(
@@ -41,19 +42,26 @@ DataFolder = Annotated[
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 admin = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+blessed = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()
 def playlist() -> None:
-    """The catalog, admins, and a demonstration."""
+    """The catalog, admins and the blessed, and a demonstration."""
 
 
 @admin.callback()
 def admins() -> None:
-    """Admins of the service."""
+    """Admins of the service: who may do everything."""
+
+
+@blessed.callback()
+def the_blessed() -> None:
+    """The blessed: who may save playlists and push them to the channel."""
 
 
 app.add_typer(admin, name="admin")
+app.add_typer(blessed, name="blessed")
 
 
 @app.command()
@@ -70,6 +78,9 @@ def refresh(
         str | None,
         typer.Option("--as", metavar="NAME", help="Name of an admin, for a service by --nats."),
     ] = None,
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="Publish a catalog without items, too.")
+    ] = False,
     namespace: Namespace = None,
     data: DataFolder = None,
     nats: NatsUrl = None,
@@ -83,16 +94,18 @@ def refresh(
     """
     server = _server(nats)
     if server is not None and data is None:
-        done = asyncio.run(_ask_for_refresh(server, file, requested_by))
+        done = asyncio.run(_ask_for_refresh(server, file, requested_by, allow_empty))
     else:
-        done = asyncio.run(_refresh(file, namespace, _folder(data)))
+        done = asyncio.run(_refresh(file, namespace, _folder(data), allow_empty))
     if json:
         show_json(done)
     else:
         print(f"{number(done['item_count'], 'item')} published as {done['snapshot_id']}.")
 
 
-async def _refresh(file: Path | None, namespace: str | None, folder: Path) -> dict[str, Any]:
+async def _refresh(
+    file: Path | None, namespace: str | None, folder: Path, allow_empty: bool
+) -> dict[str, Any]:
     from keyhouse.systems.playlist.assembly import CATALOG_FILE
     from keyhouse.systems.playlist.catalog import MediaCatalog
     from keyhouse.systems.playlist.mediacms import MediaCms
@@ -113,17 +126,19 @@ async def _refresh(file: Path | None, namespace: str | None, folder: Path) -> di
                 of = "" if total is None else f" of {total:,}"
                 line.update(f"{done:,}{of} items")
 
-            snapshot = await runner.refresh(progress=show)
+            snapshot = await runner.refresh(progress=show, allow_empty=allow_empty)
     return {"snapshot_id": snapshot.snapshot_id, "item_count": snapshot.item_count}
 
 
 async def _ask_for_refresh(
-    server: str, file: Path | None, requested_by: str | None
+    server: str, file: Path | None, requested_by: str | None, allow_empty: bool
 ) -> dict[str, Any]:
     if requested_by is None:
         raise UsageError("A service by --nats needs the name of an admin: --as NAME.")
-    named = {} if file is None else {"file": str(file.absolute())}
-    return await _command(server, "catalog_refresh", {"requested_by": requested_by, **named})
+    body: dict[str, Any] = {"requested_by": requested_by, "allow_empty": allow_empty}
+    if file is not None:
+        body["file"] = str(file.absolute())
+    return await _command(server, "catalog_refresh", body)
 
 
 async def _command(server: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +153,7 @@ async def _command(server: str, name: str, body: dict[str, Any]) -> dict[str, An
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-    async with connect(with_embedded_user(server)) as client:
+    async with connect(with_embedded_user(server, _folder(None))) as client:
         reply = await Bus(client).request(
             f"kryten.playlist.cmd.{name}", msgspec.json.encode(body), timeout_seconds=600
         )
@@ -150,32 +165,119 @@ async def _command(server: str, name: str, body: dict[str, Any]) -> dict[str, An
 
 @admin.command("add")
 @examples("keyhouse playlist admin add Ada --data keyhouse-data")
-def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A user of the channel.")],
+def add_admin(
+    name: UserName,
     namespace: Namespace = None,
     data: DataFolder = None,
     nats: NatsUrl = None,
     json: Json = False,
 ) -> None:
     """Make a user an admin. The service need not be restarted."""
-    _check_username(name)
-    namespace = _setting("namespace", namespace)
-    names = asyncio.run(_add_admin(name, namespace, data, _server(nats)))
+    _show_role("admins", "add", name, namespace, data, nats, json=json)
+
+
+@admin.command("remove")
+@examples("keyhouse playlist admin remove Ada --data keyhouse-data")
+def remove_admin(
+    name: UserName,
+    namespace: Namespace = None,
+    data: DataFolder = None,
+    nats: NatsUrl = None,
+    json: Json = False,
+) -> None:
+    """Take the role of an admin back. Those of the setting `admins` stay."""
+    _show_role("admins", "remove", name, namespace, data, nats, json=json)
+
+
+@admin.command("list")
+@examples("keyhouse playlist admin list --data keyhouse-data")
+def list_admins(
+    namespace: Namespace = None,
+    data: DataFolder = None,
+    nats: NatsUrl = None,
+    json: Json = False,
+) -> None:
+    """List the admins in the store; there may be others in the setting `admins`."""
+    _show_role("admins", "list", "", namespace, data, nats, json=json)
+
+
+@blessed.command("add")
+@examples("keyhouse playlist blessed add Bob --data keyhouse-data")
+def bless(
+    name: UserName,
+    namespace: Namespace = None,
+    data: DataFolder = None,
+    nats: NatsUrl = None,
+    json: Json = False,
+) -> None:
+    """Bless a user, who may then save playlists and push them. Works at once."""
+    _show_role("blessed", "add", name, namespace, data, nats, json=json)
+
+
+@blessed.command("remove")
+@examples("keyhouse playlist blessed remove Bob --data keyhouse-data")
+def unbless(
+    name: UserName,
+    namespace: Namespace = None,
+    data: DataFolder = None,
+    nats: NatsUrl = None,
+    json: Json = False,
+) -> None:
+    """Take a user's blessing back. Works at once."""
+    _show_role("blessed", "remove", name, namespace, data, nats, json=json)
+
+
+@blessed.command("list")
+@examples("keyhouse playlist blessed list --data keyhouse-data")
+def list_blessed(
+    namespace: Namespace = None,
+    data: DataFolder = None,
+    nats: NatsUrl = None,
+    json: Json = False,
+) -> None:
+    """List the blessed."""
+    _show_role("blessed", "list", "", namespace, data, nats, json=json)
+
+
+def _show_role(
+    role: Literal["admins", "blessed"],
+    change: Literal["add", "remove", "list"],
+    name: str,
+    namespace: str | None,
+    data: Path | None,
+    nats: str | None,
+    *,
+    json: bool,
+) -> None:
+    """Change the users of a role, and print them."""
+    if change == "add":
+        _check_username(name)
+    names = asyncio.run(
+        _change_role(role, change, name, _setting("namespace", namespace), data, _server(nats))
+    )
     if json:
-        show_json({"admins": names})
+        show_json({role: names})
     else:
-        print(f"Admins: {', '.join(names)}.")
+        print(f"{role.capitalize()}: {', '.join(names) or 'nobody'}.")
 
 
-async def _add_admin(name: str, namespace: str, data: Path | None, server: str | None) -> list[str]:
+async def _change_role(
+    role: str, change: str, name: str, namespace: str, data: Path | None, server: str | None
+) -> list[str]:
     from keyhouse.systems.playlist.roles import Roles
-    from keyhouse.systems.playlist.schema import ADMINS
+    from keyhouse.systems.playlist.schema import ADMINS, BLESSED
     from keyhouse.systems.playlist.stores import PlaylistStores
 
     by_nats = server is not None and data is None
     url = f"{server}/?prefix=" if by_nats else store_url(NAME, None, _folder(data))
+    record = ADMINS if role == "admins" else BLESSED
     async with engine_at(url) as engine:
-        return await Roles(PlaylistStores(engine, namespace)).add(ADMINS, name)
+        roles = Roles(PlaylistStores(engine, namespace))
+        if change == "add":
+            return await roles.add(record, name)
+        if change == "remove":
+            return await roles.remove(record, name)
+        return await roles.names(record)
 
 
 @app.command()
@@ -231,7 +333,7 @@ def _show_message(to: str, text: str) -> None:
 @app.command("sign-in")
 @examples("keyhouse playlist sign-in Ada --service http://127.0.0.1:8080")
 def sign_in(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A user of the channel.")],
+    name: UserName,
     service: Annotated[
         str,
         typer.Option("--service", metavar="URL", help="The service.", envvar="KEYHOUSE_SERVICE"),
@@ -264,12 +366,12 @@ def sign_in(
 def _setting(name: str, option: str | None = None) -> Any:
     """Return a setting: the option, or as `serve` reads it here."""
     from keyhouse.settings import read_settings
-    from keyhouse.settings.sources import load_settings
     from keyhouse.systems.playlist.settings import PlaylistSettings
 
-    loaded = load_settings({}, os.environ, None, systems=(NAME,), strict=False)
+    loaded = serve_settings(NAME)
     given = {} if option is None else {name: option}
-    return getattr(read_settings(PlaylistSettings, {**loaded.tables[NAME], **given}), name)
+    table = {**loaded.tables[NAME], **given}
+    return getattr(read_settings(PlaylistSettings, table, table=NAME), name)
 
 
 def _server(nats: str | None) -> str | None:
@@ -295,8 +397,8 @@ def _check_username(name: str) -> None:
 
 
 def _folder(data: Path | None) -> Path:
-    """Return the data folder of the options, the environment, or the default of `serve`."""
-    return data or Path(os.environ.get("KEYHOUSE_DATA") or "keyhouse-data")
+    """Return the data folder of `serve`: of the option, the environment or `keyhouse.toml`."""
+    return data or Path(serve_settings(NAME).settings.data)
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ from keyhouse.systems.playlist.limits import (
     USERNAME_CHARS_MAX,
     VIDEO_ID_CHARS_MAX,
 )
+from keyhouse.systems.playlist.names import CONTROLS
 from keyhouse.systems.playlist.own_values import Method
 from keyhouse.systems.playlist.schema import ApplyMode, Role
 
@@ -25,12 +26,17 @@ Username = Annotated[
     str,
     Meta(
         max_length=USERNAME_CHARS_MAX,
-        pattern=r"^\s*[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?\s*$",
+        pattern=rf"^\s*[^\s{CONTROLS}]([^{CONTROLS}]*[^\s{CONTROLS}])?\s*$",
         examples=["TacoBelmont"],
     ),
 ]
 PlaylistName = Annotated[
-    str, Meta(max_length=PLAYLIST_NAME_CHARS_MAX, pattern=r"\S", examples=["Halloween Marathon"])
+    str,
+    Meta(
+        max_length=PLAYLIST_NAME_CHARS_MAX,
+        examples=["Halloween Marathon"],
+        extra_json_schema={"pattern": rf"^[^{CONTROLS}]*[^\s{CONTROLS}][^{CONTROLS}]*$"},
+    ),
 ]
 VideoId = Annotated[str, Meta(min_length=1, max_length=VIDEO_ID_CHARS_MAX, examples=["8FnmbsrWl"])]
 

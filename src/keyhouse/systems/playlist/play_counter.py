@@ -57,21 +57,22 @@ class PlayCounter:
     async def reconcile(self) -> None:
         """Count the item that is playing, if its start was not counted."""
         try:
-            playing = await self._channel.now_playing()
+            playing = await self._channel.playing()
             if playing is None or playing.uid is None:
                 return
-            seen = (playing.uid, playing.video_id)
+            seen = (playing.uid, playing.id)
             if seen == self._seen:
                 return
+            video_id = await self._channel.video_id(playing.id)
             missed = await self._statistics.count_missed_play(
-                self._name, playing.uid, playing.video_id, playing.duration_seconds
+                self._name, playing.uid, video_id, playing.seconds, media_id=playing.id
             )
             self._seen = seen
         except KeyhouseError as error:
             _log.error("play not reconciled", error=str(error))
             return
         if missed:
-            _log.info("play counted from the robot's bucket", video_id=playing.video_id)
+            _log.info("play counted from the robot's bucket", video_id=video_id)
 
     async def _count(self, data: bytes) -> None:
         try:
@@ -84,7 +85,9 @@ class PlayCounter:
             return
         start = _start_second(event, payload, media.current_time)
         video_id = await self._channel.video_id(media.id)
-        await self._statistics.count_play(self._name, media.uid, video_id, media.seconds, start)
+        await self._statistics.count_play(
+            self._name, media.uid, video_id, media.seconds, start, media_id=media.id
+        )
 
 
 def _start_second(event: dict[str, Any], payload: Any, current_time: float) -> int:

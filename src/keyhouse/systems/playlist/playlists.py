@@ -35,6 +35,7 @@ from keyhouse.systems.playlist.errors import (
 )
 from keyhouse.systems.playlist.limits import PLAYLISTS_MAX
 from keyhouse.systems.playlist.messages import ItemBody, PlaylistSummary
+from keyhouse.systems.playlist.names import checked_name, without_controls
 from keyhouse.systems.playlist.playlist_summaries import PlaylistSummaries
 from keyhouse.systems.playlist.schema import (
     PLAYLIST,
@@ -123,7 +124,7 @@ class SavedPlaylists:
         """Store a new playlist. Raises NameTakenError, or PlaylistsFullError at the limit."""
         playlist = Playlist(
             playlist_id=str(uuid4()),
-            name=name.strip(),
+            name=checked_name(name),
             items=await self._items(items),
             created_by=member.username,
             forked_from=forked_from,
@@ -152,7 +153,7 @@ class SavedPlaylists:
             conditions.check(revision)
             playlist = msgspec.structs.replace(
                 playlist,
-                name=playlist.name if isinstance(name, UnsetType) else name.strip(),
+                name=playlist.name if isinstance(name, UnsetType) else checked_name(name),
                 items=playlist.items if changed is None else changed,
             )
             await tx.put(PLAYLIST, playlist)
@@ -178,7 +179,7 @@ class SavedPlaylists:
         if name is not None:
             return await self.create(name, items, member, forked_from=id)
         for number in range(1, _FORK_NAMES_MAX):
-            free = f"{original.name} (copy{'' if number == 1 else f' {number}'})"
+            free = f"{without_controls(original.name)} (copy{'' if number == 1 else f' {number}'})"
             if await self._store.row(self._name_key(free)) is None:
                 return await self.create(free, items, member, forked_from=id)
         raise NameTakenError("There are too many copies of this playlist: give a name.")

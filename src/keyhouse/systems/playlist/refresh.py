@@ -78,9 +78,16 @@ class Refresh:
         self._one_at_a_time = asyncio.Lock()
 
     async def refresh(
-        self, source: CatalogSource | None = None, progress: Progress | None = None
+        self,
+        source: CatalogSource | None = None,
+        progress: Progress | None = None,
+        *,
+        allow_empty: bool = False,
     ) -> Snapshot:
-        """Read the source and publish a new snapshot. A failure changes nothing."""
+        """Read the source and publish a new snapshot. A failure changes nothing.
+
+        A source without items is rejected unless `allow_empty`: it would hide the whole catalog.
+        """
         source = source or self._source
         if source is None:
             raise CatalogSourceError(
@@ -92,11 +99,16 @@ class Refresh:
         )
         async with self._one_at_a_time:
             await self._run(remove_leftovers, self._catalog.path.parent)
-            built = await self._build(source, info, progress)
+            built = await self._build(source, info, progress, allow_empty=allow_empty)
             return await self._record(built)
 
     async def _build(
-        self, source: CatalogSource, info: SnapshotInfo, progress: Progress | None = None
+        self,
+        source: CatalogSource,
+        info: SnapshotInfo,
+        progress: Progress | None = None,
+        *,
+        allow_empty: bool = True,
     ) -> SnapshotInfo:
         """Build the file and rename it over the current one."""
         folder = self._catalog.path.parent
@@ -111,6 +123,12 @@ class Refresh:
                         )
                     if progress is not None:
                         progress(writer.count, total)
+            if not writer.count and not allow_empty:
+                raise CatalogSourceError(
+                    "The source has no items, so the catalog is unchanged: check it, or allow an"
+                    " empty catalog (--allow-empty).",
+                    source=source.name,
+                )
             finished: SnapshotInfo = await self._run(writer.finish)
         except BaseException:
             writer.discard()

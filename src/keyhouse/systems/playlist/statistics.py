@@ -51,15 +51,27 @@ class ChannelStatistics:
     # Counting
 
     async def count_play(
-        self, channel: str, uid: object, video_id: str, seconds: int | None, start_second: int
+        self,
+        channel: str,
+        uid: object,
+        video_id: str,
+        seconds: int | None,
+        start_second: int,
+        *,
+        media_id: str = "",
     ) -> None:
-        """Count a play by its event, once for each channel, item and second of its start."""
+        """Count a play by its event, once for each channel, item and second of its start.
+
+        `media_id` is the robot's id of the item, which stays the same when the catalog changes.
+        """
 
         async def work(tx: Transaction) -> None:
             counted = await tx.get(CHANNEL_PLAY, channel=channel, uid=str(uid))
-            play = ChannelPlay(video_id=video_id, counted_at=self._stores.now_text())
+            play = ChannelPlay(
+                video_id=video_id, media_id=media_id, counted_at=self._stores.now_text()
+            )
             await tx.put(CHANNEL_PLAY, play, channel=channel, uid=str(uid))
-            if counted is None or not counted.is_reconciled or counted.video_id != video_id:
+            if counted is None or not counted.is_reconciled or not _is_same(counted, play):
                 await self._count_play(tx, video_id, seconds)
             elif start_second * 1_000 > SECONDS.parse(counted.counted_at):
                 await self._count_play(tx, video_id, seconds)  # it started again since
@@ -69,17 +81,20 @@ class ChannelStatistics:
         await self._stores.analytics.transact(work, batch_id=batch_id)
 
     async def count_missed_play(
-        self, channel: str, uid: object, video_id: str, seconds: int | None
+        self, channel: str, uid: object, video_id: str, seconds: int | None, *, media_id: str = ""
     ) -> bool:
         """Count an item that is playing, unless its event was counted; return whether it was
         missed."""
         play = ChannelPlay(
-            video_id=video_id, counted_at=self._stores.now_text(), is_reconciled=True
+            video_id=video_id,
+            media_id=media_id,
+            counted_at=self._stores.now_text(),
+            is_reconciled=True,
         )
 
         async def work(tx: Transaction) -> bool:
             counted = await tx.get(CHANNEL_PLAY, channel=channel, uid=str(uid))
-            if counted is not None and counted.video_id == video_id:
+            if counted is not None and _is_same(counted, play):
                 return False
             await tx.put(CHANNEL_PLAY, play, channel=channel, uid=str(uid))
             await self._count_play(tx, video_id, seconds)
@@ -186,3 +201,11 @@ class ChannelStatistics:
 
     def _today(self) -> date:
         return datetime.fromtimestamp(self._stores.now() / 1_000, UTC).date()
+
+
+def _is_same(counted: ChannelPlay, play: ChannelPlay) -> bool:
+    """Tell whether two plays at one place of the queue are of the same media: a refresh may give an
+    item another id while it plays."""
+    if counted.media_id and play.media_id:
+        return counted.media_id == play.media_id
+    return counted.video_id == play.video_id

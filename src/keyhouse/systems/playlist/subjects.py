@@ -44,6 +44,7 @@ class _Named(_Command):
 
 class _Refresh(_Command):
     file: str | None = None
+    allow_empty: bool = False
 
 
 class Commands:
@@ -68,7 +69,7 @@ class Commands:
         await self._require(command, "admin")
         path = None if command.file is None else Path(command.file)
         source = None if path is None else FileSource(path, self._run)
-        snapshot = await self._refresh.refresh(source)
+        snapshot = await self._refresh.refresh(source, allow_empty=command.allow_empty)
         return {"snapshot_id": snapshot.snapshot_id, "item_count": snapshot.item_count}
 
     async def queue_apply(self, data: bytes) -> Result:
