@@ -245,3 +245,12 @@ def test_scheme_and_user_apply_to_every_server_of_a_url(
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
     address = f"tls://keyhouse:{SPELLED}@127.0.0.1:{free_port()},127.0.0.1:{server.port}"
     asyncio.run(everyone(address))  # type: ignore[arg-type]
+
+
+@EVERYONE
+@pytest.mark.parametrize("host", ["127.0.0.1:4222.", "127.0.0.1:x", "127.0.0.1:99999999", ":4222"])
+def test_an_invalid_address_is_an_error_with_an_example(everyone: Connecting, host: str) -> None:
+    """It ended with a traceback of the driver."""
+    with pytest.raises(KeyhouseError) as caught:
+        asyncio.run(everyone(f"nats://user:secret@{host}"))
+    assert "secret" not in str(caught.value)

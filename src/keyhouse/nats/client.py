@@ -49,6 +49,7 @@ from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
 from nats.errors import Error, ProtocolError
 
+from keyhouse.errors import UsageError
 from keyhouse.nats.errors import UNENCRYPTED, NotNatsError, PermissionDeniedError, UnencryptedError
 
 __all__ = ["HandlerSubscription", "Logger", "MessageHandler", "NatsClient"]
@@ -115,15 +116,26 @@ class NatsClient(Client):
     async def connect(  # type: ignore[override]  # its other 40 parameters are `options`
         self, servers: str | list[str] = "nats://localhost:4222", **options: Any
     ) -> None:
-        """Connect as nats-py does. Servers without a scheme have that of the first one."""
+        """Connect as nats-py does. Servers without a scheme have that of the first one. Raises
+        UsageError for an invalid address."""
         urls = [servers] if isinstance(servers, str) else servers
         scheme = urls[0].partition("://")[0] if urls and "://" in urls[0] else "nats"
+        urls = [url if "://" in url else f"{scheme}://{url}" for url in urls]
+        for url in urls:
+            self._check_address(url)
         self._uses_url_user = not (options.get("user_credentials") or options.get("nkeys_seed"))
         if self._denial is not None:
             options["error_cb"] = self._note_denial(options.get("error_cb"))
-        await super().connect(
-            [url if "://" in url else f"{scheme}://{url}" for url in urls], **options
-        )
+        await super().connect(urls, **options)
+
+    def _check_address(self, url: str) -> None:
+        try:
+            self._parse_server_uri(url)
+        except Error:
+            raise UsageError(
+                "Invalid address of a NATS server: it is like nats://127.0.0.1:4222.",
+                server=url.rpartition("@")[2],
+            ) from None
 
     async def _process_connect_init(self) -> None:
         """Raise NotNatsError for anything but a NATS server; nats-py has no type for that.
@@ -165,6 +177,8 @@ class NatsClient(Client):
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
         """Drop what is pending if the connection is gone: uvloop raises on a write to it."""
+        if self._flush_queue is None:  # it was never connected
+            return
         if not self.is_connected or (
             isinstance(self._transport, _Transport) and self._transport.is_closing
         ):

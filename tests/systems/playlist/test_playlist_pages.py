@@ -60,10 +60,10 @@ def test_a_path_without_a_page_is_a_page_for_browsers_and_json_for_programs(
             ("/playlist/nowhere", "application/json, text/html;q=0.5"),
             ("/playlist/api/v1/nowhere", accept),
         ):
-            told = await http.get(path, headers={"Accept": accepted})
-            assert told.status_code == 404 and told.json()["error"]["code"] == "not_found"
-        told = await http.post("/playlist/nowhere", headers={"Accept": accept})
-        assert told.status_code == 404 and told.json()["error"]["code"] == "not_found"
+            reply = await http.get(path, headers={"Accept": accepted})
+            assert reply.status_code == 404 and reply.json()["error"]["code"] == "not_found"
+        reply = await http.post("/playlist/nowhere", headers={"Accept": accept})
+        assert reply.status_code == 404 and reply.json()["error"]["code"] == "not_found"
 
     run(tmp_path, work)
 
@@ -87,9 +87,9 @@ def test_a_name_with_control_characters_is_refused_everywhere(tmp_path: Path, na
             ("POST", f"/playlists/{id}/fork", {}),
             ("POST", "/marathons", marathon),
         ):
-            told = await api(method, path, {"name": name, **body})
-            assert told.status_code == 422, told.text
-            assert "no control characters" in told.json()["error"]["message"]
+            reply = await api(method, path, {"name": name, **body})
+            assert reply.status_code == 422, reply.text
+            assert "no control characters" in reply.json()["error"]["message"]
         await bob.post(f"/playlist/playlists/{id}/rename", name=name)
         assert bob.status == 422 and "no control characters" in bob.text
         asked = await api("POST", "/auth/otp/request", {"username": f"x{name}x"})

@@ -159,7 +159,10 @@ async def _command(server: str, name: str, body: dict[str, Any]) -> dict[str, An
         )
     answer: dict[str, Any] = msgspec.json.decode(reply)
     if answer.get("status") != "ok":
-        raise UsageError("The service rejected the command.", **answer.get("error", {}))
+        error = answer.get("error", {})
+        raise UsageError(
+            f"The service rejected the command: {error.get('message')}", code=error.get("code")
+        )
     return answer
 
 
@@ -185,7 +188,7 @@ def remove_admin(
     nats: NatsUrl = None,
     json: Json = False,
 ) -> None:
-    """Take the role of an admin back. Those of the setting `admins` stay."""
+    """Take the role of an admin back, unless the setting `admins` names the user."""
     _show_role("admins", "remove", name, namespace, data, nats, json=json)
 
 
