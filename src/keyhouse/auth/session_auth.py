@@ -53,12 +53,13 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
     """A session or an API key, as a system has stored it.
 
     `caller` is who it belongs to, with its current roles. `expires` is in milliseconds since 1970;
-    None: never.
+    None: never. `allows_cookie` is false for an API key: a browser must not send it by itself.
     """
 
     caller: Caller
     secret_hash: str = ""
     expires: int | None = None
+    allows_cookie: bool = True
 
 
 class NewToken(msgspec.Struct, frozen=True):
@@ -135,14 +136,14 @@ class SessionAuth(Authenticator):
     async def _identify(self, headers: HeaderPairs, *, renew: bool) -> Caller:
         token, from_cookie = self._find(headers)
         try:
-            caller = await self._caller(token, renew=renew)
+            caller = await self._caller(token, from_cookie=from_cookie, renew=renew)
         except TokenError as error:
             raise TokenError(error.sentence, missing=from_cookie) from None
         if caller.from_cookie is from_cookie:
             return caller
         return msgspec.structs.replace(caller, from_cookie=from_cookie)
 
-    async def _caller(self, token: bytes, *, renew: bool) -> Caller:
+    async def _caller(self, token: bytes, *, from_cookie: bool, renew: bool) -> Caller:
         match = self._pattern.fullmatch(token)
         if match is None:
             raise TokenError("The session token is malformed.")
@@ -152,6 +153,8 @@ class SessionAuth(Authenticator):
         stored = "" if session is None else session.secret_hash if self._has_id else id
         if not hmac.compare_digest(hashed, stored) or session is None:
             raise TokenError("The session is unknown or was revoked: sign in again.")
+        if from_cookie and not session.allows_cookie:
+            raise TokenError("An API key is not accepted as a cookie: send it in a header.")
         await self._check_expiry(id, session, renew=renew)
         caller = session.caller
         if not self._role_scopes:

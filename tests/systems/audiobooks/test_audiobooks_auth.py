@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from keyhouse.store import Store
+from keyhouse.systems.audiobooks.routes.accounts import COOKIE
 from keyhouse.systems.audiobooks.schema import SESSION, USER, USER_SECRETS
 from tests.support import engine_openers
 from tests.systems.audiobooks.support.service import CHEAP, PASSWORD, LibraryService
@@ -172,6 +173,19 @@ def test_an_api_key_is_shown_once_and_works_as_bearer(
         assert admin.delete(f"/auth/api-keys/{key['id']}").status_code == 204
         assert player.get("/auth/me").status_code == 401
     assert is_error(admin.get(f"/auth/api-keys/{key['id']}"), 404, "NOT_FOUND")
+
+
+def test_an_api_key_survives_a_password_change_and_is_no_cookie(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    key = admin.post("/auth/api-keys", json={"name": "player"}).json()["data"]["key"]
+    body = {"current_password": PASSWORD, "new_password": "another horse"}
+    assert admin.put("/auth/me/password", json=body).status_code == 200
+    with service.client(key) as player, service.client() as browser:
+        assert player.get("/auth/me").status_code == 200, "a separate credential"
+        rejected = browser.get("/auth/me", headers={"Cookie": f"{COOKIE}={key}"})
+        assert is_error(rejected, 401, "UNAUTHORIZED")
+        assert "send it in a header" in rejected.json()["error"]
 
 
 def test_no_secret_is_stored_or_sent_in_clear(service: LibraryService, admin: httpx.Client) -> None:

@@ -128,6 +128,7 @@ class Accounts:
                 return StoredSession(
                     caller=await self._member(tx, user, id, is_session=False),
                     secret_hash=entry.record.hashes[id],
+                    allows_cookie=False,
                 )
         return None
 
