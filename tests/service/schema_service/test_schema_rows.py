@@ -141,3 +141,61 @@ def test_the_same_over_nats(kind: str, tmp_path: Path) -> None:
             assert (await call("keys", {"record": "recipe"}))["keys"] == []
 
     asyncio.run(scenario())
+
+
+def test_several_records_are_read_by_one_request(box: httpx.Client) -> None:
+    addresses = [{"id": "tea"}, {"id": "none"}, {"id": "pie"}, {"id": "tea"}]
+    found = box.post("/get-many/recipe", json={"addresses": addresses})
+    items = found.json()["items"]
+    assert found.status_code == 200
+    assert [item and item["fields"]["id"] for item in items] == ["tea", None, "pie", "tea"]
+    assert items[0] == box.get("/records/recipe/tea").json() and "secret" not in items[0]["value"]
+    box.post("/counters/views/pie", json={"by": 2})
+    counted = box.post("/get-many/views", json={"addresses": [{"id": "pie"}, {"id": "x"}]})
+    assert counted.json() == {"items": [{"value": 2}, {"value": 0}]}
+    event = box.post("/logs/cooked", json={"recipe": "pie", "stars": 4}).json()
+    events = box.post("/get-many/cooked", json={"addresses": [event["fields"]]}).json()["items"]
+    assert [each["value"] for each in events] == [event["value"]]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "status"),
+    [
+        ([], 422),
+        ([{"id": "pie"}] * 501, 422),
+        ([{"id": "pie", "slug": "x"}], 400),
+        ([{}], 400),
+        ([{"id": 3}], 400),
+        ({"id": "pie"}, 422),
+    ],
+)
+def test_wrong_addresses_are_rejected(box: httpx.Client, addresses: Any, status: int) -> None:
+    found = box.post("/get-many/recipe", json={"addresses": addresses})
+    assert found.status_code == status, found.text
+
+
+def test_many_records_are_read_by_those_who_may_read(tmp_path: Path) -> None:
+    with serving(memory(tmp_path), tmp_path, records={"hidden": {"http": False}}) as served:
+        body = {"addresses": [{"name": "a"}]}
+        assert served.client("ann", "write").post("/get-many/note", json=body).status_code == 403
+        assert served.client("ann", "read").post("/get-many/note", json=body).status_code == 200
+        assert served.client().post("/get-many/hidden", json=body).status_code == 404
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_several_records_are_read_over_nats(kind: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with called(kind, tmp_path) as call:
+            for at in range(6):
+                note = {"record": "note", "fields": {"name": f"n{at}"}, "value": "x" * 300_000}
+                assert (await call("put", note))["success"]
+            addresses = [{"name": f"n{at}"} for at in range(6)]
+            found = await call("get_many", {"record": "note", "addresses": addresses})
+            names = [item["fields"]["name"] for item in found["items"]]
+            assert 0 < len(names) < 6 and names == [f"n{at}" for at in range(len(names))]
+            rest = await call("get_many", {"record": "note", "addresses": [{"name": "none"}]})
+            assert rest == {"success": True, "items": [None]}
+            for body in ({"record": "note"}, {"record": "note", "addresses": []}, {}):
+                assert not (await call("get_many", body))["success"]
+
+    asyncio.run(scenario())
