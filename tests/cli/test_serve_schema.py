@@ -94,3 +94,7 @@ def test_the_page_at_the_root_says_what_to_try(folder: Path) -> None:
         page = process.get("/")
         assert "Recipes of a person." in page.text
         assert "/recipes/records/recipe" in page.text and "keyhouse token" in page.text
+        # its examples had the default port, on whichever it listened
+        assert f"{process.http}/recipes/schema" in page.text
+        odd = httpx.get(process.http, headers={"Host": "<b>"}, trust_env=False)
+        assert "<b>" not in odd.text and "127.0.0.1:8080/recipes/schema" in odd.text

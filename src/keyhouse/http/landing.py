@@ -6,7 +6,7 @@ from typing import Final
 
 from keyhouse.http.endpoint import Section
 from keyhouse.http.router import Route
-from keyhouse.http.static import page_route
+from keyhouse.http.static import hosted_page_route
 
 __all__ = ["landing_route"]
 
@@ -34,6 +34,9 @@ _PAGE = """<!doctype html>
 """
 
 
+_ADDRESS: Final = "127.0.0.1:8080"
+"""The address of a service in its examples, in place of which the page has its own."""
+
 _PROCESS: Final = {"/ready": "Readiness", "/health": "Health", "/metrics": "Metrics"}
 
 
@@ -46,7 +49,7 @@ def landing_route(sections: Sequence[Section], routes: Sequence[Route] = ()) -> 
     links += [(path[1:], text) for path, text in _PROCESS.items() if path in paths]
     process = "\n".join(f'<a href="{path}">{text}</a>' for path, text in links)
     body = _PAGE.format(services=services, process=process).encode()
-    return page_route("/", body, "The services that run here.")
+    return hosted_page_route("/", body, "The services that run here.", address=_ADDRESS)
 
 
 def _service(section: Section) -> str:

@@ -8,6 +8,7 @@ in a frame.
 import gzip
 import hashlib
 import html
+import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,13 @@ nav a[aria-current] {{ text-decoration: none; font-weight: bold; border-bottom: 
 """
 
 
+_HOST = re.compile(r"[A-Za-z0-9.-]{1,255}(:\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:\d{1,5})?")
+
+
+class _Host(msgspec.Struct):
+    host: str = msgspec.field(default="", name="Host")
+
+
 class _Encodings(msgspec.Struct):
     accepted: str = msgspec.field(default="", name="Accept-Encoding")
 
@@ -88,6 +96,19 @@ def page_route(path: str, body: bytes, about: str, *, policy: str = STRICT_POLIC
 
     async def page() -> Response[bytes]:
         return Response(body, headers=headers, etag=tag, media_type=HTML)
+
+    return _static_route(path, page, HTML, about)
+
+
+def hosted_page_route(path: str, body: bytes, about: str, *, address: str) -> Route:
+    """Return the route of an HTML page with examples: `address` in it stands for the host and port
+    at which the caller has reached the service."""
+    own = (("Cache-Control", "no-cache"), ("Content-Security-Policy", STRICT_POLICY))
+
+    async def page(headers: _Host) -> Response[bytes]:
+        host = headers.host if _HOST.fullmatch(headers.host) else address
+        text = body.replace(address.encode(), host.encode())
+        return Response(text, headers=own, etag=_content_tag(text), media_type=HTML)
 
     return _static_route(path, page, HTML, about)
 
