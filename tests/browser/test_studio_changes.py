@@ -284,21 +284,27 @@ def test_a_change_of_another_client_appears_and_its_time_to_live_counts_down(
     studio.run("live", scenario)
 
 
-def test_a_revoked_session_sees_nothing_more(studio: Studio) -> None:
+def test_a_session_that_an_administrator_revokes_sees_nothing_more(studio: Studio) -> None:
     async def scenario(space: str, store: Store) -> None:
         async with (
+            studio.visitor.operator() as administrator,
             studio.visitor.operator("studio:read") as operator,
+            administrator.visit("/studio/sessions") as sessions,
             operator.visit(f"{space}/key?k=book:b000", allowed_errors=("401",)) as page,
         ):
             await page.get_by_text("Live: changes appear here.").wait_for()
             [cookie] = await operator.context.cookies()
             id = str(cookie.get("value")).partition(".")[0]
-            assert await studio.visitor.served.studio.sessions.revoke(id)
+            await sessions.reload()
+            await sessions.locator(f'form:has(input[value="{id}"]) button').click()
+            await sessions.locator(f'input[value="{id}"]').wait_for(state="detached")
             await store.put(BOOK, Book("b000", "Unseen", "lem"))
             await page.get_by_text("No longer live").wait_for()
             assert "Unseen" not in await page.locator("main").inner_text()
             await page.get_by_role("link", name="Journal").click()
             await page.get_by_label("Operator's token").wait_for()
+            await sessions.get_by_role("link", name="Journal").click()
+            await sessions.get_by_role("cell", name="revoke session").first.wait_for()
 
     studio.run("revoked", scenario)
 
