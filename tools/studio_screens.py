@@ -31,6 +31,7 @@ SCREENS: Final = (
     Screen("studio-systems", "/studio/"),
     Screen("studio-tree", f"{MAIN}/tree?at=by-author:", is_dark=True),
     Screen("studio-table", f"{MAIN}/book?q=author%3Dlem"),
+    Screen("studio-space", f"{MAIN}/", height=620),
     Screen("studio-key", f"{MAIN}/key?k=book:b000"),
     Screen("studio-edit", f"{MAIN}/edit?k=book:b000", prepare=preview),
     Screen("studio-schema", "/studio/library/schema", is_dark=True),

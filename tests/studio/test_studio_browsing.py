@@ -9,6 +9,7 @@ import pytest
 
 from keyhouse.clock import SystemClock
 from keyhouse.engine import Batch, Engine, Put
+from keyhouse.studio.space_size import count_by_record
 from tests.studio.support.library import BOOK, Book, Library, fill, library
 from tests.support.engine_openers import OPENERS
 
@@ -240,5 +241,36 @@ def test_changes_of_a_derived_row_are_rejected_with_a_sentence(tmp_path: Path) -
             answer = await client.get(f"{MAIN}/live", params={"k": "by-author:lem:b000"})
             assert answer.status_code == 400
             assert "Only the changes of a record can be followed" in answer.text
+
+    run(tmp_path, scenario)
+
+
+def test_rows_and_bytes_are_counted_by_record(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        await served.engine.commit("main", Batch(puts=(Put("odd", b"123"),)))
+        rows = {row.key: len(row.key) + len(row.value) async for row in served.store.row_scan()}
+        async with served.signed_in("studio:read") as client:
+            page = (await client.get(f"{MAIN}/index.json")).json()
+            parts = {
+                each["name"]: (each["size"]["rows"], each["derived_size"]["rows"])
+                for each in page["records"]
+            }
+            assert parts == {"book": (3, 9), "shelf": (1, 1)}
+            assert page["size"] == {
+                "rows": len(rows),
+                "bytes": sum(rows.values()),
+                "is_exact": True,
+            }
+            books = sum(size for key, size in rows.items() if key.startswith("book:"))
+            assert page["records"][0]["size"]["bytes"] == books
+            assert page["other"] == {"rows": 1, "bytes": 6, "is_exact": True}
+            assert "other rows" in (await client.get(f"{MAIN}/")).text
+        batch = Batch(puts=tuple(Put(f"book:x{number:03d}", b"{}") for number in range(300)))
+        await served.engine.commit("main", batch)
+        sizes = await count_by_record([served.store], deadline=0)
+        assert not sizes.total.is_exact
+        assert sizes.total.rows == 256
+        assert sizes.of("shelf").rows == 0
+        assert not sizes.of("shelf").is_exact, "shown as not counted"
 
     run(tmp_path, scenario)

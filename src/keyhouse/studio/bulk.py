@@ -10,10 +10,10 @@ from keyhouse.http import Redirect
 from keyhouse.studio.catalog import SystemCatalog, record_of
 from keyhouse.studio.job_work import UNDO_RECORDS_MAX, JobInput
 from keyhouse.studio.jobs import Jobs
-from keyhouse.studio.overview import COUNT_SECONDS
 from keyhouse.studio.page_routes import FormPage
 from keyhouse.studio.rendering import hidden_members
 from keyhouse.studio.selection import RecordSelection, SelectedRecords, SelectionCount
+from keyhouse.studio.space_size import COUNT_SECONDS
 
 
 class BulkQuery(RecordSelection, forbid_unknown_fields=True):

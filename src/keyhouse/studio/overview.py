@@ -9,16 +9,14 @@ import msgspec
 from keyhouse.auth import Caller
 from keyhouse.metrics import MeteredEngine
 from keyhouse.schema.description import SchemaText, describe, space_text
-from keyhouse.store import Store
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog
 from keyhouse.studio.diagram import Diagram, diagram
 from keyhouse.studio.figures import CallFigures, operation_figures
 from keyhouse.studio.saved_views import SavedViews
 from keyhouse.studio.schema import SavedView
+from keyhouse.studio.space_size import COUNT_SECONDS, SpaceSize, count, count_by_record
 
 SPACES_PAGE: Final = 50
-COUNT_SECONDS: Final = 0.05
-"""Time that a page may spend on counting rows; then it shows a lower bound."""
 
 Readiness = Callable[[], Awaitable[Any]]
 
@@ -35,7 +33,7 @@ class SystemLine(msgspec.Struct, kw_only=True):
     is_ready: bool
     why: str
     records: int
-    size: "SpaceSize"
+    size: SpaceSize
     operations: int
     per_second: float
     docs: str
@@ -46,15 +44,6 @@ class Landing(msgspec.Struct):
 
     systems: list[SystemLine]
     views: list[SavedView]
-
-
-class SpaceSize(msgspec.Struct):
-    """Rows, and bytes of keys and values. `is_exact` is false if counting was cut off: then there
-    are at least as many."""
-
-    rows: int = 0
-    bytes: int = 0
-    is_exact: bool = True
 
 
 class SpaceLine(msgspec.Struct):
@@ -101,21 +90,29 @@ class SpaceUse(msgspec.Struct):
 
 
 class SpacePage(msgspec.Struct, kw_only=True):
+    """`other` are rows of no template, and of the store itself."""
+
     system: str
     engine: str
     space: str
     size: SpaceSize
     revision: int
     records: list["RecordLine"]
+    other: SpaceSize
     use: SpaceUse | None = None
 
 
 class RecordLine(msgspec.Struct):
+    """A record, with `derived` kinds of derived rows. `size` is that of the records, and
+    `derived_size` that of the derived ones."""
+
     name: str
     kind: str
     key: str
     derived: int
     doc: str
+    size: SpaceSize
+    derived_size: SpaceSize
 
 
 class SizeQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -189,17 +186,27 @@ class Overview:
         found = self._catalog.system(system)
         stores = self._catalog.stores(found, space)
         deadline = float("inf") if query.count == "all" else perf_counter() + COUNT_SECONDS
+        sizes = await count_by_record(stores, deadline)
         return SpacePage(
             system=system,
             engine=found.engine,
             space=space,
-            size=await count(stores[0], deadline),
+            size=sizes.total,
             revision=await stores[0].revision(),
             records=[
-                RecordLine(each.name, each.kind, each.key, len(each.derived), each.doc)
+                RecordLine(
+                    each.name,
+                    each.kind,
+                    each.key,
+                    len(each.derived),
+                    each.doc,
+                    sizes.of(each.name),
+                    sizes.of(each.name, derived=True),
+                )
                 for store in stores
                 for each in describe(store.schema).records
             ],
+            other=sizes.other,
             use=space_use(found, space),
         )
 
@@ -277,15 +284,3 @@ class _Rates:
         elif name not in self._samples:
             self._samples[name] = (now, operations, rate)
         return rate
-
-
-async def count(store: Store, deadline: float) -> SpaceSize:
-    """Count the rows of a space, until `perf_counter()` passes the deadline."""
-    size = SpaceSize()
-    async for page in store.usage():
-        size.rows += page.keys
-        size.bytes += page.bytes
-        if page.through is not None and perf_counter() > deadline:
-            size.is_exact = False
-            break
-    return size

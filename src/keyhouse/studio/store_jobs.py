@@ -9,7 +9,7 @@ from keyhouse.schema import JobState, Record
 from keyhouse.store import Store, missing_indexes, unfinished_move, version
 from keyhouse.store.index_state import INDEXES_JOB
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog
-from keyhouse.studio.overview import COUNT_SECONDS
+from keyhouse.studio.space_size import COUNT_SECONDS
 
 
 class StoreJobLine(msgspec.Struct, kw_only=True):
