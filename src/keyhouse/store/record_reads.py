@@ -123,8 +123,9 @@ class RecordReads(RawRows):
         value = bound.decode(row.value, key)
         if bound.expires_by_field and not bound.is_live(value, key, self._now()):
             return None
-        values = key_values(bound, key, fields)
-        return Entry(value, key, values, row.revision, row.expires, bound.template.fields)
+        values, names = key_values(bound, key, fields), bound.template.fields
+        stored = row.value if bound.keeps_unknown else None
+        return Entry(value, key, values, row.revision, row.expires, names, stored)
 
     async def lookup(
         self, record: Record[T], by: Index, /, *, unreadable: OnUnreadable = "raise", **fields: Any
