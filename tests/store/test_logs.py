@@ -1,7 +1,7 @@
 """Each event of a log is stored once and folded once, whichever process is killed."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from unittest import mock
 
@@ -57,6 +57,36 @@ async def test_events_come_in_the_order_in_which_they_were_appended(harness: Har
         if seconds == 4:
             harness.clock.advance(seconds=-3_600)
     assert await events(store, user="ann") == list(range(10)), "though the clock stepped back"
+
+
+@everywhere
+async def test_a_new_position_is_not_read_unless_it_was_taken(harness: Harness) -> None:
+    store = harness.store()
+    first = await append(store, HEARD, heard(1))
+    source = UlidSource(harness.clock, seed=1)
+    taken = source.new(after=str(first.values[-1]))
+    free = source.new()
+    await store.transact(lambda tx: tx.restore(HEARD, msgspec.structs.replace(heard(2), at=taken)))
+    drawn, read = iter([taken, taken, free]), list[str]()
+
+    class Drawn:
+        def new(self, *, after: str | None = None) -> str:
+            return next(drawn)
+
+    async def recorded(space: str, keys: Sequence[str]) -> Any:
+        read.extend(keys)
+        return await engine_read(space, keys)
+
+    engine_read = store.engine.read
+    other = Store(store.schema, harness.engine, store.space, ids=Drawn())
+    with mock.patch.object(store.engine, "read", recorded):
+        third = await append(other, HEARD, heard(3))
+        assert third.values[-1] == free, "the first attempt lost, the second one looked"
+        assert sum(taken in key for key in read) == 1
+        read.clear()
+        last = await append(store, HEARD, heard(4))
+    assert not any(str(last.values[-1]) in key for key in read)
+    assert await events(store, user="ann") == [1, 2, 3, 4]
 
 
 @everywhere

@@ -108,16 +108,23 @@ async def fold_event(
 async def _new_position(
     tx: Transaction, ids: IdSource, log: Log[Any], stream: dict[str, Any], after: str | None
 ) -> str:
-    """Return a free position: if the clock is before `through`, two sources may collide."""
+    """Return a free position: if the clock is before `through`, two sources may collide.
+
+    A first attempt takes a new position to be free, which the commit checks; only the next ones
+    look.
+    """
     template = tx.binding.record(log).template
+    values = stream_values(template.fields, stream)
     try:
         position = ids.new(after=after)
     except ValueError:
         raise invalid_state(log, after) from None
-    while (
-        await tx.row(template.join((*stream_values(template.fields, stream), position))) is not None
-    ):
+    key = template.join((*values, position))
+    if tx.assume_absent(key):
+        return position
+    while await tx.row(key) is not None:
         position = ids.new(after=position)
+        key = template.join((*values, position))
     return position
 
 

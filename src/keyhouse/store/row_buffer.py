@@ -141,6 +141,14 @@ class RowBuffer:
             for key, row in zip(missing, rows, strict=True):
                 self._rows.setdefault(key, row)
 
+    def assume_absent(self, key: str) -> bool:
+        """Take a row to be absent without reading it, for the commit to check. Return False, and
+        assume nothing, if it was used here already, or if no other attempt would follow."""
+        if not self._is_first_attempt or key in self._rows or key in self._writes:
+            return False
+        self._rows[key] = None
+        return True
+
     async def is_unchanged(self) -> bool:
         """Tell whether all that was read here is still as it was: then it was so at one moment."""
         keys = list(self._rows)

@@ -121,7 +121,8 @@ def _fold(state: Listening | None, event: PlaybackEvent, found: Mapping[str, Any
         if before is None:  # the event belongs to it
             result.puts = [(PROGRESS, Progress(user_id=event.user_id, book_id=event.book_id), {})]
         return result
-    event = replace(event, segment_id=place.segment_id, position_seconds=place.position_seconds)
+    if place.segment_id != event.segment_id:
+        event = replace(event, segment_id=place.segment_id, position_seconds=place.position_seconds)
     counted = count(state, event, durations)
     progress = Progress(
         user_id=event.user_id,
