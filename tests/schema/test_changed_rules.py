@@ -3,10 +3,13 @@
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from keyhouse import Index, Record, RecordCount, Summary, Unique
+from keyhouse.errors import DeclarationError
+from keyhouse.schema import Of
 
 
 class Item(msgspec.Struct, kw_only=True):
@@ -29,6 +32,8 @@ ITEM = Record(
     Index("by_number:{number:06d}:{id}", when=shown),
     Index("by_tag:{tag}:{id}", each={"tag": "tags"}, when=shown),
     Index("by_owner:{owner}:{id}", fields={"owner": lambda item: item.owner.get("name")}),
+    Index("by_owners:{owner}:{id}", each={"owner": Of("owner", dict.values)}),
+    Index("by_city:{city}:{id}", fields={"city": Of("owner", lambda owner: owner.get("city"))}),
     Unique("name:{name}", value="id"),
     Summary("names", member="id", under="ids"),
     Summary("entries", member="id", under="entries", entry=lambda item: {"name": item.name}),
@@ -42,7 +47,7 @@ ITEMS: st.SearchStrategy[Any] = st.builds(
     name=st.none() | TEXTS,
     number=st.none() | st.integers(0, 2),
     tags=st.lists(TEXTS, max_size=2),
-    owner=st.dictionaries(st.just("name"), TEXTS),
+    owner=st.dictionaries(st.sampled_from(("name", "city")), TEXTS),
     is_hidden=st.booleans(),
 )
 
@@ -69,3 +74,24 @@ def test_equal_values_of_different_types_count_as_changed() -> None:
 def test_a_source_that_raises_leaves_it_to_the_rows_to_raise() -> None:
     broken = Item(id="1", owner=None)  # type: ignore[arg-type]  # the broken value
     assert ITEM.changed_owned(Item(id="1"), broken) == list(ITEM.owned)
+
+
+def test_a_function_of_an_attribute_is_called_only_where_the_attribute_changed() -> None:
+    calls: list[object] = []
+
+    def first(tags: list[str]) -> str | None:
+        calls.append(tags)
+        return tags[0] if tags else None
+
+    by_first = Index("by_first:{tag}:{id}", fields={"tag": Of("tags", first)})
+    record = Record(Item, "item:{id}", by_first)
+    assert record.changed_owned(Item(id="1", tags=["x"]), Item(id="1", tags=["x"])) == []
+    assert calls == []
+    assert record.changed_owned(Item(id="1", tags=["x", "y"]), Item(id="1", tags=["x"])) == []
+    assert record.changed_owned(Item(id="1", tags=["y"]), Item(id="1", tags=["x"])) == [by_first]
+    assert len(calls) == 4
+
+
+def test_a_function_of_an_attribute_that_the_record_lacks_is_rejected() -> None:
+    with pytest.raises(DeclarationError, match="no such attribute"):
+        Record(Item, "item:{id}", Index("by:{tag}:{id}", fields={"tag": Of("tag", str)}))

@@ -52,6 +52,23 @@ FieldSource = int | Source
 CompiledRows = Callable[[Any, Keys], dict[str, Any]]
 
 
+class Of:
+    """A function of one attribute of a record, as the source of a field: `Of("tags", sorted)`.
+
+    It is not called where a change of the record leaves that attribute equal, so it returns the
+    same for values that are equal: for 1, 1.0 and True, too.
+    """
+
+    __slots__ = ("attribute", "make")
+
+    def __init__(self, attribute: str, make: Callable[[Any], object]) -> None:
+        self.attribute = attribute
+        self.make = make
+
+    def __call__(self, record: Any) -> object:
+        return self.make(getattr(record, self.attribute))
+
+
 class RowRule(NamedTuple):
     """The rule by which one kind of row is derived.
 
@@ -293,7 +310,11 @@ def _differences(rule: RowRule, number: int, scope: dict[str, Any]) -> Iterator[
             for name in ("b", "a")
         )
         # 1, 1.0 and True are equal, but not the same text in a key
-        yield f"({old} := {before}) != ({new} := {after}) or {old}.__class__ is not {new}.__class__"
+        differs = f"({old} := {before}) != ({new} := {after})"
+        differs += f" or {old}.__class__ is not {new}.__class__"
+        if isinstance(source, Of):
+            differs = f"b.{source.attribute} != a.{source.attribute} and ({differs})"
+        yield differs
 
 
 def _no_rows(record: Any, keys: Keys) -> dict[str, Any]:

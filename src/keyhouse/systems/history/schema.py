@@ -23,7 +23,6 @@ The rows `path.hierarchy…` and `path.sport…` are the lookups by these paths,
 DynamoDB's own indexes on those attributes are for other programs. Another path is another such row.
 """
 
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -35,6 +34,7 @@ from keyhouse.schema import (
     MILLISECONDS,
     Declared,
     Index,
+    Of,
     Record,
     RecordCount,
     Schema,
@@ -131,10 +131,10 @@ def moment_of(entry: HistoryEntry) -> int:
     return moment if 0 <= moment <= MOMENT_MAX else min(max(moment, 0), MOMENT_MAX)
 
 
-def _ext(name: str) -> Callable[[HistoryEntry], str | None]:
+def _ext(name: str) -> Of:
     """Return a getter of an extended attribute for a key field: None, and so no row, if it is
     empty."""
-    return lambda entry: entry.ext.get(name) or None
+    return Of("ext", lambda ext: ext.get(name) or None)
 
 
 ASSETS_IN_STATE = Summary(
@@ -150,7 +150,7 @@ ASSETS_OF_TEAM = Summary(
     under="assetIds",
     members_max=ASSETS_LISTED_MAX,
     fields={"sport": _ext("sport"), "series": _ext("series-id")},
-    each={"team": lambda entry: teams(entry.ext)},
+    each={"team": Of("ext", lambda ext: teams(ext))},
 )
 
 ASSETS_IN_SEASON = Summary(
@@ -165,12 +165,12 @@ BY_HIERARCHY = Index(
     Template(
         "path.hierarchy{path}|{state:IN_PROGRESS|COMPLETED}|{asset}", escape=PARTS, path=Path()
     ),
-    each={"path": lambda entry: whole_prefixes(hierarchy(entry.ext))},
+    each={"path": Of("ext", lambda ext: whole_prefixes(hierarchy(ext)))},
 )
 
 BY_SPORT = Index(
     Template("path.sport{path}|{state:IN_PROGRESS|COMPLETED}|{asset}", escape=PARTS, path=Path()),
-    each={"path": lambda entry: whole_prefixes(sport(entry.ext))},
+    each={"path": Of("ext", lambda ext: whole_prefixes(sport(ext)))},
 )
 
 NEWEST = Index(
