@@ -58,6 +58,8 @@ def test_records_are_deleted_by_prefix_once_their_number_is_typed(tmp_path: Path
             assert wrong.status_code == 400
             assert "Type the number of records, 10" in wrong.text
             done = await send(client, f"{MAIN}/bulk", form | {"count": "10"})
+            journal = (await client.get("/studio/journal")).text
+            assert f'href="/studio/job?id={job_id(done)}">job' in journal
             page = await ended(client, done)
             assert "10 records deleted" in str(page["lines"])
             assert await served.store.count(BOOK) == 2

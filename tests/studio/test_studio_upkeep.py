@@ -19,6 +19,7 @@ from keyhouse.service.operator_figures import OperatorFigures
 from keyhouse.service.rates import RateLimiter
 from keyhouse.service.usage import Quota
 from keyhouse.store import MARK_SPACE
+from keyhouse.studio.overview import OperationRates
 from tests.studio.support.jobs import ended, running_jobs
 from tests.studio.support.library import BOOK, Book, library
 
@@ -92,6 +93,19 @@ def test_expired_rows_are_swept_by_a_job(tmp_path: Path) -> None:
                 assert answer.status_code == 403
 
     asyncio.run(main())
+
+
+def test_operations_per_second_are_those_since_the_last_look() -> None:
+    now = 100.0
+    rates = OperationRates(lambda: now)
+    assert rates.rate("library", 5) == 0.0, "too soon"
+    now += 10
+    assert rates.rate("library", 50) == 5.0, "since the start"
+    now += 0.5
+    assert rates.rate("library", 90) == 5.0
+    now += 1.5
+    assert rates.rate("library", 90) == 20.0
+    assert rates.rate("other", 24) == 2.0
 
 
 def test_slow_operations_and_the_use_of_a_space_are_shown(tmp_path: Path) -> None:

@@ -112,12 +112,13 @@ class Jobs:
         id = await self.operations.submit(
             kind, msgspec.to_builtins(given), created_by=caller.tenant
         )
+        text = f"of {given.of}" if given.of else given.selection.text
         await self._journal.write(
             caller.tenant,
             f"start {kind}",
             system=given.system,
             space=given.space,
-            detail=given.of or ("" if given.selection.is_empty else given.selection.text),
+            detail=f"{text} job {id}".strip(),
         )
         return job_page(id)
 

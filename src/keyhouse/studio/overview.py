@@ -134,7 +134,7 @@ class Overview:
         self._catalog = catalog
         self._views = views
         self._readiness = readiness
-        self._rates = _Rates()
+        self._rates = OperationRates()
 
     async def landing(self, caller: Caller) -> Landing:
         """List the systems that are served."""
@@ -269,18 +269,19 @@ def space_use(system: StudioSystem, space: str) -> SpaceUse | None:
     )
 
 
-class _Rates:
-    """Operations per second between two looks at a page, a second apart at least."""
+class OperationRates:
+    """Operations per second between two looks at a page, a second apart at least; at the first one,
+    since the start."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+        self._clock = clock
+        self._start = clock()
         self._samples: dict[str, tuple[float, int, float]] = {}
 
     def rate(self, name: str, operations: int) -> float:
-        now = perf_counter()
-        since, before, rate = self._samples.get(name, (now, operations, 0.0))
+        now = self._clock()
+        since, before, rate = self._samples.get(name, (self._start, 0, 0.0))
         if now - since >= 1:
             rate = round((operations - before) / (now - since), 1)
-            self._samples[name] = (now, operations, rate)
-        elif name not in self._samples:
             self._samples[name] = (now, operations, rate)
         return rate

@@ -43,7 +43,7 @@ class RecordSelection(msgspec.Struct, forbid_unknown_fields=True):
             return f"{len(self.k)} selected"
         if self.record:
             return f"{self.record} {self.q}".strip()
-        return f"keys from {self.prefix}"
+        return f"keys from {self.prefix}" if self.prefix else ""
 
     @property
     def query(self) -> dict[str, Any]:
