@@ -214,6 +214,7 @@ def test_private_members_are_masked_until_revealed_and_that_is_in_the_journal(
             page = await admin.post(f"{MAIN}/key", params=params, data=form)
             assert page.status_code == 200
             assert "secret friend" in page.text
+            assert "Revealed, on this page only: lender" in page.text
             for path in ("key", "key.json"):
                 again = await admin.get(f"{MAIN}/{path}", params=params)
                 assert "secret friend" not in again.text, "revealed in that answer alone"

@@ -126,6 +126,9 @@ def test_an_edit_of_an_older_revision_shows_both_sides(tmp_path: Path) -> None:
             assert answer.status_code == 409 or answer.status_code == 412
             assert "Theirs" in answer.text
             assert "Mine" in answer.text
+            assert (
+                "lender" not in answer.text.split('aria-label="Conflict"')[1].split("</section>")[0]
+            )
             book = await served.store.get(BOOK, id="b000")
             assert book is not None
             assert book.title == "Theirs"

@@ -144,6 +144,7 @@ def test_spaces_are_listed_with_exact_counts(tmp_path: Path) -> None:
             missing = await client.get("/studio/nothing/")
             assert missing.status_code == 404
             assert "No such system is served" in missing.text
+            assert "<code>library</code>" in missing.text, "the names that are known"
 
     run(tmp_path, scenario)
 

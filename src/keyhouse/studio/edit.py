@@ -243,4 +243,5 @@ def _without(value: bytes, hidden: tuple[str, ...]) -> bytes:
 
 
 def _shown(match: KeyMatch, value: bytes) -> str:
-    return pretty(masked(value, hidden_members(match.record)))[0]
+    """Return a stored value as the form has it."""
+    return pretty(_without(value, hidden_members(match.record)))[0]
