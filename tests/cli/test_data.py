@@ -395,3 +395,37 @@ def test_stats_counts_rows_and_bytes_by_space_and_template(folder: Path) -> None
 
 
 # The store of a service
+
+
+SHOP = """
+import msgspec
+from keyhouse import Record, Schema, Space
+
+class Toy(msgspec.Struct):
+    id: str
+    name: str = ""
+
+TOY = Record(Toy, "toy:{id}")
+KEPT = Record(Toy, "kept:{id}", name="kept", unknown="keep")
+SHOP = Schema("shop", TOY, KEPT, space=Space("a shop"))
+"""
+
+
+def test_put_does_not_drop_members_that_the_record_does_not_know(tmp_path: Path) -> None:
+    """`colour` was dropped without a word."""
+    (tmp_path / "shop.py").write_text(SHOP)
+    store = ("--store", "sqlite:shop.db", "--space", "ann")
+    rejected = run(
+        "put",
+        "shop:SHOP",
+        "toy:a",
+        '{"name": "car", "colour": "red"}',
+        *store,
+        cwd=tmp_path,
+        code=1,
+    )
+    assert "colour" in rejected.stderr
+    run("put", "shop:SHOP", "kept:a", '{"name": "car", "colour": "red"}', *store, cwd=tmp_path)
+    run("put", "shop:SHOP", "kept:a", '{"name": "bus", "size": 1}', *store, cwd=tmp_path)
+    found = run("get", "shop:SHOP", "kept:a", *store, cwd=tmp_path).stdout
+    assert json.loads(found) == {"id": "a", "name": "bus", "size": 1, "colour": "red"}
