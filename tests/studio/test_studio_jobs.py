@@ -124,3 +124,42 @@ def test_a_table_is_exported_as_json_lines_without_private_members(tmp_path: Pat
             assert "secret friend" not in answer.text
 
     run(tmp_path, scenario)
+
+
+def test_a_change_that_is_cancelled_while_it_is_committed_can_be_undone(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with library(tmp_path) as served:
+            await fill(served.store)
+            commit = served.engine.commit
+            committing = asyncio.Event()
+
+            async def slow(space: str, batch: Batch) -> int | None:
+                revision = await commit(space, batch)
+                committing.set()
+                await asyncio.sleep(0.05)
+                return revision
+
+            served.engine.commit = slow  # type: ignore[method-assign]
+            changes = served.studio._edit._changes
+            deleting = asyncio.ensure_future(
+                changes.delete("ann", "library", "main", "book:b000", "job x")
+            )
+            await committing.wait()
+            deleting.cancel()
+            await asyncio.gather(deleting, return_exceptions=True)
+            assert deleting.cancelled()
+            assert await served.store.get(BOOK, id="b000") is None
+            async with served.signed_in(unlocked=True) as client:
+                [line] = [
+                    each
+                    for each in (await client.get("/studio/journal.json")).json()["lines"]
+                    if each["action"] == "delete"
+                ]
+                assert line["revision"] is not None
+                await served.studio._journal.write("ann", "save", system="library", key="book:x")
+                assert "outcome unknown" in (await client.get("/studio/journal")).text
+                answer = await client.post("/studio/journal", data={"id": line["id"]})
+                assert answer.status_code == 303
+            assert await served.store.get(BOOK, id="b000") is not None
+
+    asyncio.run(main())

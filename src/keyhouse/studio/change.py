@@ -3,6 +3,7 @@
 Every change is in the journal, with the record as it was; an undo is a change too.
 """
 
+import asyncio
 from typing import Any, Final
 
 import msgspec
@@ -188,7 +189,9 @@ class Changes:
     async def commit(
         self, operator: str, action: str, system: str, change: RecordChange, detail: str = ""
     ) -> None:
-        """Commit a change. The journal has it before, so that no change is without a line."""
+        """Commit a change. The journal has it before, so that no change is without a line. A
+        cancelled caller, such as a job, waits until the line has the outcome: else the change could
+        not be undone."""
         row = change.row
         line = await self._journal.write(
             operator,
@@ -201,6 +204,14 @@ class Changes:
             revision_before=None if row is None else row.revision,
             expires_before=None if row is None else row.expires,
         )
+        finishing = asyncio.ensure_future(self._finish(line, change))
+        try:
+            await asyncio.shield(finishing)
+        except asyncio.CancelledError:
+            await asyncio.wait([finishing])
+            raise
+
+    async def _finish(self, line: str, change: RecordChange) -> None:
         try:
             revision, after = await change.commit()
         except KeyhouseError:
