@@ -1,11 +1,14 @@
 """A small library for tests of the search, and a naive search as its oracle."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from keyhouse.engine import Engine
+from keyhouse.engines.memory import MemoryEngine
 from keyhouse.schema import Record, Schema, Space
 from keyhouse.search import SearchIndex, SearchSchema, SearchSource, words
 from keyhouse.store import Store
@@ -83,3 +86,25 @@ def _has(text: list[str], term: list[str], prefix: bool) -> bool:
         if prefix and part[:-1] == term[:-1] and part[-1].startswith(term[-1]):
             return True
     return False
+
+
+Scenario = Callable[[Engine, Path], Coroutine[Any, Any, None]]
+
+
+def run(scenario: Scenario, folder: Path, engine: Engine | None = None) -> None:
+    """Run a scenario on an engine, by default in memory."""
+
+    async def limited() -> None:
+        async with asyncio.timeout(60):
+            await scenario(engine or MemoryEngine(), folder)
+
+    asyncio.run(limited())
+
+
+def volume(id: str, title: str, *tags: str, **named: Any) -> Volume:
+    return Volume(id=id, title=title, tags=list(tags), **named)
+
+
+def only_file(folder: Path) -> Path:
+    [path] = folder.glob("*.db")
+    return path
