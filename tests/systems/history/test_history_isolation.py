@@ -7,9 +7,10 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+import pytest
 
 from keyhouse.clock import ManualClock
-from keyhouse.engines.memory import MemoryEngine
+from keyhouse.engines.sqlite import SqliteEngine
 from tests.soak import size
 from tests.systems.history.support.service import app_of, token, viewing
 
@@ -53,6 +54,7 @@ WORDS = [
 ]
 
 
+@pytest.mark.soak
 def test_hostile_profiles_and_ids_are_isolated(tmp_path: Path) -> None:
     async def work() -> None:
         draw = random.Random(20_260_118)
@@ -63,7 +65,8 @@ def test_hostile_profiles_and_ids_are_isolated(tmp_path: Path) -> None:
 
         profiles = list({text(): None for _ in range(2 * PROFILES)})[:PROFILES]
         clock = ManualClock()
-        app = app_of(MemoryEngine(clock), tmp_path)
+        engine = SqliteEngine.open(tmp_path / "rows.db", clock=clock)
+        app = app_of(engine, tmp_path)
         stored: dict[str, dict[str, Any]] = {}
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://t/history") as http:
@@ -94,5 +97,7 @@ def test_hostile_profiles_and_ids_are_isolated(tmp_path: Path) -> None:
                 status = 200 if other == profile else 403
                 answer = await ask("GET", profile, other, "/facets/asset/all")
                 assert answer.status_code == status, (profile, other)
+        assert {space async for space in engine.spaces()} == set(profiles)
+        await engine.close()
 
     asyncio.run(work())

@@ -172,7 +172,13 @@ def test_pages_and_lookups_do_not_grow_with_the_profile(tmp_path: Path) -> None:
                             "progress": 10,
                             "updateTime": at(n % 7_000 + n % 1_000 / 1_000),
                         },
-                        "ext": {"showCategoryId": show, "seasonCategoryId": "1"},
+                        "ext": {
+                            "showCategoryId": show,
+                            "seasonCategoryId": "1",
+                            "sport": f"of {show}",
+                            "series-id": "4",
+                            "team-ids": "7",
+                        },
                     }
                     await tx.put(ENTRY, ENTRY.accepted(entry))
 
@@ -189,20 +195,32 @@ def test_pages_and_lookups_do_not_grow_with_the_profile(tmp_path: Path) -> None:
         paths = (
             "facets/asset/all",
             "facets/asset/resume",
+            "facets/asset/watched?limit=20",
             "facets/show/1446/all",
+            "facets/show/1446/all?season=1",
+            "facets/sport/of%201446/all",
+            "facets/sport/of%201446/all?series=4&team=7",
             "assets/a50",
         )
+
+        async def growth(http: httpx.AsyncClient, path: str) -> float:
+            """How many times longer the median request takes in the long profile."""
+            times: dict[str, list[float]] = {"short": [], "long": []}
+            for _ in range(40):
+                for profile, seen in times.items():
+                    start = time.perf_counter()
+                    response = await http.get(f"/profiles/{profile}/{path}")
+                    seen.append(time.perf_counter() - start)
+                    assert response.status_code == 200 and response.json()["entries"]
+            short, long = (statistics.median(seen) for seen in times.values())
+            return long / short
+
         async with client(app) as http:
             for path in paths:
-                times: dict[str, list[float]] = {"short": [], "long": []}
-                for _ in range(60):
-                    for profile, seen in times.items():
-                        start = time.perf_counter()
-                        response = await http.get(f"/profiles/{profile}/{path}")
-                        seen.append(time.perf_counter() - start)
-                        assert response.status_code == 200 and response.json()["entries"]
-                short, long = (statistics.median(seen) for seen in times.values())
-                assert long < 1.5 * short + 0.000_5, (path, short, long)
+                for _ in range(5):  # a busy machine delays one of them by chance
+                    if (times := await growth(http, path)) < 1.5:
+                        break
+                assert times < 1.5, path
 
             async def changed() -> int:
                 revision = await longest.revision()
