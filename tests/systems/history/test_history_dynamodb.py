@@ -16,7 +16,7 @@ from keyhouse.store import Store, move, verify
 from keyhouse.systems.history.schema import SCHEMAS
 from keyhouse.testing.conformance import Opener
 from tests.support import engine_openers
-from tests.support.dynamodb_tables import THROTTLED, Step, intercept, raising
+from tests.support.dynamodb_tables import THROTTLED, Step, intercept, plain_client, raising
 from tests.systems.history.conftest import dynamodb_settings_of
 from tests.systems.history.support.service import EXT, app_of, serving, token, viewing
 
@@ -142,3 +142,59 @@ def test_no_event_is_lost_while_the_table_is_throttled(tmp_path: Path) -> None:
             await engine.close()
 
     asyncio.run(main())
+
+
+def test_every_entry_is_a_flat_item_and_foreign_items_break_nothing(tmp_path: Path) -> None:
+    where, opener = dynamodb_settings_of()
+    foreign: dict[str, Any] = {
+        "profileId": {"S": "p"},
+        "sortKey": {"S": "IN_PROGRESS|foreign"},
+        "a.assetId": {"S": "foreign"},
+        "a.assetType": {"S": "movie"},
+        "a.totalTime": {"N": "100"},
+        "a.state": {"S": "IN_PROGRESS"},
+        "a.progress": {"N": "5"},
+        "a.updateTime": {"S": "2026-01-18T12:00:00.000Z"},
+        "e.sport": {"S": "cricket"},
+    }
+    junk = {"profileId": {"S": "p"}, "sortKey": {"S": "COMPLETED|junk"}, "x": {"N": "1"}}
+
+    async def items() -> dict[str, Any]:
+        async with plain_client() as client:
+            found = (await client.scan(TableName=where.table))["Items"]
+            return {each["sortKey"]["S"]: each for each in found}
+
+    async def write_items() -> None:
+        async with plain_client() as client:
+            for item in (foreign, junk):
+                await client.put_item(TableName=where.table, Item=item)
+
+    with serving(opener, tmp_path) as service:
+        viewer = service.viewer("p")
+        for n, progress in enumerate((0, 50, 100, 33.333)):
+            viewer.put(f"a{n}", n, progress, ext=EXT)
+        viewer.put("large", 9, 50, ext=EXT | {"text": "x" * 20_000})
+        stored = asyncio.run(items())
+        for key, percentage in (
+            ("IN_PROGRESS|a0", "0"),
+            ("IN_PROGRESS|a1", "50"),
+            ("COMPLETED|a2", "100"),
+            ("IN_PROGRESS|a3", "33.33"),
+            ("IN_PROGRESS|large", "50"),
+        ):
+            assert stored[key]["a.progressPercentage"] == {"N": percentage}
+            assert stored[key]["path.hierarchy"] == {"S": "/1446/1450"}
+            assert stored[key]["path.sport"] == {"S": "/cricket/4"}
+        assert stored["COMPLETED|a2"]["m.timestamps"]["L"]
+        assert stored["COMPLETED"]["assetIds"] == {"L": [{"S": "a2"}]}
+        before = viewer.listed("asset/all")
+        asyncio.run(write_items())
+        assert viewer.listed("asset/all") == before
+        assert viewer.get("foreign")[0]["attr"]["progress"] == 5
+        with service.client(sub="jobs", scope="history.service") as jobs:
+            assert jobs.post("/profiles/p/reindex").json()["repaired"] > 0
+        assert "foreign" in viewer.listed("sport/cricket/all")
+        assert viewer.put("foreign", 60, 7)["applied"]
+        viewer.ask("DELETE", "", status=204)
+        assert asyncio.run(items()) == {}
+        viewer.close()

@@ -137,10 +137,11 @@ def test_the_guide_states_the_write_units_of_an_event() -> None:
         try:
             await store_events(profile, [viewing_event("b", 1, 10, EXT)])
             for (asset, second, progress, ext), row in zip(events, stated, strict=True):
-                client.items, client.units = 0, {}
+                client.items, client.units, client.commits = 0, {}, 0
                 await store_events(profile, [viewing_event(asset, second, progress, ext)])
                 units = (client.units[where.table], client.units[f"{where.table}.log"])
                 assert (client.items, *units) == tuple(map(int, row[1:])), row[0]
+                assert client.commits == 1
         finally:
             await engine.close()
 
@@ -152,7 +153,7 @@ class CountingClient:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self.items = 0
+        self.items = self.commits = 0
         self.units: dict[str, float] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -161,6 +162,7 @@ class CountingClient:
     async def transact_write_items(self, **given: Any) -> Any:
         answer = await self._client.transact_write_items(**given, ReturnConsumedCapacity="TOTAL")
         self.items += len(given["TransactItems"])
+        self.commits += 1
         for each in answer["ConsumedCapacity"]:
             self.units[each["TableName"]] = each["CapacityUnits"]
         return answer

@@ -127,6 +127,8 @@ def test_ext_left_out_is_kept_and_an_empty_one_clears(viewer: Viewer) -> None:
         ({"progress": "half"}, 422),
         ({"totalTime": -1}, 422),
         ({"state": "DONE"}, 422),
+        ({"state": "In progress"}, 422),
+        ({"totalTime": "PT1H50M4S"}, 422),
         ({"assetType": None}, 422),
         ({"ext": {"sport": 5}}, 422),
         ({"ext": {"sport": "x" * 2_000}}, 422),

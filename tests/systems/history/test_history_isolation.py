@@ -14,7 +14,7 @@ from keyhouse.engines.sqlite import SqliteEngine
 from tests.soak import size
 from tests.systems.history.support.service import app_of, token, viewing
 
-PROFILES = size(1_000, 10_000)
+PROFILES = size(400, 10_000)
 WORDS = [
     "IN_PROGRESS",
     "COMPLETED",
