@@ -87,6 +87,29 @@ def test_an_invalid_member_loses_none_of_the_others(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_seconds_that_are_no_number_and_a_value_of_another_record_keep_the_text(
+    tmp_path: Path,
+) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in(unlocked=True) as client:
+            for ttl in ("soon", "-5", "1.5", "9" * 20, "²"):
+                page = await submit(client, "save", text=TYPED, ttl=ttl)
+                assert page.status_code == 400, ttl
+                assert typed(page) == TYPED
+                assert f'name="ttl" inputmode="numeric" value="{ttl}"' in page.text
+                assert "are a whole number" in page.text
+            page = await submit(client, "save", text=TYPED, ttl="0")
+            assert 400 <= page.status_code < 500
+            assert typed(page) == TYPED
+            text = TYPED.replace("Typed", "Title 1")
+            page = await submit(client, "save", text=text)
+            assert page.status_code == 409
+            assert typed(page) == text
+            assert "Another record holds this value. title:Title 1" in page.text
+
+    run(tmp_path, scenario)
+
+
 def test_a_conflict_of_a_deletion_names_the_deletion_and_keeps_the_text(tmp_path: Path) -> None:
     async def scenario(served: Library) -> None:
         async with served.signed_in(unlocked=True) as client:

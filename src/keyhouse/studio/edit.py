@@ -16,6 +16,7 @@ from keyhouse.errors import (
     LinkError,
     NotFoundError,
     RevisionError,
+    UniqueError,
     UsageError,
 )
 from keyhouse.http import Redirect
@@ -47,7 +48,7 @@ class EditForm(msgspec.Struct, forbid_unknown_fields=True):
     member: list[str] = []
     kind: list[str] = []
     value: list[str] = []
-    ttl: int | None = None
+    ttl: str = ""
     never: bool = False
 
 
@@ -72,7 +73,7 @@ class EditPage(msgspec.Struct, kw_only=True):
     hidden: list[str]
     takes_ttl: bool
     can_stay: bool
-    ttl: int | None = None
+    ttl: str = ""
     never: bool = False
     preview: Preview | None = None
     is_deletion: bool = False
@@ -113,7 +114,7 @@ class Edit:
                 return FormPage("edit.html", page, caller=changed)
             if form.action in ("save", "delete"):
                 require_unlocked(caller, WRITE)
-            _check_ttl(form)
+            ttl = _ttl(form)
             text = None if page.is_deletion else _submitted(page, form)
             change = RecordChange(
                 store,
@@ -122,7 +123,7 @@ class Edit:
                 row,
                 text,
                 expect=_expected(form),
-                ttl=form.ttl,
+                ttl=ttl,
                 never=form.never,
             )
             if form.action in ("save", "delete"):
@@ -150,9 +151,16 @@ class Edit:
         return Redirect(studio_path(line.system, line.space, "key", k=line.key))
 
 
-def _check_ttl(form: EditForm) -> None:
-    if form.never and form.ttl is not None:
+def _ttl(form: EditForm) -> int | None:
+    """Return the seconds that were typed, or None."""
+    typed = form.ttl.strip()
+    if not typed:
+        return None
+    if form.never:
         raise UsageError("Give seconds, or choose that the record never expires: not both.")
+    if not (typed.isascii() and typed.isdecimal() and len(typed) <= 10):
+        raise UsageError("The seconds until the record expires are a whole number.")
+    return int(typed)
 
 
 def _expected(form: EditForm) -> int | None:
@@ -164,8 +172,12 @@ def _expected(form: EditForm) -> int | None:
 
 
 def _problem(error: KeyhouseError) -> str:
-    """Return the sentence of an error with what it is about, such as the other end of a link."""
-    names = ("missing", "example") if isinstance(error, LinkError) else ("reason", "field")
+    """Return the sentence of an error with the row or member that it is about."""
+    names: tuple[str, ...] = ("reason", "field")
+    if isinstance(error, LinkError):
+        names = ("missing", "example")
+    elif isinstance(error, UniqueError):
+        names = ("key",)
     about = next((error.fields[name] for name in names if error.fields.get(name)), "")
     return f"{error.sentence} {about}".strip()
 
