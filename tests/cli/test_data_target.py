@@ -146,7 +146,7 @@ def test_the_tables_of_a_layout_do_not_look_like_an_empty_store(tmp_path: Path) 
 
 
 def test_a_file_without_a_layout_does_not_look_like_an_empty_service(tmp_path: Path) -> None:
-    """The service created tables of its own beside the rows, and served none of them."""
+    """The service created its own tables beside the rows, and served none of them."""
     plain, named = "sqlite:bot.db", "sqlite:bot.db?layout=rosey"
     put = ("put", "rosey", "theme", "1", "--space", "trivia", "--store")
     run(*put, plain, cwd=tmp_path)

@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -120,12 +120,17 @@ class ThreadedService:
         finally:
             await engine.close()
 
+    @cached_property
+    def metrics(self) -> CollectorRegistry:
+        """The registry of the service's metrics."""
+        return CollectorRegistry()
+
     async def _listen(self, engine: Engine, host: ServiceHost) -> None:
         built = self._build(
             ServiceContext(
                 engine=engine,
                 data=self.folder,
-                metrics=CollectorRegistry(),
+                metrics=self.metrics,
                 settings=self._settings,
                 host=host,
             )

@@ -30,6 +30,7 @@ from keyhouse.engine import CaughtUp, check_since
 from keyhouse.errors import KeyhouseError, WatchExpiredError
 from keyhouse.http.event_stream import event_block
 from keyhouse.schema import Record
+from keyhouse.service.record_changes import watch_several
 from keyhouse.store import Event, Store, UnreadableRow
 
 __all__ = ["EventEncoder", "Feed", "Subscription", "Watched"]
@@ -61,10 +62,11 @@ class Commit:
 
 
 class Watched(msgspec.Struct, frozen=True):
-    """The records that a feed watches, and the encoder of their changes."""
+    """The records that a feed watches, and the encoder of their changes. Several records have no
+    prefix and no fields."""
 
     store: Store
-    record: Record[Any]
+    records: tuple[Record[Any], ...]
     prefix: str | None
     fields: dict[str, Any]
     encode: EventEncoder
@@ -82,14 +84,7 @@ class Watched(msgspec.Struct, frozen=True):
             position = revision
             caught_up.set()
 
-        events = self.store.watch(
-            self.record,
-            since=since,
-            prefix=self.prefix,
-            unreadable=_log_unreadable,
-            caught_up=note,
-            **self.fields,
-        )
+        events = self._changes(since, note)
         step: asyncio.Future[Event[Any]] | None = None
         revision, blocks = since, dict[str, bytes]()
         try:
@@ -117,6 +112,24 @@ class Watched(msgspec.Struct, frozen=True):
                 step.cancel()
                 await asyncio.gather(step, return_exceptions=True)
             await events.aclose()
+
+    def _changes(self, since: int, caught_up: CaughtUp) -> AsyncGenerator[Event[Any], None]:
+        if len(self.records) > 1:
+            return watch_several(
+                self.store,
+                self.records,
+                since=since,
+                unreadable=_log_unreadable,
+                caught_up=caught_up,
+            )
+        return self.store.watch(
+            self.records[0],
+            since=since,
+            prefix=self.prefix,
+            unreadable=_log_unreadable,
+            caught_up=caught_up,
+            **self.fields,
+        )
 
 
 class Feed:

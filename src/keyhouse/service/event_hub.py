@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Final
 
-from keyhouse.errors import BusyError
+from keyhouse.errors import BusyError, UsageError
 from keyhouse.http.event_stream import EventStream
 from keyhouse.limits import EVENT_STREAM_BYTES_MAX, EVENT_STREAMS_MAX
 from keyhouse.schema import Record
@@ -60,8 +60,7 @@ class EventHub:
     def stream(
         self,
         store: Store,
-        record: Record[Any],
-        *,
+        *records: Record[Any],
         since: int | None = None,
         prefix: str | None = None,
         encode: EventEncoder | None = None,
@@ -71,12 +70,15 @@ class EventHub:
 
         The arguments are those of `Store.watch`. Streams with equal arguments and the same `encode`
         share a watch. By default an event is `put` or `gone`, with `key`, `revision` and `value`.
+        A stream of several records, none of them with a legacy key, needs `encode`.
         """
-        watched = Watched(store, record, prefix, fields, encode or _default_encoder(record))
+        if len(records) != 1 and (not records or prefix or fields or encode is None):
+            raise UsageError("A stream of several records has an encoder, and no fields.")
+        watched = Watched(store, records, prefix, fields, encode or _default_encoder(records[0]))
         key = (
             id(store.engine),
             store.space,
-            id(record),
+            tuple(id(record) for record in records),
             prefix,
             tuple(sorted(fields.items())),
             encode,

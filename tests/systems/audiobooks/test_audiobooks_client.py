@@ -119,7 +119,7 @@ def test_the_demo_command_writes_files(tmp_path: Path) -> None:
     assert len(list(tmp_path.rglob("*.wav"))) == 3
 
 
-def test_an_import_that_leaves_rows_out_says_so_and_exits_with_1(tmp_path: Path) -> None:
+def test_an_import_that_leaves_rows_out_counts_them_and_exits_with_1(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     row = {"key": f"a:{TWO}", "value": {"id": TWO, "name": "Frank", "created_at": AT}}
     file.write_bytes(msgspec.json.encode(row))

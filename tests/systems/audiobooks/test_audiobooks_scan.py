@@ -328,6 +328,41 @@ def test_changes_are_streamed(service: LibraryService, admin: httpx.Client) -> N
                 break
 
 
+def read_events(client: httpx.Client, count: int, **options: Any) -> list[tuple[str, str]]:
+    """Return events of the library: their names and the ids of streams."""
+    found: list[tuple[str, str]] = []
+    id = ""
+    with client.stream("GET", "/events", timeout=10, **options) as events:
+        for line in events.iter_lines():
+            if line.startswith("id:"):
+                id = line[3:].strip()
+            elif line.startswith("event:"):
+                found.append((line[6:].strip(), id))
+            if len(found) == count:
+                return found
+    raise AssertionError("the stream ended")
+
+
+def test_one_stream_has_all_records_of_the_library_in_order(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    author = admin.post("/authors", json={"name": "A"}).json()["data"]["id"]
+    series = admin.post("/series", json={"name": "S"}).json()["data"]["id"]
+    book = admin.post("/books", json={"title": "B", "author_id": author}).json()["data"]["id"]
+    admin.put("/preferences/x", json=1)
+    admin.post("/works", json={"title": "W"})
+    admin.patch(f"/books/{book}", json={"series_id": series})
+    admin.delete(f"/series/{series}", params={"detach": True})
+    names = ["author.updated", "work.updated", "book.updated", "series.deleted"]  # newest states
+    events = read_events(admin, 4, params={"since": 0})
+    assert [name for name, _ in events] == names
+    for at in range(3):
+        rest = read_events(admin, 3 - at, headers={"Last-Event-ID": events[at][1]})
+        assert rest == events[at + 1 :], "nothing is missed or repeated after a reconnect"
+    only = read_events(admin, 1, params={"since": 0, "type": "book"})
+    assert only == events[2:3]
+
+
 @pytest.mark.parametrize("service", ["sqlite"], indirect=True)
 def test_a_file_is_read_whatever_its_name_says(
     service: LibraryService, admin: httpx.Client

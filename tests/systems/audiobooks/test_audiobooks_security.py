@@ -216,3 +216,19 @@ def test_a_stream_ends_with_its_session(
         with service.signed_in("admin") as again:
             again.post("/books", json={"title": "Afterwards"})
         assert not any("Afterwards" in line for line in lines)
+
+
+def test_listeners_see_paths_below_a_root_only(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    folder = album(service.roots[0], 1, 5)
+    scan(admin)
+    [book] = books(admin)
+    with service.user(admin, "vera", "viewer") as viewer, service.user(admin, "ed", "editor") as ed:
+        [whole], [shown], [organized] = (segments(each, book) for each in (admin, viewer, ed))
+        assert whole["file_path"] == organized["file_path"] == str(folder / "part 1.wav")
+        assert shown["file_path"] == str((folder / "part 1.wav").relative_to(service.roots[0]))
+        assert {**whole, "file_path": ""} == {**shown, "file_path": ""}
+        os.rename(service.roots[0], service.folder / "elsewhere")
+        audio = viewer.get(f"/segments/{shown['id']}/audio")
+        assert is_error(audio, 404, "NOT_FOUND") and str(service.roots[0]) not in audio.text

@@ -197,3 +197,22 @@ def test_a_service_with_one_library_rejects_the_name_of_another(
         reply = guest.post("/auth/login", json={**LOGIN, "tenant": "bob"})
         assert is_error(reply, 422, "VALIDATION_ERROR")
         assert guest.post("/auth/login", json={**LOGIN, "tenant": "main"}).status_code == 200
+
+
+def test_metrics_have_the_operations_and_searches_of_all_libraries(
+    served: LibraryService,
+) -> None:
+    with served.client() as guest:
+        assert guest.post("/auth/setup", json={**LOGIN, "tenant": "bob"}).status_code == 201
+    for name in ("main", "bob"):
+        with signed_in(served, name) as admin:
+            (served.folder.parent / f"{name} books").mkdir(exist_ok=True)
+            scan(admin)
+            admin.get("/search", params={"q": "x"})
+    labels = {"type": "scan", "outcome": "completed"}
+    metrics = served.metrics
+    assert metrics.get_sample_value("audiobooks_operations_total", labels) == 2
+    assert metrics.get_sample_value("audiobooks_operations_running") == 0
+    assert metrics.get_sample_value("audiobooks_search_spaces") == 2
+    assert metrics.get_sample_value("audiobooks_search_seconds_count") == 2
+    assert metrics.get_sample_value("audiobooks_search_seconds_bucket", {"le": "+Inf"}) == 2

@@ -15,6 +15,7 @@ from keyhouse.service.event_hub import EventHub
 from keyhouse.service.login_guard import LoginGuard
 from keyhouse.service.passwords import Passwords
 from keyhouse.service.spec import ServiceContext
+from keyhouse.service.summed_metrics import SummedMetrics
 from keyhouse.systems.audiobooks.accounts import Accounts, password_parameters
 from keyhouse.systems.audiobooks.book_catalog import BookCatalog
 from keyhouse.systems.audiobooks.books import Books
@@ -58,10 +59,9 @@ async def assemble(
     settings: AudiobooksSettings,
     context: ServiceContext,
     guard: LoginGuard,
-    *,
-    is_measured: bool = True,
+    metrics: SummedMetrics,
 ) -> LibraryParts:
-    """`guard` is that of all libraries of a service, one of which is measured."""
+    """`guard` and `metrics` are those of all libraries of a service."""
     library.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     run = context.run_blocking
     passwords = Passwords(await password_parameters(library))
@@ -87,9 +87,8 @@ async def assemble(
     operations = BackgroundOperations(
         library.store, LibraryOperationRecords(), kinds, name="audiobooks"
     )
-    if is_measured:
-        context.metrics.register(operations)
-        context.metrics.register(search.index)
+    metrics.add(operations)
+    metrics.add(search.index)
 
     async def maintain_daily() -> None:
         while True:

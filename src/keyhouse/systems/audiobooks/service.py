@@ -14,6 +14,7 @@ from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.rates import RateLimiter
 from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
+from keyhouse.service.summed_metrics import SummedMetrics
 from keyhouse.service.usage import Quota
 from keyhouse.settings import read_settings
 from keyhouse.store import open_migrated
@@ -47,7 +48,7 @@ async def build(context: ServiceContext) -> ServiceSpec:
         lambda *given: make_library(settings, context.data / SYSTEM.name, schema, ring, *given),
         metrics=OperationMetrics(SYSTEM.name, ()),
     )
-    guard, ring = login_guard(clock), runtime.key_ring
+    guard, ring, metrics = login_guard(clock), runtime.key_ring, SummedMetrics()
 
     async def open_library(name: str) -> LibraryParts:
         library = runtime.tenants.get(name)
@@ -59,12 +60,13 @@ async def build(context: ServiceContext) -> ServiceSpec:
         await open_migrated(schema, context.engine, name, key_ring=ring)
         if sealed:
             await seal_users(library.store)
-        return await assemble(library, settings, context, guard, is_measured=name == first)
+        return await assemble(library, settings, context, guard, metrics)
 
     if settings.tenants:
         parts = await Tenancy(context.engine, schema, first, open_library).parts()
     else:
         parts = await open_library(first)
+    context.metrics.register(metrics)
     spec = runtime.spec(
         title="Audiobooks",
         about="A library of audiobooks: books, files, listeners and their places.",

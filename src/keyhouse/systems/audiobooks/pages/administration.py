@@ -193,7 +193,7 @@ class AdministrationPages:
 
     async def merge_page(self, id: str, query: MergeQuery, caller: Member) -> MergePage:
         """Choose a file, and see each listener's place before and after."""
-        page = await self._merge(id, query.file_path)
+        page = await self._merge(id, query.file_path, caller)
         if query.file_path:
             body = messages.MergeBody(query.file_path)
             try:
@@ -203,9 +203,9 @@ class AdministrationPages:
                 page.error = str(error)
         return page
 
-    async def _merge(self, id: str, file_path: str) -> MergePage:
+    async def _merge(self, id: str, file_path: str, caller: Member) -> MergePage:
         book = await self._books.show((await self._books.get(id)).record)
-        found = (await self._files.segments(id, SegmentsQuery())).data.items
+        found = (await self._files.segments(id, SegmentsQuery(), caller)).data.items
         has_ffmpeg = shutil.which("ffmpeg") is not None
         return MergePage(book, [dict(each) for each in found], file_path, self._roots(), has_ffmpeg)
 
@@ -227,7 +227,7 @@ class AdministrationPages:
         try:
             return _started(await self._files.merge(id, body, messages.DryRunQuery(), caller))
         except KeyhouseError as error:
-            page = await self._merge(id, form.file_path)
+            page = await self._merge(id, form.file_path, caller)
             page.error = str(error)
             return await self._frame.render("merge.html", caller, page, status=error.status)
 
@@ -237,7 +237,7 @@ class AdministrationPages:
         try:
             return _started(await self._operations.transcode(body, caller))
         except KeyhouseError as error:
-            page = await self._merge(id, "")
+            page = await self._merge(id, "", caller)
             page.error = str(error)
             return await self._frame.render("merge.html", caller, page, status=error.status)
 

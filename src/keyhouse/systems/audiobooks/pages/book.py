@@ -68,7 +68,7 @@ class BookPages:
     async def book(self, id: str, caller: Member) -> BookPage:
         """A book."""
         entry = await self._books.get(id)
-        found = (await self._files.segments(id, SegmentsQuery())).data.items
+        found = (await self._files.segments(id, SegmentsQuery(), caller)).data.items
         segments = [dict(each) for each in found]
         state = await self._listener.state(caller.subject, id)
         starts = {each["id"]: each["offset_start"] for each in segments}

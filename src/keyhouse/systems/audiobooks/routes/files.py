@@ -55,8 +55,9 @@ class FileHandlers:
         self._roots: dict[Path, FileRoot] = {}
         self._run = run
 
-    async def segments(self, id: Id, query: SegmentsQuery) -> Data[Items[Json]]:
-        """List the segments of a book in order; with `?inactive=true`, the others after them."""
+    async def segments(self, id: Id, query: SegmentsQuery, caller: Member) -> Data[Items[Json]]:
+        """List the segments of a book in order; with `?inactive=true`, the others after them.
+        `file_path` is relative to its root, for all who do not organize files."""
         await self._books.get(id)
         durations = await self._store.get(DURATION_MAP, book_id=id)
         starts = {span.id: span.offset_start for span in (durations.segments if durations else ())}
@@ -68,6 +69,7 @@ class FileHandlers:
         shown = [
             {
                 **SEGMENT.shown(each),
+                "file_path": self._shown_path(each, caller),
                 "offset_start": starts.get(each.id, 0),
                 "audio_url": f"/audiobooks{API}/segments/{each.id}/audio",
             }
@@ -76,7 +78,15 @@ class FileHandlers:
         ]
         return items(shown)
 
-    async def reorder(self, id: Id, body: messages.SegmentOrderBody) -> Data[Items[Json]]:
+    def _shown_path(self, segment: Segment, caller: Member) -> str:
+        if ORGANIZE in caller.scopes:
+            return segment.file_path
+        place = below_root(segment.file_path, self._library.roots)
+        return Path(segment.file_path).name if place is None else str(place[1])
+
+    async def reorder(
+        self, id: Id, body: messages.SegmentOrderBody, caller: Member
+    ) -> Data[Items[Json]]:
         """Put the segments of a book into another order."""
 
         async def work(tx: Transaction) -> None:
@@ -87,7 +97,7 @@ class FileHandlers:
 
         await self._books.get(id)
         await self._store.transact(work)
-        return await self.segments(id, SegmentsQuery())
+        return await self.segments(id, SegmentsQuery(), caller)
 
     async def merge(
         self, id: Id, body: messages.MergeBody, query: messages.DryRunQuery, caller: Member
@@ -125,7 +135,7 @@ class FileHandlers:
         found = self._roots.get(root)
         if found is None:
             if not await self._run(root.is_dir):
-                raise NotFoundError("The root of the file is not there.", root=str(root))
+                raise NotFoundError("The folder of the library is not there: is it mounted?")
             found = self._roots[root] = FileRoot(root, run=self._run)
         return found
 

@@ -1,7 +1,7 @@
 """Routes of `operations`, and the event streams."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
@@ -54,9 +54,9 @@ _WATCHED: Mapping[str, Record[Any]] = {
 
 
 class LibraryEventsQuery(Struct):
-    """`type`: the records that are watched."""
+    """`type`: only records of this type."""
 
-    type: Literal["book", "author", "series", "work"] = "book"
+    type: Literal["book", "author", "series", "work"] | None = None
     since: int | None = None
 
 
@@ -97,9 +97,7 @@ class OperationHandlers:
         self._operations = operations
         self._hub = hub
         self._run = run
-        self._encoders = {
-            record.name: _encoder(record) for record in (*_WATCHED.values(), OPERATION)
-        }
+        self._encode = _encoder(library.store)
 
     async def scan(self, body: bytes, caller: Member) -> Response[Data[Json]]:
         """Start a scan of the roots, or of one folder below them (`folder_path`)."""
@@ -169,7 +167,7 @@ class OperationHandlers:
 
     async def events(self, query: messages.SinceQuery, caller: Member) -> EventStream:
         """Stream the changes of operations, until the session ends."""
-        return self._stream(OPERATION, query.since, caller, SCAN)
+        return self._stream((OPERATION,), query.since, caller, SCAN)
 
     async def line_events(self, id: Id, query: messages.SinceQuery, caller: Member) -> EventStream:
         """Stream the log lines of an operation, until the session ends."""
@@ -178,14 +176,14 @@ class OperationHandlers:
         return lines.while_valid(lambda: self._is_allowed(caller, SCAN))
 
     async def library_events(self, query: LibraryEventsQuery, caller: Member) -> EventStream:
-        """Stream the changes of books, authors, series or works, until the session ends."""
-        return self._stream(_WATCHED[query.type], query.since, caller, VIEW)
+        """Stream the changes of books, authors, series and works, until the session ends."""
+        records = [*_WATCHED.values()] if query.type is None else [_WATCHED[query.type]]
+        return self._stream(records, query.since, caller, VIEW)
 
     def _stream(
-        self, record: Record[Any], since: int | None, caller: Member, permission: str
+        self, records: Sequence[Record[Any]], since: int | None, caller: Member, permission: str
     ) -> EventStream:
-        encode = self._encoders[record.name]
-        stream = self._hub.stream(self._store, record, since=since, encode=encode)
+        stream = self._hub.stream(self._store, *records, since=since, encode=self._encode)
         return stream.while_valid(lambda: self._is_allowed(caller, permission))
 
 
@@ -201,10 +199,13 @@ def _optional(body: bytes, kind: type[B]) -> B:
         raise DocumentError("The body is not a JSON document.", reason=str(error)) from None
 
 
-def _encoder(record: Record[Any]) -> Any:
+def _encoder(store: Store) -> Any:
     """Return a function that encodes a change: the record's id and its new state."""
 
     def encode(event: Event[Any]) -> tuple[str, Json]:
+        match = store.find(event.key)
+        assert match is not None and isinstance(match.declared, Record)
+        record = match.declared
         id = event.key.rpartition(":")[2]
         known: Json = {"id": id, "type": record.name, "revision": event.revision}
         if event.gone:
