@@ -1,15 +1,18 @@
-"""Every route of the OpenAPI documents, as attacks on memory and time of others.
+"""Every route of the running service, as attacks on memory and time of others.
 
-Routes are read from the running server, so that a new one is attacked without being listed here.
+Routes are those of its routing table, so that a new one is attacked without being listed here.
 """
 
 import http.client
 import json
+import re
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import httpx
 
@@ -17,14 +20,27 @@ from tests.abuse.attacks import RECONNECT_SECONDS, fill, put_values
 from tests.abuse.support.attack import Client
 from tests.abuse.support.server import SECRET, ServerProcess
 
-SYSTEMS = ("streamkit", "rosey")
-PLAIN = ("/health", "/ready", "/metrics", "/docs")
-TABLES: dict[str, dict[str, Any]] = {"rosey": {"jwt_secret": SECRET}}
+TABLES: dict[str, dict[str, Any]] = {
+    "rosey": {"jwt_secret": SECRET},
+    "history": {"jwt_secret": SECRET},
+    "studio": {"jwt_secret": SECRET},
+    "playlist": {"delivery": "console", "admins": ["mallory"]},
+}
 
 HELD_CONNECTIONS = 32
 REPEATING_CONNECTIONS = 16
-VALUES = {"type": "notes", "id": "n0", "plugin": "mallory", "key": "k00000"}
+SEND_TIMEOUT_SECONDS = 0.2
+VALUES = {
+    "type": "notes",
+    "id": "n0",
+    "plugin": "mallory",
+    "key": "k00000",
+    "system": "streamkit",
+    "space": "mallory0",
+}
 """Path and query parameters; a required one of another name has the value `x`."""
+
+PASSWORD = "correct horse battery"
 
 
 class RouteCall(NamedTuple):
@@ -33,63 +49,137 @@ class RouteCall(NamedTuple):
     method: str
     path: str
     tenant: str
-    is_operator: bool
+    token: str
     body: bytes | None
+    media_type: str
 
-    def head(self, server: ServerProcess) -> dict[str, str]:
-        token = server.operator_token() if self.is_operator else server.token(self.tenant)
-        headers = {"Host": "x", "Authorization": f"Bearer {token}"}
+    def head(self) -> dict[str, str]:
+        headers = {"Host": "x"}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
         if self.body is not None:
-            headers |= {"Content-Type": "application/json", "Content-Length": str(len(self.body))}
+            headers |= {"Content-Type": self.media_type, "Content-Length": str(len(self.body))}
         return headers
 
-    def raw(self, server: ServerProcess) -> bytes:
-        lines = [f"{name}: {value}" for name, value in self.head(server).items()]
+    def raw(self) -> bytes:
+        lines = [f"{name}: {value}" for name, value in self.head().items()]
         head = "\r\n".join([f"{self.method} {self.path} HTTP/1.1", *lines, "", ""])
         return head.encode() + (self.body or b"")
 
 
-def route_calls(server: ServerProcess) -> list[RouteCall]:
-    """Return a call for every route that the server documents, and for those without a document."""
-    calls = [RouteCall("GET", path, "mallory", False, None) for path in PLAIN]
-    for system in SYSTEMS:
-        document = httpx.get(f"{server.http}/{system}/openapi.json").raise_for_status().json()
-        for path, operations in document["paths"].items():
-            for method, operation in operations.items():
-                if method != "parameters":
-                    call = _call(system, path, method.upper(), operation, f"mallory{len(calls)}")
-                    calls.append(call)
-    return calls
+# Credentials
 
 
-def _call(system: str, path: str, method: str, operation: dict[str, Any], tenant: str) -> RouteCall:
-    query = []
-    for parameter in operation.get("parameters", []):
-        name = parameter["name"]
-        if parameter["in"] == "path":
-            path = path.replace(f"{{{name}}}", VALUES.get(name, "x"))
-        elif parameter["in"] == "query" and parameter.get("required"):
-            query.append(f"{name}={VALUES.get(name, 'x')}")
-    body = None
-    if "requestBody" in operation:
-        (content,) = list(operation["requestBody"]["content"].values())[:1]
-        body = json.dumps(content.get("example", {})).encode()
-    scopes = [
-        scope
-        for each in operation.get("security", [])
-        for names in each.values()
-        for scope in names
+def _audiobooks_token(server: ServerProcess) -> str:
+    """Return an API key of the first admin, whom this creates."""
+    api = f"{server.http}/audiobooks/api/v1/auth"
+    who = {"username": "mallory", "password": PASSWORD}
+    httpx.post(f"{api}/setup", json=who).raise_for_status()
+    login = httpx.post(f"{api}/login", json=who).raise_for_status().json()
+    headers = {"Authorization": f"Bearer {login['data']['token']}"}
+    made = httpx.post(f"{api}/api-keys", json={"name": "attack"}, headers=headers)
+    return str(made.raise_for_status().json()["data"]["key"])
+
+
+def _playlist_token(server: ServerProcess) -> str:
+    """Return the session of an admin, who signs in with the code that the service prints."""
+    api = f"{server.http}/playlist/api/v1/auth/otp"
+    httpx.post(f"{api}/request", json={"username": "mallory"}).raise_for_status()
+    deadline = time.monotonic() + 30
+    while not (codes := re.findall(r"Code for mallory: (\w{8})", server.log.read_text())):
+        assert time.monotonic() < deadline, "no code was printed"
+        time.sleep(0.05)
+    verified = httpx.post(f"{api}/verify", json={"username": "mallory", "otp": codes[-1]})
+    return next(iter(verified.raise_for_status().cookies.values()))
+
+
+def _studio_token(server: ServerProcess) -> str:
+    return server.operator_token("studio:read studio:write studio:admin")
+
+
+TOKENS: dict[str, Callable[[ServerProcess], str]] = {
+    "audiobooks": _audiobooks_token,
+    "playlist": _playlist_token,
+    "rosey": ServerProcess.operator_token,
+    "studio": _studio_token,
+}
+"""How to sign in. Others have a token of each call's own tenant."""
+
+
+# Calls
+
+
+def route_calls(server: ServerProcess, system: str) -> list[RouteCall]:
+    """Return a call for every route of a system; "": those without a prefix, as `/health`."""
+    routes = [
+        route for route in json.loads(server.routes_path.read_text()) if route["system"] == system
     ]
-    target = f"/{system}{path}" + ("?" + "&".join(query) if query else "")
-    return RouteCall(method, target, tenant, "operator" in scopes, body)
+    shared = TOKENS[system](server) if system in TOKENS else ""
+    id = _stored_books(server, shared) if system == "audiobooks" else ""
+    calls = [
+        _call(server, route, f"mallory{number}", shared, id) for number, route in enumerate(routes)
+    ]
+    return sorted(calls, key=lambda call: "logout" in call.path)  # it ends the session of others
+
+
+def served_systems(server: ServerProcess) -> set[str]:
+    return {route["system"] for route in json.loads(server.routes_path.read_text())}
+
+
+def _call(
+    server: ServerProcess, route: dict[str, Any], tenant: str, token: str, id: str
+) -> RouteCall:
+    values = VALUES | {"profile": tenant, "id": id or VALUES["id"]}
+    for name, known in route["known"].items():
+        values[name] = values[name] if values.get(name) in known else known[0]
+    path = re.sub(r"\{(\w+)\}", lambda field: values.get(field[1], "x"), route["path"])
+    if route["query"]:
+        path += "?" + urlencode({name: VALUES.get(name, "x") for name in route["query"]})
+    body, media_type = None, "application/json"
+    if route["is_form"]:
+        media_type = "application/x-www-form-urlencoded"
+        body = urlencode(route["example"] or {"x": "x"}).encode()
+    elif route["has_body"]:
+        body = json.dumps(route["example"] or {}).encode()
+    own = "" if route["scope"] is None else token or server.token(tenant)
+    return RouteCall(route["method"], path, tenant, own, body, media_type)
+
+
+def _stored_books(server: ServerProcess, token: str) -> str:
+    """Store some books, and return the id of the last."""
+    headers = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=f"{server.http}/audiobooks/api/v1", headers=headers) as client:
+        for number in range(200):
+            book = {"title": f"Book {number}", "description": "x" * 1_000}
+            stored = client.post("/books", json=book).raise_for_status().json()
+    return str(stored["data"]["id"])
 
 
 def prepare(server: ServerProcess, calls: list[RouteCall]) -> None:
-    """Store what makes reads expensive: some hundred configs for each tenant, values of a plugin."""
+    """Store what makes reads expensive: some hundred records for each tenant, values of a plugin."""
     for call in calls:
-        if call.path.startswith("/streamkit/"):
+        if call.path.startswith("/streamkit/") and call.token:
             fill(server, call.tenant, 300, "x" * 700)
+        elif call.path.startswith("/history/profiles/") and call.token:
+            _watch(server, call)
     put_values(server, "mallory", 300, 1_000)
+
+
+def _watch(server: ServerProcess, call: RouteCall) -> None:
+    """Store what a profile has watched."""
+    events = [
+        {
+            "assetId": f"{number}",
+            "assetType": "tv-episode",
+            "totalTime": 6_604,
+            "progress": 2_518,
+            "updateTime": "2021-01-27T23:37:42.155Z",
+        }
+        for number in range(100)
+    ]
+    url = f"{server.http}/history/profiles/{call.tenant}/events"
+    headers = {"Authorization": f"Bearer {call.token}"}
+    httpx.post(url, json={"events": events}, headers=headers, timeout=60).raise_for_status()
 
 
 def clients(call: RouteCall) -> list[Client]:
@@ -99,7 +189,7 @@ def clients(call: RouteCall) -> list[Client]:
 
 def _pipelining(call: RouteCall) -> Client:
     def attack(server: ServerProcess, stop: threading.Event) -> None:
-        requests = call.raw(server) * 50
+        requests = call.raw() * 50
         while not stop.is_set():
             with closing(_connected(server)) as connection, suppress(OSError):
                 while not stop.is_set():
@@ -115,7 +205,7 @@ def _holding(call: RouteCall) -> Client:
         connections = [_connected(server, receive_bytes=4_096) for _ in range(HELD_CONNECTIONS)]
         for connection in connections:
             with suppress(OSError):
-                connection.sendall(call.raw(server))
+                connection.sendall(call.raw())
         stop.wait()
         for connection in connections:
             connection.close()
@@ -125,7 +215,7 @@ def _holding(call: RouteCall) -> Client:
 
 def _repeating(call: RouteCall) -> Client:
     def attack(server: ServerProcess, stop: threading.Event) -> None:
-        headers = call.head(server)
+        headers = call.head()
         while not stop.is_set():
             host, port = server.address
             with (
@@ -149,6 +239,6 @@ def _connected(server: ServerProcess, *, receive_bytes: int = 0) -> socket.socke
     connection = socket.socket()
     if receive_bytes:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-    connection.settimeout(1)
+    connection.settimeout(SEND_TIMEOUT_SECONDS)
     connection.connect(server.address)
     return connection

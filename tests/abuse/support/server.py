@@ -27,6 +27,8 @@ class ServerProcess:
             self._tables.setdefault(name, {}).update(table)
         self._process: subprocess.Popen[bytes] | None = None
         self.http = self.nats = ""
+        self.routes_path = folder / "routes.json"
+        """The routing table: see `listing_server`."""
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -36,7 +38,8 @@ class ServerProcess:
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "keyhouse.cli", "serve", *self._systems),
+                    *(sys.executable, "-m", "tests.abuse.support.listing_server"),
+                    *(str(self.routes_path), "serve", *self._systems),
                     *("--data", str(self.folder / "data"), "--config", str(config)),
                     *("--http", "127.0.0.1:0", "--nats-port", "0", "--json"),
                 ],
@@ -84,12 +87,13 @@ class ServerProcess:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def token(self, customer: str) -> str:
-        claims = {"customerId": customer, "exp": int(time.time()) + 3_600}
+        claims = {"customerId": customer, "profileId": customer, "exp": int(time.time()) + 3_600}
         return jwt.encode(claims, SECRET, algorithm="HS256")
 
-    def operator_token(self) -> str:
-        """Return a token for the view of plugin storage, if its table has `jwt_secret` SECRET."""
-        claims = {"sub": "mallory", "scope": "operator", "exp": int(time.time()) + 3_600}
+    def operator_token(self, scopes: str = "operator") -> str:
+        """Return a token for the view of plugin storage or the Studio, if its table has
+        `jwt_secret` SECRET."""
+        claims = {"sub": "mallory", "scope": scopes, "exp": int(time.time()) + 3_600}
         return jwt.encode(claims, SECRET, algorithm="HS256")
 
 

@@ -1,0 +1,51 @@
+"""`keyhouse serve` that writes its routing table to a file: `listing_server FILE serve ...`.
+
+The table is that of the running service, so it has every route: also pages and others that no
+OpenAPI document lists, and those that are added later.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from keyhouse.cli.__main__ import main
+from keyhouse.http.endpoint import HttpEndpoint
+
+
+def listed(endpoint: HttpEndpoint, section: Any) -> dict[str, Any]:
+    """Return a route as JSON, with what a client needs for a request of it."""
+    route, signature = endpoint.route, endpoint._signature
+    query = () if signature.query is None else msgspec.structs.fields(signature.query)
+    example = None if route.example is msgspec.UNSET else msgspec.to_builtins(route.example)
+    return {
+        "system": "" if section is None else section.name,
+        "method": route.method,
+        "path": endpoint.template,
+        "scope": route.scope,
+        "known": {name: sorted(known) for name, _, known in endpoint._converted if known},
+        "query": [field.encode_name for field in query if field.required],
+        "has_body": signature.has_body,
+        "is_form": signature.is_form,
+        "example": example,
+    }
+
+
+def install(path: Path) -> None:
+    """Have every route that is bound to its service written to the file."""
+    routes: list[dict[str, Any]] = []
+    bind = HttpEndpoint.__init__
+
+    def noting(self: HttpEndpoint, route: Any, section: Any, *others: Any) -> None:
+        bind(self, route, section, *others)
+        routes.append(listed(self, section))
+        path.write_text(json.dumps(routes))
+
+    HttpEndpoint.__init__ = noting  # type: ignore[method-assign, assignment]
+
+
+if __name__ == "__main__":
+    install(Path(sys.argv.pop(1)))
+    main()
