@@ -143,8 +143,13 @@ def test_the_filter_completes_its_last_word_and_all_rows_are_chosen(studio: Stud
             )
             assert "author=lem id=" in options
             assert "author=lem author=" not in options
+            export = page.get_by_role("button", name="Export selected")
+            assert await export.is_disabled(), "nothing is selected"
             await page.get_by_label("Select all records of this page").check()
             assert await page.locator("input[name=k]:checked").count() == 3
+            assert await export.is_enabled()
+            await page.get_by_label("Select all records of this page").uncheck()
+            assert await export.is_disabled()
 
     studio.run("complete", scenario)
 

@@ -189,3 +189,20 @@ def test_an_export_of_a_key_that_is_no_record_is_rejected_before_anything_is_sen
                 assert answer.json()["detail"] == "The key is not that of a record."
 
     run(tmp_path, scenario)
+
+
+def test_a_form_without_selected_records_selects_none_and_not_all(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in() as client:
+            table = (await client.get(f"{MAIN}/book")).text
+            assert (
+                '<form id="selection" method="get" action="/studio/library/main/export"></form>'
+                in table
+            )
+            answer = await client.get(f"{MAIN}/export")
+            assert answer.status_code == 400
+            assert "Select records" in answer.json()["detail"]
+            page = (await client.get(f"{MAIN}/bulk.json")).json()
+            assert page["counted"]["count"] == 0
+
+    run(tmp_path, scenario)

@@ -77,17 +77,25 @@ function complete() {
 }
 complete();
 
-function chooseAll() {
+/* One box selects all rows; the buttons for selected rows wait until there is one. */
+function select() {
   const all = document.querySelector("[data-all]");
   if (!all) return;
+  const boxes = [...document.querySelectorAll("input[form=selection][name=k]")];
+  const update = () => {
+    for (const each of document.querySelectorAll("button[form=selection]")) {
+      each.disabled = !boxes.some(box => box.checked);
+    }
+  };
   all.hidden = false;
   all.addEventListener("change", () => {
-    for (const each of document.querySelectorAll("input[form=selection][name=k]")) {
-      each.checked = all.checked;
-    }
+    for (const each of boxes) each.checked = all.checked;
+    update();
   });
+  for (const each of boxes) each.addEventListener("change", update);
+  update();
 }
-chooseAll();
+select();
 
 function rows() {
   return [...document.querySelectorAll("[data-rows] tbody tr, ul[data-rows] > li")]
