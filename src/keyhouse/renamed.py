@@ -2,7 +2,7 @@
 
 from typing import Final, NoReturn
 
-__all__ = ["__getattr__", "renamed_verb"]
+__all__ = ["RenamedVerb", "__getattr__"]
 
 RENAMED: Final = {
     "Count": "RecordCount",
@@ -12,9 +12,6 @@ RENAMED: Final = {
 }
 """Present names by the former ones, of `keyhouse`, `keyhouse.keys` and `keyhouse.schema`."""
 
-RENAMED_VERBS: Final = {"total": "record_count"}
-"""Present verbs of a store by the former ones."""
-
 
 def __getattr__(name: str) -> NoReturn:
     """The attribute hook of a module: raises ImportError for a former name."""
@@ -23,9 +20,19 @@ def __getattr__(name: str) -> NoReturn:
     raise AttributeError(f"module 'keyhouse' has no attribute {name!r}")
 
 
-def renamed_verb(store: object, name: str) -> NoReturn:
-    """The attribute hook of a store: raises AttributeError, with the present name of a verb."""
-    kind = type(store).__name__
-    if name in RENAMED_VERBS:
-        raise AttributeError(f"`{kind}.{name}` is now `{kind}.{RENAMED_VERBS[name]}`.")
-    raise AttributeError(f"{kind!r} object has no attribute {name!r}")
+class RenamedVerb:
+    """A former verb of a store: reading it raises AttributeError, with the present name.
+
+    An attribute hook of the class would do so as well, but slows down every attribute of a store.
+    """
+
+    def __init__(self, present: str) -> None:
+        self._present = present
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, store: object, kind: type) -> NoReturn:
+        raise AttributeError(
+            f"`{kind.__name__}.{self._name}` is now `{kind.__name__}.{self._present}`."
+        )

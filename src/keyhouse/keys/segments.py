@@ -314,6 +314,7 @@ class Ulid(PlainSegment):
         return text
 
 
+ULID_CHARS = 26
 is_ulid = re.compile(Ulid.pattern).fullmatch
 
 

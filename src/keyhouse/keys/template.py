@@ -29,6 +29,7 @@ from keyhouse.keys.number_segments import Descending, Timestamp
 from keyhouse.keys.ranges import KeyRange, with_prefix, within
 from keyhouse.keys.segment_protocol import Segment
 from keyhouse.keys.segments import (
+    ULID_CHARS,
     Choice,
     NormalizedText,
     OptionalSegment,
@@ -339,9 +340,21 @@ class Template:
                 terms.append(f"l{mark}{index + 1}")
                 scope[f"l{mark}{index + 1}"] = tail
         key, least = " + ".join(terms), "" if self.head else "0 < "
+        if self._has_valid_length():
+            return key, scope
         return (
             f"k if (k := {key}).isascii() and {least}len(k) <= {KEY_BYTES_MAX} else c{mark}(k)",
             scope,
+        )
+
+    def _has_valid_length(self) -> bool:
+        """Tell whether all its keys are ASCII of a length that a key may have: text and ULIDs."""
+        text = "".join(self.literals)
+        return (
+            bool(self.fields)
+            and all(type(segment_) is Ulid for segment_ in self.segments)
+            and text.isascii()
+            and len(text) + ULID_CHARS * len(self.fields) <= KEY_BYTES_MAX
         )
 
     def _blame(self, values: Mapping[str, object]) -> KeyFieldError:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from keyhouse.engine import Check
 from keyhouse.errors import UsageError
 from keyhouse.schema import (
     NO_LINKS,
@@ -26,10 +27,11 @@ _LINKED_CACHED = 1_000
 
 
 class LinkedRecord(NamedTuple):
-    """A record that others are linked to, as it was seen last: see `linked_rows`."""
+    """A record that others are linked to, as it was seen last, and its absent guard row: see
+    `linked_rows`."""
 
-    revision: int
-    guard: str
+    record: Check
+    guard: Check
 
 
 class Binding:

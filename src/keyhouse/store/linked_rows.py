@@ -228,20 +228,21 @@ class LinkedRows(RowBuffer):
         if not self._is_first_attempt or noted.removed:
             return False
         rows, writes, linked = self._rows, self._writes, self.binding.linked
-        checks: dict[str, int | None] = {}
+        checks: dict[str, Check] = {}
         for key, bound in noted.created.items():
             if key not in rows:
                 return False
-            checks[self.binding.guard_key(bound, key)] = None
+            guard = self.binding.guard_key(bound, key)
+            checks[guard] = Check(guard, None)
         for owners in noted.needed.values():
             for owner in owners:
                 if (seen := linked.get(owner)) is None:
                     return False
                 if owner not in rows and owner not in writes:
-                    checks[owner] = seen.revision
+                    checks[owner] = seen.record
                 elif writes.get(owner, rows.get(owner)) is None:
                     return False
-                checks[seen.guard] = None
+                checks[seen.guard.key] = seen.guard
         self._assumed = checks
         return True
 
@@ -256,7 +257,7 @@ class LinkedRows(RowBuffer):
                 if self._writes[key] is None:
                     del linked[key]
                 else:
-                    linked[key] = linked[key]._replace(revision=revision)
+                    linked[key] = linked[key]._replace(record=Check(key, revision))
 
     async def _read_links(self, noted: LinkBuffer) -> bool:
         """Check that all records which are linked to exist, and that no new record has the key of
@@ -286,7 +287,8 @@ class LinkedRows(RowBuffer):
             if not self._pass_guard(guard):
                 return False
             if (row := self._rows[owner]) is not None:
-                self.binding.saw_linked(owner, LinkedRecord(row.revision, guard))
+                seen = LinkedRecord(Check(owner, row.revision), Check(guard, None))
+                self.binding.saw_linked(owner, seen)
         return True
 
     def _pass_guard(self, guard: str) -> bool:

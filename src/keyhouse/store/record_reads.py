@@ -15,7 +15,7 @@ from keyhouse.errors import (
     KeyFieldError,
     UsageError,
 )
-from keyhouse.renamed import renamed_verb
+from keyhouse.renamed import RenamedVerb
 from keyhouse.schema import (
     Counter,
     Declared,
@@ -62,7 +62,7 @@ class RecordReads(RawRows):
         self._now = engine.clock.now
 
     if not TYPE_CHECKING:  # a type checker knows the present verbs alone
-        __getattr__ = renamed_verb
+        total = RenamedVerb("record_count")
 
     async def get(self, record: Record[T], /, **fields: Any) -> T | None:
         """Return the record, or None. An absent counter is 0."""

@@ -91,7 +91,7 @@ class RowBuffer:
         self._writes: dict[str, Put | None] = {}
         self._adds: dict[str, int] = {}
         self._links: LinkBuffer | None = None
-        self._assumed: dict[str, int | None] | None = None
+        self._assumed: dict[str, Check] | None = None
         self._is_first_attempt = is_first_attempt
         self._is_writing = False
         self.revision = 0
@@ -218,7 +218,7 @@ class RowBuffer:
             [Check(key, None if row is None else row.revision) for key, row in rows.items()]
         )
         if self._assumed:
-            checks += tuple([Check(*each) for each in self._assumed.items()])
+            checks += tuple([each for key, each in self._assumed.items() if key not in rows])
         puts: tuple[Any, ...] = tuple(writes.values())
         deletes: tuple[str, ...] = ()
         if not all(puts):

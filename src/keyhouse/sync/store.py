@@ -16,7 +16,7 @@ from keyhouse.errors import UsageError
 from keyhouse.keyring import KeyRing
 from keyhouse.opened_store import open_store as open_async_store
 from keyhouse.remote_store import RemoteStore as AsyncRemoteStore
-from keyhouse.renamed import renamed_verb
+from keyhouse.renamed import RenamedVerb
 from keyhouse.schema import Schema
 from keyhouse.store import Store as AsyncStore
 from keyhouse.store import Transaction as AsyncTransaction
@@ -92,7 +92,7 @@ class Store(_Closing):
         self._wrapped = store
 
     if not TYPE_CHECKING:  # a type checker knows the present verbs alone
-        __getattr__ = renamed_verb
+        total = RenamedVerb("record_count")
 
     # Reading
 
