@@ -59,3 +59,14 @@ def test_sizes_and_pauses_stay_within_their_limits(steps: list[tuple[float, floa
         assert 16 <= pace.rows <= 2_000
         assert 0 <= pause <= PAUSE_SECONDS_MAX
         assert not (pause and not others)
+
+
+def test_a_large_step_that_other_writes_met_is_followed_by_one_within_the_budget() -> None:
+    pace = make_pace()
+    for _ in range(3):
+        pace.next(0.001, 0.001, 0)
+    assert pace.rows == 2_000
+    pace.next(0.040, 0.040, 1_000)
+    assert pace.rows == 2_000 * 0.040 / 8 / 0.040
+    pace.next(0.004, 0.004, 1_000)
+    assert pace.rows == 62

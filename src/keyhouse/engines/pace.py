@@ -11,9 +11,10 @@ last one took, not by a fixed number of rows:
 | since the last step | up to the engine's `busy_seconds`, | a pause as long as the step took, in |
 |                     | or a share of what writes take     | which writes do not meet a step      |
 
-A step that exceeds its budget is followed by a smaller one, but of half the usual size at least, so that the
-work always ends. While others write, a step may have twice as many rows as they wrote since the
-last one, if its time allows: then the sweep keeps up with them.
+A step that exceeds its budget is followed by a smaller one: of a quarter at least while nobody
+writes, and of half the usual size at least, so that the work always ends. While others write, a
+step may have twice as many rows as they wrote since the last one, if its time allows: then the
+sweep keeps up with them.
 """
 
 from typing import Final
@@ -54,7 +55,8 @@ class Pace:
         else:
             budget, most = IDLE_SECONDS, self._rows_max
         if work > budget:
-            self.rows = int(self.rows * max(1 / _GROWTH, budget / work))
+            least = 0.0 if others else 1 / _GROWTH  # others have noticed it: not a second time
+            self.rows = int(self.rows * max(least, budget / work))
         elif others:
             self.rows += self.rows // _GROWTH + 1
         else:

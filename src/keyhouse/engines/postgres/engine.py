@@ -39,6 +39,9 @@ SWEEP_ROWS_BUSY: Final = 100
 SWEEP_BUSY_SECONDS: Final = 0.003
 """Time of a transaction while commits are in flight."""
 
+PACE_KEPT_SECONDS: Final = 0.1
+"""A sweep that follows another one so soon, while no commit is in flight, keeps its pace."""
+
 PRUNE_ROWS: Final = 2_000
 """Changes, and batch ids, that a sweep prunes per transaction."""
 
@@ -58,6 +61,8 @@ class PostgresEngine:
         self._sql = statements(layout)
         self._changes_kept = changes_kept
         self._closing = False
+        self._pace = _new_pace()
+        self._pace_until = 0.0
         self._reads = Pool(server, READERS)
         self._writes = Pool(server, CONNECTIONS + 1)  # one for the sweep
         self._reader = Reader(self._reads, self._sql, clock)
@@ -126,10 +131,9 @@ class PostgresEngine:
         return self._feed.changes(space, span, since, caught_up)
 
     async def sweep(self, *, limit: int) -> int:
-        pace = Pace(
-            rows_max=SWEEP_ROWS_MAX, rows_busy=SWEEP_ROWS_BUSY, busy_seconds=SWEEP_BUSY_SECONDS
-        )
-        swept = 0
+        if self._writer.busy or perf_counter() > self._pace_until:
+            self._pace = _new_pace()
+        pace, swept = self._pace, 0
         while swept < limit:
             rows, started = min(pace.rows, limit - swept), perf_counter()
             seen, gone, spaces = await self._fetchrow(self._sql.sweep, self._clock.now(), rows)
@@ -140,6 +144,7 @@ class PostgresEngine:
                 break
             elapsed = perf_counter() - started
             await asyncio.sleep(pace.next(elapsed, elapsed, int(self._writer.busy)))
+        self._pace_until = perf_counter() + PACE_KEPT_SECONDS
         await self._prune(self._sql.prune, self._changes_kept)
         await self._prune(self._sql.forget, self._clock.now() - BATCH_ID_KEPT_SECONDS * 1_000)
         return swept
@@ -197,3 +202,7 @@ class PostgresEngine:
         await self._feed.close()
         await self._writes.close()
         await self._reads.close()
+
+
+def _new_pace() -> Pace:
+    return Pace(rows_max=SWEEP_ROWS_MAX, rows_busy=SWEEP_ROWS_BUSY, busy_seconds=SWEEP_BUSY_SECONDS)
