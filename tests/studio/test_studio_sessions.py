@@ -240,3 +240,15 @@ def test_the_cookie_is_secure_under_https(tmp_path: Path) -> None:
             assert "; Secure" in answer.headers["set-cookie"]
 
     run(tmp_path, scenario)
+
+
+def test_a_bearer_token_has_no_session_to_unlock_or_to_end(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        headers = {"Authorization": f"Bearer {token()}"}
+        async with served.client(headers=headers) as client:
+            answer = await client.post("/studio/lock", data={"unlocked": "on"})
+            assert answer.status_code == 403
+            assert "A token has no session to unlock" in answer.text
+            assert (await client.post("/studio/logout")).status_code == 303
+
+    run(tmp_path, scenario)

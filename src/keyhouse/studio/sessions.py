@@ -131,7 +131,8 @@ class Sessions(Authenticator):
     async def sign_out(
         self, caller: Caller, client: ClientAddress, host: str, path: str
     ) -> tuple[str, str]:
-        await self._store.delete(SESSION, id=caller.subject)
+        if SIGNED_IN in caller.roles:
+            await self._store.delete(SESSION, id=caller.subject)
         return delete_cookie(cookie_name(host), client, path=path)
 
     async def revoke(self, id: str) -> bool:
@@ -147,6 +148,8 @@ class Sessions(Authenticator):
 
     async def lock(self, caller: Caller, *, is_unlocked: bool) -> Caller:
         """Lock or unlock the edits of the caller's session, and return the caller as it is then."""
+        if SIGNED_IN not in caller.roles:
+            raise ScopeError("A token has no session to unlock: sign in on the page.")
         if not await self._change(caller.subject, is_unlocked=is_unlocked):
             raise TokenError("The session has ended: sign in again.")
         roles = caller.roles | {UNLOCKED} if is_unlocked else caller.roles - {UNLOCKED}
