@@ -1,6 +1,7 @@
 """Eager tasks: their behaviour in asyncio until a real task takes over."""
 
 import asyncio
+import sys
 from collections.abc import Coroutine
 from typing import Any
 
@@ -34,6 +35,7 @@ def test_work_that_never_waits_creates_no_task() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="asyncio has eager tasks of its own")
 def test_a_task_is_created_at_the_second_wait() -> None:
     async def scenario() -> None:
         gate = asyncio.get_running_loop().create_future()

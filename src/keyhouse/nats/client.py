@@ -25,6 +25,7 @@ Private names of nats-py in use (checked by `tests/nats/test_private_names.py`):
 | `_process_headers` | overridden: faster, and malformed headers raise nothing |
 | `_process_info`, `_process_connect_init` | overridden: TLS is required; first lines that are not NATS |
 | `_connect_command`, `_current_server`, `_server_pool` | the user of the URL, percent-decoded |
+| `_parse_server_uri` | an invalid address is rejected before connecting |
 | `_transport`, `TcpTransport._io_reader`, `TcpTransport._io_writer` | `_Transport` closes failed connections |
 | `_close`, `_pending`, `_pending_data_size` | overridden: writes nothing to a closed connection |
 | `_flush_queue`, `_flusher_task`, `_status`, `_max_payload` | `try_publish`, `wait_for_space` |
