@@ -20,7 +20,7 @@ from keyhouse.nats import client
 METHODS = {
     "_close": ["self", "status", "do_cbs"],
     "_connect_command": ["self"],
-    "_parse_server_uri": ["self", "connect_url"],
+    "_parse_server_uri": ["connect_url"],
     "_process_connect_init": ["self"],
     "_process_err": ["self", "err_msg"],
     "_process_headers": ["self", "headers"],
