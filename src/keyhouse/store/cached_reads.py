@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Generic, NamedTuple, TypeVar
 
+from keyhouse.engine import Check
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 
@@ -18,6 +19,7 @@ class _Cached(NamedTuple, Generic[R]):
 
     keys: list[str]
     revisions: list[int | None]
+    checks: dict[str, Check]
     result: R
 
 
@@ -28,6 +30,9 @@ class CachedReads(Generic[R]):
     else. Every `get` reads the rows of these records again, by one call of the engine, and compares
     their revisions: a change of any of them, by any process, is seen at once. A cached result
     saves decoding the records, and reading one after the other. None is not cached.
+
+    `get_in` takes a cached result as it is, and leaves the comparison to the commit of a
+    transaction. Results are shared: do not change them.
     """
 
     __slots__ = ("_cached", "_read", "_results_max", "_store")
@@ -54,15 +59,24 @@ class CachedReads(Generic[R]):
             rows = await store.engine.read(store.space, cached.keys)
             if [None if row is None else row.revision for row in rows] == cached.revisions:
                 return cached.result
-        return await self._computed(name)
+        return await self._computed(name, Transaction(store.engine, store.space, store.binding))
 
-    async def _computed(self, name: str) -> R | None:
-        tx = Transaction(self._store.engine, self._store.space, self._store.binding)
+    async def get_in(self, tx: Transaction, name: str) -> R | None:
+        """Return what `read` returns, for a transaction that has read nothing yet: as it was last,
+        which the commit checks. An attempt that follows a lost race, or an error, reads."""
+        cached = self._cached.get(name)
+        if cached is not None and tx.assume(cached.checks):
+            return cached.result
+        return await self._computed(name, tx)
+
+    async def _computed(self, name: str, tx: Transaction) -> R | None:
+        is_first_read = not tx.revisions_read()
         result = await self._read(name, tx)
         self._cached.pop(name, None)
-        if result is not None:
+        if result is not None and is_first_read:  # else it may depend on what was read before
             if len(self._cached) >= self._results_max:
                 del self._cached[next(iter(self._cached))]  # the oldest
             revisions = tx.revisions_read()
-            self._cached[name] = _Cached([*revisions], [*revisions.values()], result)
+            checks = {key: Check(key, revision) for key, revision in revisions.items()}
+            self._cached[name] = _Cached([*revisions], [*revisions.values()], checks, result)
         return result

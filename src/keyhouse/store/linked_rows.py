@@ -228,7 +228,7 @@ class LinkedRows(RowBuffer):
         if not self._is_first_attempt or noted.removed:
             return False
         rows, writes, linked = self._rows, self._writes, self.binding.linked
-        checks: dict[str, Check] = {}
+        checks: dict[str, Check] = {} if self._assumed is None else self._assumed.copy()
         for key, bound in noted.created.items():
             if key not in rows:
                 return False
@@ -239,7 +239,8 @@ class LinkedRows(RowBuffer):
                 if (seen := linked.get(owner)) is None:
                     return False
                 if owner not in rows and owner not in writes:
-                    checks[owner] = seen.record
+                    if checks.setdefault(owner, seen.record) != seen.record:
+                        return False
                 elif writes.get(owner, rows.get(owner)) is None:
                     return False
                 checks[seen.guard.key] = seen.guard

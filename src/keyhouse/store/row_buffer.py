@@ -6,7 +6,7 @@ together.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from keyhouse.counter import sum_of
@@ -104,7 +104,7 @@ class RowBuffer:
 
     @property
     def has_assumed(self) -> bool:
-        """True if the commit checked the state of rows that were not read here."""
+        """True if the commit checks the state of rows that were not read here."""
         return bool(self._assumed)
 
     @property
@@ -140,6 +140,14 @@ class RowBuffer:
             rows = await self._engine.read(self._space, missing)
             for key, row in zip(missing, rows, strict=True):
                 self._rows.setdefault(key, row)
+
+    def assume(self, checks: Mapping[str, Check]) -> bool:
+        """Take rows to be at the revisions of these checks, by key, without reading them. Return
+        False, and assume nothing, if no other attempt would follow a lost race."""
+        if not self._is_first_attempt:
+            return False
+        self._assumed = {**self._assumed, **checks} if self._assumed else dict(checks)
+        return True
 
     def assume_absent(self, key: str) -> bool:
         """Take a row to be absent without reading it, for the commit to check. Return False, and
@@ -185,9 +193,9 @@ class RowBuffer:
 
     async def commit(self, *, batch_id: str | None = None) -> int | None:
         """Commit and return the revision; None when a row read here has changed since. Nothing to
-        write: 0."""
+        write: 0, and None if nothing has checked what was assumed."""
         if not self._writes and not self._adds:
-            return 0
+            return None if self._assumed else 0
         if (links := self._links) is None or self._assume_links(links):
             revision = await self._engine.commit(self._space, self.batch(batch_id))
         else:
@@ -218,7 +226,13 @@ class RowBuffer:
             [Check(key, None if row is None else row.revision) for key, row in rows.items()]
         )
         if self._assumed:
-            checks += tuple([each for key, each in self._assumed.items() if key not in rows])
+            checks += tuple(
+                [
+                    each
+                    for key, each in self._assumed.items()
+                    if key not in rows or revision_of(rows[key]) != each.revision
+                ]
+            )
         puts: tuple[Any, ...] = tuple(writes.values())
         deletes: tuple[str, ...] = ()
         if not all(puts):

@@ -247,7 +247,12 @@ class Store(RecordReads):
         if self._is_checked and self._state_check_due(self._now()):
             await self._check_state()
         tx = Transaction(self.engine, self.space, self.binding, is_first_attempt=True)
-        result = await _started(work, tx)
+        try:
+            result = await _started(work, tx)
+        except Exception:
+            if not tx.has_assumed:
+                raise
+            return await self._retry(work, batch_id, has_assumed=True)  # by what is stored now
         if await tx.commit(batch_id=batch_id) is not None:
             return result
         return await self._retry(work, batch_id, has_assumed=tx.has_assumed)

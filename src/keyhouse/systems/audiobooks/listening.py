@@ -7,14 +7,13 @@ another device has moved on.
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from keyhouse.errors import NotFoundError
-from keyhouse.schema import Record
-from keyhouse.store import Entry, Transaction, append_in
+from keyhouse.store import CachedReads, Entry, Transaction, append_in
 from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.errors import NewerPlaceError, PositionError
 from keyhouse.systems.audiobooks.library import Library, Member
@@ -56,6 +55,8 @@ __all__ = ["END_SLACK_SECONDS", "Listener", "PlaybackState", "Statistics", "move
 END_SLACK_SECONDS: Final = 0.5
 """Players and tags measure the end of a file a little differently."""
 
+_PLAYED_MAX: Final = 256
+
 
 class PlaybackState(Struct, kw_only=True):
     """The state of a book for one listener. `revision` is what `based_on` refers to."""
@@ -80,6 +81,14 @@ class Statistics(Struct, kw_only=True):
     user_id: str | UnsetType = UNSET
 
 
+class Played(NamedTuple):
+    """A segment of a book that is being played."""
+
+    book: Book
+    durations: DurationMap | None
+    segment: Segment
+
+
 class Listener:
     """The operations of signed-in listeners."""
 
@@ -87,6 +96,7 @@ class Listener:
         self.library = library
         self.store = library.store
         self.books = books
+        self._played = CachedReads(self.store, _read_played, results_max=_PLAYED_MAX)
 
     # Position and state
 
@@ -96,18 +106,13 @@ class Listener:
 
         at = self.library.now(seconds_ago=body.seconds_ago)
         listened = {"user_id": member.subject, "book_id": book_id}
-        read: list[tuple[Record[Any], dict[str, Any]]] = [
-            (BOOK, {"id": book_id}),
-            (DURATION_MAP, {"book_id": book_id}),
-            (SEGMENT, {"id": body.segment_id}),
-            (PROGRESS, listened),
-        ]
 
         async def work(tx: Transaction) -> tuple[Transaction, Progress]:
+            played = await self._played.get_in(tx, f"{book_id}/{body.segment_id}")
+            assert played is not None  # it raises for what is absent
             watermark = tx.binding.keys((WATERMARK, listened))
-            book, durations, segment, before = await tx.get_each(*read, ahead=watermark)
-            _check_book(book, book_id)
-            position = _checked(body.position_seconds, _of_book(segment, book_id, body.segment_id))
+            [before] = await tx.get_each((PROGRESS, listened), ahead=watermark)
+            position, durations = _checked(body.position_seconds, played.segment), played.durations
             await self._reject_outdated(tx, member, book_id, body.based_on)
             place = current_place(body.segment_id, position, durations)
             event = PlaybackEvent(
@@ -120,7 +125,7 @@ class Listener:
                 created_at=at,
                 device=member.device,
             )
-            found = {"book": book, "durations": durations, "progress": before}
+            found = {"book": played.book, "durations": durations, "progress": before}
             await append_in(tx, self.store.ids, PLAYBACK, event, found)
             progress = await tx.get(PROGRESS, **listened)
             assert progress is not None  # the fold has put it
@@ -327,6 +332,18 @@ def moved_progress(progress: Progress, durations: DurationMap | None) -> Progres
     return replace(
         progress, segment_id=place.segment_id, position_seconds=round(place.position_seconds, 3)
     )
+
+
+async def _read_played(name: str, tx: Transaction) -> Played:
+    """Return what is played, by the ids of a book and a segment; NotFoundError if one is absent."""
+    book_id, _, segment_id = name.partition("/")
+    book, durations, segment = await tx.get_each(
+        (BOOK, {"id": book_id}),
+        (DURATION_MAP, {"book_id": book_id}),
+        (SEGMENT, {"id": segment_id}),
+    )
+    _check_book(book, book_id)
+    return Played(book, durations, _of_book(segment, book_id, segment_id))
 
 
 def _check_book(book: Book | None, id: str) -> None:
