@@ -112,7 +112,7 @@ async def page_response(page: P, member: str) -> Response[P]:
     takes tens of milliseconds.
     """
     items: list[msgspec.Raw] = getattr(page, member)
-    size = sum(memoryview(item).nbytes for item in items)
+    size = sum([memoryview(item).nbytes for item in items])
     if size <= _STEP_BYTES:
         return Response(page)
     # A list of one NUL, which no JSON contains, shows where the items are.

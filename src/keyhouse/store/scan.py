@@ -228,14 +228,21 @@ class Scan:
     ) -> tuple[list["Owner"], list[Row | None]]:
         """Return the owners of index rows, and the rows of their records."""
         owners: list[Owner] = []
+        keys: list[str] = []
+        owner_at = index.owner_at
         for row in listed:
             try:
-                owners.append(index.owner_at(row.key, row.value))
+                owner = owner_at(row.key, row.value)
             except DataError as error:
                 owners.append(error)
-        keys = [owner[1] for owner in owners if not isinstance(owner, DataError)]
-        found = iter(await read_records(self._engine, self._space, record, keys))
-        return owners, [None if isinstance(owner, DataError) else next(found) for owner in owners]
+            else:
+                owners.append(owner)
+                keys.append(owner[1])
+        found = await read_records(self._engine, self._space, record, keys)
+        if len(keys) < len(owners):
+            rest = iter(found)
+            found = [None if isinstance(owner, DataError) else next(rest) for owner in owners]
+        return owners, found
 
     def _row_filter(self, declared: Declared) -> Callable[[Row], bool]:
         """Return the test of a row: its key is of the declaration, its field is in the range, and
@@ -472,8 +479,9 @@ def _listed_entries(
     unreadable: UnreadableRows,
 ) -> list[Entry[T]]:
     entries: list[Entry[T]] = []
-    names = record.template.fields
-    now = scan.now()
+    decode, names, keeps = record.decode, record.template.fields, record.keeps_unknown
+    expires_by_field, now = record.expires_by_field, scan.now()
+    unchanged_until = page.revision if record.expiry is None else -1
     for listed, owner, row in zip(page.rows, owners, rows, strict=True):
         if isinstance(owner, DataError):
             unreadable.add(listed, owner)
@@ -481,15 +489,14 @@ def _listed_entries(
         if row is None:
             continue
         try:
-            found = record.decode(row.value, row.key)
-            if not record.is_live(found, row.key, now):
+            found = decode(row.value, row.key)
+            if expires_by_field and not record.is_live(found, row.key, now):
                 continue
         except DataError as error:
             unreadable.add(row, error)
             continue
-        unchanged = row.revision <= page.revision and record.expiry is None
-        if unchanged or listed.key in index.rows(found, owner[0]):
-            stored = row.value if record.keeps_unknown else None
+        if row.revision <= unchanged_until or listed.key in index.rows(found, owner[0]):
+            stored = row.value if keeps else None
             entries.append(
                 Entry(found, row.key, owner[0], row.revision, row.expires, names, stored)
             )

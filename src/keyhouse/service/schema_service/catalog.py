@@ -78,6 +78,8 @@ class ServedRecord:
         self.segments = _segments(record, bound)
         self.fields = tuple(self.segments)
         """The fields of its address, in order."""
+        self.is_shown_whole = not (record.private or record.unknown or record.keeps_unknown)
+        """Its values are encoded as they are: none has private or unknown members."""
         self._plain_fields = frozenset(
             [name for name, segment in self.segments.items() if is_text(segment)]
         )
@@ -95,14 +97,6 @@ class ServedRecord:
             and source in record.attributes
         }
         """Key fields that are members of the value, by field."""
-
-    def shown(self, value: Any, stored: bytes | None) -> Any:
-        """Return a value that is encoded without its private members, and with the unknown ones of
-        the stored row. Most have none, and are encoded as they are."""
-        record = self.record
-        if stored is None and not record.private and record.unknown is None:
-            return value
-        return record.shown(value, stored)
 
     def check_shown(self, derived: Derived) -> None:
         """Raise AccessError if the keys or members of a derived row may hold private members."""

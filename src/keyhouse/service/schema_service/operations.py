@@ -465,7 +465,11 @@ def item_of(
         dict(zip(served.fields, entry.values, strict=True)),
         entry.revision if revision is None else revision,
         None if expires is None else MILLISECONDS.format(expires),
-        UNSET if type(entry) is Event and entry.gone else served.shown(entry.record, entry.stored),
+        UNSET
+        if type(entry) is Event and entry.gone
+        else entry.record
+        if served.is_shown_whole
+        else served.record.shown(entry.record, entry.stored),
     )
 
 
