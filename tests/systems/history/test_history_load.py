@@ -204,7 +204,7 @@ def test_pages_and_lookups_do_not_grow_with_the_profile(tmp_path: Path) -> None:
         )
 
         async def growth(http: httpx.AsyncClient, path: str) -> float:
-            """How many times longer the median request takes in the long profile."""
+            """Return how many times longer the median request takes in the long profile."""
             times: dict[str, list[float]] = {"short": [], "long": []}
             for _ in range(40):
                 for profile, seen in times.items():
