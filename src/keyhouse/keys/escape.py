@@ -22,7 +22,7 @@ class Escape:
     escaped.
     """
 
-    __slots__ = ("_bad", "_ends", "_finds", "alphabet", "bad", "looks_around", "mark")
+    __slots__ = ("_bad", "_finds", "alphabet", "bad", "ends", "looks_around", "mark")
 
     @checked(DeclarationError)
     def __init__(
@@ -39,7 +39,7 @@ class Escape:
                 "Not a regular expression.", pattern=bad, reason=str(error)
             ) from None
         self._finds = self._bad.search
-        self._ends = ""
+        self.ends = ""
         """The one character to escape besides the mark; empty if there may be others."""
 
     def and_also(self, characters: str) -> "Escape":
@@ -53,7 +53,7 @@ class Escape:
         )
         escape = Escape(self.mark, bad, alphabet=self.alphabet, looks_around=self.looks_around)
         if self.bad == NOTHING and len(characters) == 1:
-            escape._ends = characters
+            escape.ends = characters
         return escape
 
     def changes(self, text: str) -> bool:
@@ -61,7 +61,7 @@ class Escape:
         return self._finds(text) is not None
 
     def escape(self, text: str) -> str:
-        if self._ends and self._ends not in text and self.mark not in text:
+        if self.ends and self.ends not in text and self.mark not in text:
             return text  # the common case, without a regular expression
         return self._bad.sub(self._escaped, text) if self._finds(text) else text
 

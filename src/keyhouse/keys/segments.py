@@ -68,13 +68,17 @@ class TextSegment:
                 )
             self.description = f"{self.description} of at most {chars_max} characters"
         self._formats_plainly = type(self).format is TextSegment.format
-        self._ends = ends
         if ends and ends in escape.mark + "0123456789ABCDEF":
             raise DeclarationError(
                 "Text cannot be followed by a character that its escapes consist of.", ends=ends
             )
         self._escape = escape.and_also(ends)
         self._verbatim = last and escape is PLAIN
+        self._plain_max = self._most
+        """Characters of a text that is written as it is, if it has neither of the next two."""
+        self._ends, self._mark = (
+            ("\0", "\0") if self._verbatim else (self._escape.ends, self._escape.mark)
+        )
         self.pattern = (
             f"[^\\x00{re.escape(ends)}]+" if escape.alphabet is None else f"[{escape.alphabet}]+"
         )
@@ -165,8 +169,15 @@ class NormalizedText(TextSegment):
     def format(self, value: object) -> str:
         if type(value) is str and value.isascii() and "\0" not in value:
             folded = " ".join(value.lower().split())  # the common case, without a further call
-            if 0 < len(folded) <= self._most:
-                return folded if self._verbatim else self._escape.escape(folded)
+            if (
+                0 < len(folded) <= self._plain_max
+                and self._ends not in folded
+                and self._mark not in folded
+            ):
+                return folded
+        return self._formatted(value)
+
+    def _formatted(self, value: object) -> str:
         folded = normal(text_of(value))
         if not folded:
             raise ValueError("is only white space")
@@ -200,6 +211,7 @@ class CutText(NormalizedText):
         if bytes_max <= 2 * _CUT_TAIL_BYTES:
             raise DeclarationError("Text is not cut to so few bytes.", bytes_max=bytes_max)
         self._bytes_max = bytes_max
+        self._plain_max = min(self._most, bytes_max // 4)
         self.description = f"{NormalizedText.description}, cut to {bytes_max} bytes"
 
     def followed_by(self, literal: str, escape: Escape) -> "CutText":
@@ -211,9 +223,9 @@ class CutText(NormalizedText):
             last=not literal,
         )
 
-    def format(self, value: object) -> str:
-        text = NormalizedText.format(self, value)
-        if len(text) * 4 <= self._bytes_max or len(text.encode()) <= self._bytes_max:
+    def _formatted(self, value: object) -> str:
+        text = super()._formatted(value)
+        if len(text.encode()) <= self._bytes_max:
             return text
         whole = normal(text_of(value))
         digest = hashlib.sha256(whole.encode()).hexdigest()[:_CUT_DIGITS]

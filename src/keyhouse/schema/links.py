@@ -89,9 +89,9 @@ class BoundLink:
         None if such a key also depends on other fields of an index row.
         """
         owner: Template = self.owner.template
+        # A ULID is valid: it is in the record's key, or in an index row that was derived before.
+        verbatim = tuple(isinstance(segment, Ulid) for segment in owner.segments)
         if not self.by:
-            leading = self.child.template.segments[: self._count]
-            verbatim = tuple(isinstance(segment, Ulid) for segment in leading)
             optional = (False,) * self._count
             return [RowRule(owner, tuple(range(self._count)), optional, verbatim, None, None, self)]
         if any(_depends_on_rest(index.rule, self._count) for index in self.by):
@@ -101,7 +101,7 @@ class BoundLink:
                 template=owner,
                 sources=rule.sources[: self._count],
                 required=rule.required[: self._count],
-                verbatim=rule.verbatim[: self._count],
+                verbatim=verbatim,
                 value=self,
             )
             for rule in (index.rule for index in self.by)
