@@ -174,6 +174,35 @@ def test_unlock_on_the_page_of_an_edit_keeps_what_was_typed(studio: Studio) -> N
     studio.run("unlock", scenario)
 
 
+def test_an_edit_is_sent_again_after_the_session_has_ended(studio: Studio) -> None:
+    async def scenario(space: str, store: Store) -> None:
+        async with (
+            studio.visitor.operator(unlocked=True) as operator,
+            operator.visit(f"{space}/edit?k=book:b000", allowed_errors=("401", "403")) as page,
+        ):
+            await page.get_by_label("author").fill("asimov")
+            [cookie] = await operator.context.cookies()
+            id = str(cookie.get("value")).partition(".")[0]
+            assert await studio.visitor.served.studio.sessions.revoke(id)
+            await page.get_by_role("button", name="Save").click()
+            await (
+                operator.context.clear_cookies()
+            )  # the test's own, at another path than the Studio's
+            async with operator.context.expect_page() as opened:
+                await page.get_by_role("link", name="Sign in, in a new tab").click()
+            login = await opened.value
+            await login.get_by_label("Operator's token").fill(token())
+            await login.get_by_role("button", name="Sign in").click()
+            await login.get_by_role("heading", name="Systems").wait_for()
+            await page.get_by_role("button", name="Send again").click()
+            assert await page.get_by_label("author").input_value() == "asimov"
+            await page.get_by_role("button", name="Unlock").click()
+            await page.get_by_role("button", name="Save").click()
+            await page.get_by_text("by-author:asimov:b000").wait_for()
+
+    studio.run("session ended", scenario)
+
+
 def test_text_is_edited_with_marked_errors_and_numbers_stay_as_typed(studio: Studio) -> None:
     async def scenario(space: str, store: Store) -> None:
         async with (

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,33 @@ def test_seconds_that_are_no_number_and_a_value_of_another_record_keep_the_text(
             assert page.status_code == 409
             assert typed(page) == text
             assert "Another record holds this value. title:Title 1" in page.text
+
+    run(tmp_path, scenario)
+
+
+def test_a_form_that_is_sent_after_the_session_has_ended_is_sent_again(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in(unlocked=True) as client:
+            page = (await client.get(f"{MAIN}/edit.json", params={"k": "book:b000"})).json()
+            await client.post("/studio/logout")
+            for form in (
+                {"text": TYPED, "ttl": "60", "never": "true"},
+                {"member": ["id", "title"], "kind": ["text"] * 2, "value": ["b000", "<b>\n'\""]},
+            ):
+                sent = {"revision": page["revision"], "action": "preview"} | form
+                address = {"k": "book:b000", "mode": "text"}
+                answer = await client.post(f"{MAIN}/edit", params=address, data=sent)
+                assert answer.status_code == 401
+                assert (
+                    'action="/studio/library/main/edit?k=book%3Ab000&amp;mode=text"' in answer.text
+                )
+                found = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', answer.text)
+                kept: dict[str, list[str]] = {}
+                for name, value in found:
+                    kept.setdefault(name, []).append(unescape(value))
+                for name, value in sent.items():
+                    assert kept[name] == (value if isinstance(value, list) else [value]), name
+            assert "Title 0" in str(await served.store.get(BOOK, id="b000"))
 
     run(tmp_path, scenario)
 

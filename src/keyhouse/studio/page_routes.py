@@ -11,7 +11,7 @@ the app is mounted below is put before them here and in the templates.
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, NamedTuple, get_type_hints
 from urllib.parse import urlencode
 
 import msgspec
@@ -38,6 +38,12 @@ class FormPage(msgspec.Struct):
     page: Any
     status: int = 200
     caller: Caller | None = None
+
+
+class RetryForm(msgspec.Struct):
+    """A form that was sent without a session: its inputs, to be sent again."""
+
+    inputs: list[tuple[str, str]]
 
 
 class PageRoutes:
@@ -72,14 +78,21 @@ class PageRoutes:
         return routes
 
     def form(
-        self, path: str, handler: Handler, *, scope: str, locked: bool = True, back: str = ""
+        self,
+        path: str,
+        handler: Handler,
+        *,
+        scope: str,
+        locked: bool = True,
+        back: str = "",
+        has_text: bool = False,
     ) -> Route:
         """Return the route of a form. The handler returns a FormPage or a Redirect. `locked`: the
         session must be unlocked. `back` is the page that an error leads back to, if the form's own
-        address is no page."""
-        has_root = "root" in get_type_hints(handler)
-        call = partial(self._submit, handler, scope, locked, back or path, has_root)
-        return self._route("POST", path, handler, call)
+        address is no page. `has_text`: a form that is sent after the session has ended is kept, to
+        be sent again."""
+        options = _FormOptions(scope, locked, back or path, has_text, _takes_root(handler))
+        return self._route("POST", path, handler, partial(self._submit, handler, options))
 
     def _route(
         self, method: str, path: str, handler: Handler, call: Callable[[dict[str, Any]], Any]
@@ -126,23 +139,20 @@ class PageRoutes:
         return self.render(template, caller, page, root=root, here=here)
 
     async def _submit(
-        self,
-        handler: Handler,
-        scope: str,
-        locked: bool,
-        back: str,
-        has_root: bool,
-        arguments: dict[str, Any],
+        self, handler: Handler, options: "_FormOptions", arguments: dict[str, Any]
     ) -> Responder:
-        here = page_location(NAME, back, arguments)
-        root = arguments["root"] if has_root else arguments.pop("root")
+        here = page_location(NAME, options.back, arguments)
+        root = arguments["root"] if options.has_root else arguments.pop("root")
         caller: Caller | None = arguments["caller"]
         if caller is None:
+            if options.has_text:
+                page = RetryForm(_inputs(arguments["form"]))
+                return self.render("retry.html", None, page, root=root, here=here, status=401)
             return Redirect(f"{root}/{NAME}/login?{urlencode({'next': here})}")
         try:
-            caller.require(scope)
-            if locked:
-                require_unlocked(caller, scope)
+            caller.require(options.scope)
+            if options.locked:
+                require_unlocked(caller, options.scope)
             answer = await handler(**arguments)
         except KeyhouseError as error:
             return self._error(error, caller, root, here)
@@ -159,6 +169,31 @@ class PageRoutes:
     def _rejected(self, error: KeyhouseError, root: str, here: str) -> HtmlPage:
         """Return the page of a request that was rejected before its handler ran."""
         return self.render("error.html", None, error, root=root, status=error.status)
+
+
+class _FormOptions(NamedTuple):
+    scope: str
+    locked: bool
+    back: str
+    has_text: bool
+    has_root: bool
+
+
+def _takes_root(handler: Handler) -> bool:
+    return "root" in get_type_hints(handler)
+
+
+def _inputs(form: msgspec.Struct) -> list[tuple[str, str]]:
+    """Return the inputs of a form as text; those of a list one by one."""
+    inputs: list[tuple[str, str]] = []
+    for name, value in msgspec.to_builtins(form).items():
+        values = value if isinstance(value, list) else [value]
+        inputs += [
+            (name, "true" if each is True else str(each))
+            for each in values
+            if each is not False and each is not None
+        ]
+    return inputs
 
 
 def _below(root: str, path: Callable[..., str], *segments: str, **query: Any) -> str:

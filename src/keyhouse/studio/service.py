@@ -148,7 +148,13 @@ class Studio:
                 listed=False,
             ),
             form("/{system}/{space}/key", self._keys.reveal, scope=ADMIN, locked=False),
-            form("/{system}/{space}/edit", self._edit.submit, scope=READ, locked=False),
+            form(
+                "/{system}/{space}/edit",
+                self._edit.submit,
+                scope=READ,
+                locked=False,
+                has_text=True,
+            ),
             form("/journal", self._edit.undo, scope=WRITE),
         ]
 
