@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 
 import pytest
 from playwright.async_api import Page
@@ -127,3 +128,34 @@ def test_a_book_that_does_not_fit_is_refused_with_the_sizes_and_the_app_is_insta
             assert ids in ([], ["in-incognito"]), ids
 
     run(scenario)
+
+
+def test_the_player_and_kept_books_work_below_the_path_of_a_proxy(tmp_path: Path) -> None:
+    with served_library(tmp_path, root_path="/home") as library:
+        device = library.listener("pia")
+        book = library.book("The Lamp")
+
+        async def scenario(browser: Pages) -> None:
+            async with (
+                signed_in(library, browser, "pia") as context,
+                browser.visit(f"{library.url}/", context=context, allowed_errors=OFFLINE) as page,
+            ):
+                await open_book(page, library, "The Lamp")
+                await controlled(page)
+                await page.get_by_role("button", name="Keep on this device").click()
+                await page.get_by_text("Kept on this device: 1 MB.").wait_for()
+                await context.set_offline(True)
+                await page.goto(f"{library.url}/authors")
+                await page.get_by_role("link", name="The Lamp").first.click()
+                await page.get_by_role("heading", name="The Lamp", exact=True).wait_for()
+                await page.get_by_role("button", name="Chapter 2").click()
+                await played_past(page, 4.5)
+                await page.get_by_role("button", name="Pause").last.click()
+                await context.set_offline(False)
+                await page.get_by_text("on this device, and will be sent").wait_for(state="hidden")
+                await page.goto(f"{library.url}/")
+                await page.get_by_role("heading", name="Continue listening").wait_for()
+
+        run(scenario)
+        assert library.state(device, book)["status"] == "in_progress"
+        device.close()

@@ -61,8 +61,10 @@ class ServedLibrary:
 
 
 @contextmanager
-def served_library(folder: Path, *, seconds: float = 8.0) -> Iterator[ServedLibrary]:
-    """Serve a demo library whose files have this length."""
+def served_library(
+    folder: Path, *, seconds: float = 8.0, root_path: str = ""
+) -> Iterator[ServedLibrary]:
+    """Serve a demo library whose files have this length, below a path."""
     root = folder / "books"
     write_demo(root, seconds=seconds)
     opener = engine_openers.ALL["sqlite"](folder)
@@ -72,7 +74,7 @@ def served_library(folder: Path, *, seconds: float = 8.0) -> Iterator[ServedLibr
         return opener(SystemClock(), changes_kept=changes_kept)
 
     with (
-        LibraryService(open_now, folder / "data", roots=[root]) as service,
+        LibraryService(open_now, folder / "data", roots=[root], root_path=root_path) as service,
         service.admin() as admin,
     ):
         library = ServedLibrary(service, root, admin)

@@ -32,6 +32,17 @@ Build = Callable[[ServiceContext], ServiceSpec | Awaitable[ServiceSpec]]
 R = TypeVar("R")
 
 
+def _mounted(app: Any, root_path: str) -> Any:
+    """Return the app below a path, as a proxy does it."""
+    if not root_path:
+        return app
+
+    async def mounted(scope: Any, receive: Any, send: Any) -> None:
+        await app({**scope, "root_path": root_path}, receive, send)
+
+    return mounted
+
+
 class ThreadedService:
     """A service on a socket, with the clock that it goes by. Its engine lives on the loop of the
     thread. Clients made here are closed with it."""
@@ -44,6 +55,7 @@ class ThreadedService:
         path: str,
         *,
         runs_tasks: bool = False,
+        root_path: str = "",
         **settings: Any,
     ) -> None:
         self.clock = ManualClock()
@@ -51,10 +63,11 @@ class ThreadedService:
         self.folder = folder
         self._build = build
         self._runs_tasks = runs_tasks
+        self._root_path = root_path
         self._settings = {**FAST, **settings}
         self._socket = socket.socket()
         self._socket.bind(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}{path}"
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}{root_path}{path}"
         self._started = threading.Event()
         self.stop: Callable[[], object] = lambda: None
         self._clients: list[httpx.Client] = []
@@ -144,7 +157,10 @@ class ThreadedService:
                 await stack.enter_async_context(BackgroundTasks([spec], Metrics("test")))
             await stack.enter_async_context(
                 listening(
-                    app, self._socket, drain_seconds=TIMEOUT_SECONDS, stopping=app.end_streams
+                    _mounted(app, self._root_path),
+                    self._socket,
+                    drain_seconds=TIMEOUT_SECONDS,
+                    stopping=app.end_streams,
                 )
             )
             self._started.set()

@@ -139,12 +139,14 @@ def test_the_service_worker_keeps_every_file_of_the_pages(service: LibraryServic
         if file.suffix in (".js", ".css") and file.name != "service_worker.js":
             assert f'"{file.name}"' in source, f"{file.name} is missing offline"
     guest = browser(service)
-    for path in re.findall(r'"(/audiobooks/[\w.-]+)"', source):
-        assert guest.get(path.removeprefix("/audiobooks/")).status_code == 200, path
+    paths = re.findall(r"`\$\{HOME\}([\w.-]+)`", source)
+    assert {*paths} == {"offline", "app.webmanifest"}
+    for path in paths:
+        assert guest.get(path).status_code == 200, path
     manifest = guest.get("app.webmanifest")
     assert manifest.headers["content-type"] == "application/manifest+json"
     for icon in manifest.json()["icons"]:
-        assert guest.get(icon["src"].removeprefix("/audiobooks/")).content[:4] == b"\x89PNG"
+        assert guest.get(icon["src"]).content[:4] == b"\x89PNG"
 
 
 def test_the_first_page_is_small(users: LibraryService) -> None:
@@ -178,3 +180,37 @@ def test_the_login_asks_for_the_library_where_there_are_several(tmp_path: Path) 
             assert reply.status_code == status, tenant
             if status == 303:
                 assert "bob" in client.get("").text
+
+
+def test_pages_below_the_path_of_a_proxy_lead_below_it(tmp_path: Path) -> None:
+    opener = engine_openers.ALL["sqlite"](tmp_path)
+    with (
+        LibraryService(opener, tmp_path / "data", root_path="/home") as service,
+        service.admin() as admin,
+    ):
+        book = admin.post("/books", json={"title": "A", "tags": ["t"]}).json()["data"]["id"]
+        guest = browser(service)
+        reply = guest.get("books")
+        login = "/home/audiobooks/login?next=%2Faudiobooks%2Fbooks"
+        assert reply.headers["location"].startswith(login)
+        form = {"username": "admin", "password": PASSWORD, "next": "/audiobooks/books"}
+        reply = guest.post("login", data=form)
+        assert reply.headers["location"] == "/home/audiobooks/books"
+        assert "Path=/home/audiobooks" in reply.headers["set-cookie"]
+        pages = (
+            "",
+            "books",
+            "tags",
+            "users",
+            "operations",
+            "account",
+            f"books/{book}/edit",
+            "books/none",
+        )
+        for path in (*pages, f"books/{book}", "playlists", "bin", "offline", "login"):
+            text = guest.get(path).text
+            links = re.findall(r'(?:href|src|action)="([^"#]+)"', text)
+            assert links and all(link.startswith("/home/") for link in links), (path, links)
+        made = guest.post("playlists", data={"name": "Mine"})
+        assert made.headers["location"].startswith("/home/audiobooks/playlists/")
+        assert 'aria-current="page">Home' in guest.get("").text

@@ -1,9 +1,12 @@
 """The frame that all pages of the library share: the signed-in user, errors and text forms."""
 
-from collections.abc import Awaitable, Callable
+import inspect
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 from urllib.parse import quote, urlencode
 
 from msgspec import Struct
@@ -30,6 +33,8 @@ AT: Final = "/audiobooks"
 Handler = Callable[..., Awaitable[Any]]
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
+_root: ContextVar[str] = ContextVar("root", default="")
+"""The path that a proxy removes, for the pages of the current request."""
 
 
 class User(Struct, frozen=True):
@@ -53,7 +58,6 @@ class LibraryFrame:
         self._accounts = accounts
         self._templates = Templates(
             _TEMPLATES,
-            at=at,
             length=length,
             clock=clock,
             size=size,
@@ -66,16 +70,16 @@ class LibraryFrame:
         """Return the route of a page. The handler returns the values of the template, or a
         response."""
         call = partial(self._html, handler, template, scope, path)
-        return self._route("GET", path, page_handler(handler, call, HtmlPage))
+        return self._route("GET", path, page_handler(handler, call, HtmlPage, has_root=True))
 
     def form(self, path: str, handler: Handler, *, scope: str = VIEW) -> Route:
         """Return the route of a form. The handler returns a page or a redirect."""
-        adapted = page_handler(handler, partial(self._html, handler, "", scope, path), HtmlPage)
-        return self._route("POST", path, adapted)
+        call = partial(self._html, handler, "", scope, path)
+        return self._route("POST", path, page_handler(handler, call, HtmlPage, has_root=True))
 
     def public(self, method: str, path: str, handler: Handler) -> Route:
         """Return the route of a page or form for visitors who have not signed in."""
-        return self._route(method, path, handler, scope=None)
+        return self._route(method, path, _with_root(handler), scope=None)
 
     def _route(self, method: str, path: str, handler: Handler, scope: str | None = "") -> Route:
         return Route(
@@ -90,19 +94,41 @@ class LibraryFrame:
     def _error_page(self, error: KeyhouseError, root: str, here: str) -> HtmlPage:
         """Return the page of a request that was rejected before its handler ran."""
         return self._templates.page(
-            "error.html", page=error, me=User(), here=here, root="", status=error.status
+            "error.html",
+            page=error,
+            me=User(),
+            here=f"{root}{here}",
+            root=root,
+            at=partial(_at_below, root),
+            status=error.status,
         )
 
     async def render(
         self, template: str, caller: Caller | None, page: Any, **options: Any
     ) -> HtmlPage:
         """Render a page for a user, or for a visitor who has not signed in."""
-        here = options.pop("here", at())
+        root, here = _root.get(), options.pop("here", at())
         return self._templates.page(
-            template, page=page, me=await self._user(caller), here=here, root="", **options
+            template,
+            page=page,
+            me=await self._user(caller),
+            here=f"{root}{here}",
+            root=root,
+            at=partial(_at_below, root),
+            **options,
         )
 
     async def _html(
+        self, handler: Handler, template: str, scope: str, path: str, arguments: dict[str, Any]
+    ) -> HtmlPage | Redirect:
+        root = arguments["root"]
+        if "root" not in inspect.signature(handler).parameters:
+            del arguments["root"]
+        with _below(root):
+            reply = await self._reply(handler, template, scope, path, arguments)
+        return reply.below(root) if isinstance(reply, Redirect) else reply
+
+    async def _reply(
         self, handler: Handler, template: str, scope: str, path: str, arguments: dict[str, Any]
     ) -> HtmlPage | Redirect:
         here = page_location(AT[1:], path, arguments)
@@ -138,8 +164,43 @@ class LibraryFrame:
         )
 
 
+@contextmanager
+def _below(root: str) -> Iterator[None]:
+    """Render the pages of a request below the path that a proxy removes."""
+    token = _root.set(root)
+    try:
+        yield
+    finally:
+        _root.reset(token)
+
+
+def _with_root(handler: Handler) -> Handler:
+    """Return a handler of a public page, whose links and redirects are below the root."""
+    hints = get_type_hints(handler, include_extras=True)
+    takes_root = "root" in hints
+
+    async def call(**arguments: Any) -> Any:
+        root = arguments["root"] if takes_root else arguments.pop("root")
+        with _below(root):
+            reply = await handler(**arguments)
+        return reply.below(root) if isinstance(reply, Redirect) else reply
+
+    hints["root"] = str
+    names = [name for name in hints if name != "return"]
+    call.__annotations__ = hints
+    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
+    )
+    call.__doc__ = handler.__doc__
+    return call
+
+
+def _at_below(root: str, *segments: str, **query: Any) -> str:
+    return root + at(*segments, **query)
+
+
 def at(*segments: str, **query: Any) -> str:
-    """Return the path of a page; without segments, the first one."""
+    """Return the path of a page below the root; without segments, the first one."""
     path = f"{AT}/" + "/".join(quote(each, safe="") for each in segments)
     given = {name: value for name, value in query.items() if value not in (None, "")}
     return f"{path}?{urlencode(given)}" if given else path

@@ -1,5 +1,6 @@
 /* The entry of the pages' scripts: it connects the player with the page, and pages with each other. */
 
+import { HOME } from "./api.js";
 import { bindKeep, forgetAll, listKept } from "./kept.js";
 import { followOperations } from "./operations.js";
 import { Places } from "./places.js";
@@ -51,7 +52,7 @@ function bindPage() {
   followOperations();
   for (const link of document.querySelectorAll(".top nav a")) {
     const path = new URL(link.href).pathname;
-    const isHere = path === "/audiobooks/" ? location.pathname === path : location.pathname.startsWith(path);
+    const isHere = path === HOME ? location.pathname === path : location.pathname.startsWith(path);
     if (isHere) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
     if (isHere) link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.offsetLeft - 16;
   }
@@ -75,6 +76,6 @@ bindPage();
 player.restore();
 places.flush().catch(() => {});
 if ("serviceWorker" in navigator) {
-  navigator.serviceWorker.register("/audiobooks/service_worker.js", { scope: "/audiobooks/" }).catch(console.warn);
+  navigator.serviceWorker.register(`${HOME}service_worker.js`, { scope: HOME }).catch(console.warn);
 }
 document.documentElement.dataset.ready = "yes";

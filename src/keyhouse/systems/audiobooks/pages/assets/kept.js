@@ -2,7 +2,7 @@
 
    The service worker plays them from there. `kept` of IndexedDB lists the complete ones. */
 
-import { API, length } from "./api.js";
+import { API, below, HOME, length } from "./api.js";
 import { keptBooks } from "./queue.js";
 
 export const CACHE = "audiobooks-kept-1";
@@ -21,7 +21,7 @@ async function paths(id) {
   const response = await fetch(`${API}/books/${id}/segments`);
   if (!response.ok) throw new Error("The list of files cannot be loaded.");
   const segments = (await response.json()).data.items;
-  return { segments, urls: segments.map(each => each.audio_url) };
+  return { segments, urls: segments.map(each => below(each.audio_url)) };
 }
 
 /** Keep a book. `tell` is called with sentences about the progress. */
@@ -41,11 +41,11 @@ export async function keep(id, tell) {
     }
     const book = (await (await store(cache, `${API}/books/${id}`)).json()).data;
     await store(cache, `${API}/books/${id}/segments`);
-    await store(cache, `/audiobooks/books/${id}`);
-    if (book.cover_url) await store(cache, book.cover_url);
+    await store(cache, `${HOME}books/${id}`);
+    if (book.cover_url) await store(cache, below(book.cover_url));
     await keptBooks.put({
       id, title: book.title, author: book.author_name || "", duration: book.duration || 0,
-      cover: book.cover_url || "", bytes, urls,
+      cover: below(book.cover_url) || "", bytes, urls,
     });
     return `Kept on this device: ${megabytes(bytes)}.`;
   } catch (error) {
@@ -70,7 +70,7 @@ export async function forget(id, urls = null) {
   const known = await keptBooks.get(id);
   const cache = await caches.open(CACHE);
   const all = [...(urls || known?.urls || []), `${API}/books/${id}`, `${API}/books/${id}/segments`,
-    `/audiobooks/books/${id}`, known?.cover].filter(Boolean);
+    `${HOME}books/${id}`, known?.cover].filter(Boolean);
   for (const url of all) await cache.delete(url, { ignoreVary: true });
   await keptBooks.remove(id);
 }
@@ -116,7 +116,7 @@ export async function listKept(place) {
   place.replaceChildren(...books.map(book => {
     const item = document.createElement("li"), link = document.createElement("a");
     const facts = document.createElement("span"), play = document.createElement("button");
-    link.href = `/audiobooks/books/${book.id}`;
+    link.href = `${HOME}books/${book.id}`;
     link.textContent = book.title;
     facts.className = "quiet";
     facts.textContent = [book.author, length(book.duration), megabytes(book.bytes)].filter(Boolean).join(" · ");

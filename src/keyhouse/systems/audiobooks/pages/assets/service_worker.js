@@ -8,12 +8,13 @@
    everything else, and every write         the network */
 
 const SHELL = "audiobooks-shell-1", KEPT = "audiobooks-kept-1";
-const OFFLINE = "/audiobooks/offline";
+const HOME = new URL("./", self.location).pathname;
+const OFFLINE = `${HOME}offline`;
 const FILES = [
-  OFFLINE, "/audiobooks/app.webmanifest", "/assets/pages.css", "/assets/htmx.min.js",
-  "/assets/icon.svg",
+  OFFLINE, `${HOME}app.webmanifest`,
+  ...["pages.css", "htmx.min.js", "icon.svg"].map(name => new URL(`../assets/${name}`, self.location).pathname),
   ...["library.css", "app.js", "api.js", "kept.js", "operations.js", "places.js", "player.js", "queue.js",
-    "sleep_timer.js", "timeline.js", "view.js", "icon-192.png"].map(name => `/audiobooks/assets/${name}`),
+    "sleep_timer.js", "timeline.js", "view.js", "icon-192.png"].map(name => `${HOME}assets/${name}`),
 ];
 
 self.addEventListener("install", event => {
