@@ -116,8 +116,8 @@ HTTP_ERRORS: Final = ErrorMap(
 _LIMITS: Final = httpx.Limits(
     max_connections=100, max_keepalive_connections=20, keepalive_expiry=3.0
 )
-"""Those of httpx, but an idle connection is closed before the service does that, after 5 seconds: a
-request that meets the service's close has no response."""
+"""Limits of httpx, except that an idle connection is closed before the service does that, after 5
+seconds: a request that meets the service's close has no response."""
 
 
 class HttpClient:
