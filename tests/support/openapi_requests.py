@@ -61,7 +61,7 @@ def _send(
     )
     def answered(case: Any, bearer: str) -> None:
         case.headers = {**(case.headers or {}), "Authorization": f"Bearer {bearer}"}
-        response = case.call(base_url=url)
+        response = case.call(base_url=url, timeout=60)
         case.validate_response(response, checks=CHECKS)
         statuses.add(response.status_code)
 

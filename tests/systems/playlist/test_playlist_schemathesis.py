@@ -112,7 +112,7 @@ def ask(operation: Any, url: str, sessions: list[str]) -> set[int]:
         case.headers.pop("Authorization", None)
         if session:
             case.headers["Authorization"] = f"Bearer {session}"
-        response = case.call(base_url=url)
+        response = case.call(base_url=url, timeout=60)
         case.validate_response(response, checks=CHECKS)
         statuses.add(response.status_code)
 
