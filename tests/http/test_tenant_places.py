@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from keyhouse.auth import Caller
+from keyhouse.auth import Authenticator, Caller
 from keyhouse.auth.caller import HeaderPairs
 from keyhouse.errors import RateError
 from keyhouse.http import Route, make_app
@@ -138,7 +138,7 @@ def test_users_of_one_tenant_take_turns_whose_callers_name_them() -> None:
         if caller.subject == "ann":
             await release.wait()
 
-    class Users:
+    class Users(Authenticator):
         schemes: Mapping[str, Mapping[str, Any]] = {}
 
         def cached_caller(self, headers: Mapping[bytes, bytes]) -> Caller:

@@ -252,5 +252,5 @@ def test_scheme_and_user_apply_to_every_server_of_a_url(
 def test_an_invalid_address_is_an_error_with_an_example(everyone: Connecting, host: str) -> None:
     """It ended with a traceback of the driver."""
     with pytest.raises(KeyhouseError) as caught:
-        asyncio.run(everyone(f"nats://user:secret@{host}"))
+        asyncio.run(everyone(f"nats://user:secret@{host}"))  # type: ignore[arg-type]
     assert "secret" not in str(caught.value)

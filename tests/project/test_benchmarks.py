@@ -53,13 +53,10 @@ def test_the_catalog_of_the_benchmark_finds_what_the_one_by_hand_finds(tmp_path:
 def test_the_services_of_the_benchmark_respond(tmp_path: Path) -> None:
     results = [
         *schema_records.measure(tmp_path / "schema", 1, 80, _no_peer, _no_peer),
-        *history_events.measure(tmp_path / "history", 1, 80, _no_peer),
-        *playback_positions.measure(tmp_path / "playback", 1, 80),
+        history_events.measure(tmp_path / "history", 1, 80, _no_peer),
+        playback_positions.measure(tmp_path / "playback", 1, 80),
     ]
-    assert [each.case for each in results if each.ratio] == [
-        *("6b", "6b list", "6b list by hand"),
-        *("9", "9 by hand", "10", "10 by hand"),
-    ]
+    assert [each.case for each in results if each.ratio] == ["6b", "6b list", "9", "10"]
 
 
 @asynccontextmanager

@@ -251,7 +251,7 @@ def test_many_records_are_read_by_one_request(
         assert sent == ["get_many", "get_many"]
         assert await store.get_many(SETUP, [{}]) == [None]
         with pytest.raises(UsageError):
-            await store.entry(VISITS, id="a", day=date(2026, 1, 1))  # type: ignore[type-var]
+            await store.entry(VISITS, id="a", day=date(2026, 1, 1))
 
     played(served, story, "many")
 
