@@ -35,7 +35,7 @@ def test_work_that_never_waits_creates_no_task() -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="asyncio has eager tasks of its own")
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="asyncio has its own eager tasks")
 def test_a_task_is_created_at_the_second_wait() -> None:
     async def scenario() -> None:
         gate = asyncio.get_running_loop().create_future()
