@@ -175,7 +175,7 @@ async def _store(profile: Profile, events: Sequence[ViewingEvent], tx: Transacti
         found = before.get(event.state) or before.completed
         assert found is not None
         return StoredEvent(found, applied=False)
-    growth = sum(_is_new(before, after, state) for state in STATES)
+    growth = after.count - before.count
     evicted = set[State]()
     if growth > 0:
         oldest = await _oldest(profile, tx, growth)
@@ -210,10 +210,6 @@ def _unstored(before: AssetEntries, after: AssetEntries, state: State) -> Stored
     if before.newest_first():
         return StoredEvent(before.get(state) or before.newest_first()[0], applied=False)
     return StoredEvent(after.newest_first()[0], applied=False, stored=False)
-
-
-def _is_new(before: AssetEntries, after: AssetEntries, state: State) -> int:
-    return (after.get(state) is not None) - (before.get(state) is not None)
 
 
 def _addresses(asset: str) -> list[tuple[Record[HistoryEntry], dict[str, str]]]:

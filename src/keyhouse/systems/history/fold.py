@@ -31,8 +31,8 @@ from keyhouse.systems.history.schema import (
     Marks,
     Seconds,
     State,
+    clamped,
     moment_of,
-    with_percentage,
 )
 
 __all__ = ["COMPLETED", "IN_PROGRESS", "NOTHING", "AssetEntries", "ViewingEvent", "fold"]
@@ -57,17 +57,17 @@ class ViewingEvent(Struct, frozen=True, kw_only=True):
 
     def entry(self, ext: dict[str, Any]) -> HistoryEntry:
         """Return the entry of this event alone."""
+        progress, percentage = clamped(self.progress, self.total_time)
         attributes = Attributes(
             asset_id=self.asset_id,
             asset_type=self.asset_type,
             total_time=self.total_time,
             state=self.state,
-            progress=self.progress,
+            progress=progress,
             update_time=MILLISECONDS.format(self.at),
+            progress_percentage=percentage,
         )
-        entry = HistoryEntry(attr=attributes, ext=ext)
-        entry.attr = with_percentage(entry)
-        return entry
+        return HistoryEntry(attr=attributes, ext=ext)
 
 
 class AssetEntries(Struct, frozen=True):
@@ -82,6 +82,10 @@ class AssetEntries(Struct, frozen=True):
     def newest_first(self) -> list[HistoryEntry]:
         entries = [entry for entry in (self.completed, self.in_progress) if entry is not None]
         return sorted(entries, key=moment_of, reverse=True)
+
+    @property
+    def count(self) -> int:
+        return (self.in_progress is not None) + (self.completed is not None)
 
     @property
     def ext(self) -> dict[str, Any]:

@@ -62,6 +62,7 @@ __all__ = [
     "Number",
     "Seconds",
     "State",
+    "clamped",
     "moment_of",
     "with_percentage",
 ]
@@ -107,15 +108,19 @@ class HistoryEntry(Struct, kw_only=True):
                 raise ValueError(f"ext.{name} must be text")
 
 
-def with_percentage(entry: HistoryEntry) -> Attributes:
-    """Return the attributes with progress clamped to the total time, and its percentage to two
-    decimals; a whole percentage is an integer. Return the given ones if they are so already."""
-    attr = entry.attr
-    total = attr.total_time
-    progress = min(max(attr.progress, 0), total)
+def clamped(progress: Number, total: Number) -> tuple[Number, Number]:
+    """Return the progress clamped to the total time, and its percentage to two decimals; a whole
+    percentage is an integer."""
+    progress = min(max(progress, 0), total)
     percentage: Number = round(100 * progress / total, 2) if total else 0
-    if percentage == int(percentage):
-        percentage = int(percentage)
+    return progress, int(percentage) if percentage == int(percentage) else percentage
+
+
+def with_percentage(entry: HistoryEntry) -> Attributes:
+    """Return the attributes with progress clamped, and its percentage: the given ones, if they are
+    so already."""
+    attr = entry.attr
+    progress, percentage = clamped(attr.progress, attr.total_time)
     known = attr.progress_percentage
     if progress is attr.progress and percentage == known and type(percentage) is type(known):
         return attr
