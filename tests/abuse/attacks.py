@@ -115,10 +115,14 @@ def flood_of_one_key(server: ServerProcess, stop: threading.Event) -> None:
 
 
 def asking(plugin: str, operation: str, body: dict[str, Any]) -> Client:
+    return asking_at(f"db.kv.{plugin}.{operation}", body)
+
+
+def asking_at(subject: str, body: dict[str, Any]) -> Client:
     """Eight requests at a time over one raw connection; reads and drops the answers."""
     data = json.dumps(body).encode()
     answers = f"answers-{secrets.token_hex(4)}"
-    head = f"PUB db.kv.{plugin}.{operation} {answers} {len(data)}\r\n"
+    head = f"PUB {subject} {answers} {len(data)}\r\n"
     message = head.encode() + data + b"\r\n"
 
     def attack(server: ServerProcess, stop: threading.Event) -> None:

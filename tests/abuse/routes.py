@@ -23,6 +23,7 @@ from tests.abuse.support.server import SECRET, ServerProcess
 TABLES: dict[str, dict[str, Any]] = {
     "rosey": {"jwt_secret": SECRET},
     "history": {"jwt_secret": SECRET},
+    "recipes": {"jwt_secret": SECRET},
     "studio": {"jwt_secret": SECRET},
     "playlist": {"delivery": "console", "admins": ["mallory"]},
 }

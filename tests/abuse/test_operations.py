@@ -17,7 +17,7 @@ from typing import Any, Final
 import nats
 import pytest
 
-from tests.abuse.attacks import asking, put_values
+from tests.abuse.attacks import asking, asking_at, put_values
 from tests.abuse.support.attack import Client, run
 from tests.abuse.support.server import ServerProcess
 from tests.soak import SOAK, size
@@ -57,6 +57,94 @@ def test_no_operation_takes_memory_or_time_from_a_neighbor(tmp_path: Path) -> No
         else:
             run(server, _for_a_moment, seconds=SECONDS_EACH * len(operations)).check()
         assert "unhandled exception" not in server.log.read_text()
+
+
+RECIPES: Final = "tests.service.schema_service.support.recipes:BOX"
+ADDRESS: Final[dict[str, Any]] = {"record": "recipe", "fields": {"id": "r000"}}
+RECIPE: Final[dict[str, Any]] = {"id": "a", "title": "t", "slug": "a", "note": LARGE}
+
+OF_OTHERS: Final[dict[str, dict[str, dict[str, Any]]]] = {
+    "recipes": {
+        "list": {"record": "recipe", "limit": 500},
+        "get": ADDRESS,
+        "get_many": {
+            "record": "recipe",
+            "addresses": [{"id": f"r{number:03}"} for number in range(300)],
+        },
+        "lookup": {"record": "recipe", "by": "slug", "fields": {"slug": "r000"}},
+        "create": {"record": "recipe", "value": RECIPE},
+        "put": {"record": "recipe", "fields": {"id": "a"}, "value": RECIPE},
+        "patch": {**ADDRESS, "value": {"note": LARGE}},
+        "delete": {"record": "recipe", "fields": {"id": "a"}},
+        "add": {"counter": "views", "fields": {"id": "r000"}, "by": 1},
+        "append": {"log": "cooked", "fields": {"recipe": "r000"}, "value": {"stars": 1}},
+        "batch": {
+            "operations": [
+                {"op": "put", "record": "note", "fields": {"name": f"n{number}"}, "value": "x"}
+                for number in range(500)
+            ]
+        },
+        "watch": {"record": "recipe", "subject": "_INBOX_mallory.changes", "since": 0},
+        "keys": {"record": "recipe", "limit": 1_000},
+        "record_count": {"record": "recipe", "by": "tag_count", "fields": {"tag": "t"}},
+        "members": {"record": "recipe", "by": "tagged", "fields": {"tag": "t"}},
+        "sum_of_days": {"counter": "visits", "fields": {"id": "r000"}, "days": 366},
+        "clear": {"record": "draft"},
+    },
+    "playlist": {
+        "catalog_refresh": {},
+        "queue_apply": {"playlist_id": "x"},
+        "blessed_add": {"username": "mallory"},
+        "blessed_remove": {"username": "mallory"},
+        "blessed_list": {},
+    },
+}
+"""Requests of the operations of other services, by service."""
+
+
+@pytest.mark.long
+@pytest.mark.soak
+@pytest.mark.parametrize("service", OF_OTHERS)
+def test_no_operation_of_another_service_takes_memory_or_time_from_a_neighbor(
+    service: str, tmp_path: Path
+) -> None:
+    system = RECIPES if service == "recipes" else service
+    with ServerProcess(tmp_path, "rosey", "streamkit", system) as server:
+        subjects = asyncio.run(listed_subjects(server.nats, service))
+        bodies = OF_OTHERS[service]
+        assert set(subjects) == set(bodies), "an operation has no attack here"
+        if service == "recipes":
+            asyncio.run(put_recipes(server.nats))
+        attacks = [
+            [asking_at(subjects[name], body), asking_at(subjects[name], body)]
+            for name, body in bodies.items()
+        ]
+        if SOAK:
+            for name, attack in zip(bodies, attacks, strict=True):
+                run(server, *attack, seconds=size(5, 60)).check(name)
+        else:
+            each = [client for attack in attacks for client in attack]
+            run(server, *each, seconds=SECONDS_EACH * len(bodies)).check()
+        assert "unhandled exception" not in server.log.read_text()
+
+
+async def listed_subjects(url: str, service: str) -> dict[str, str]:
+    """Return the subjects of the operations that a service lists, of the tenant `mallory`."""
+    connection = await nats.connect(url)
+    info = json.loads((await connection.request(f"$SRV.INFO.{service}", timeout=10)).data)
+    await connection.close()
+    return {each["name"]: each["subject"].replace("*", "mallory") for each in info["endpoints"]}
+
+
+async def put_recipes(url: str) -> None:
+    connection = await nats.connect(url)
+    for number in range(300):
+        id = f"r{number:03}"
+        value = {"id": id, "title": "t", "slug": id, "note": "x" * 10_000}
+        body = json.dumps({"record": "recipe", "value": value}).encode()
+        reply = await connection.request("keyhouse.recipes.mallory.create", body, timeout=30)
+        assert json.loads(reply.data)["success"], reply.data
+    await connection.close()
 
 
 @pytest.mark.long

@@ -21,14 +21,19 @@ SECONDS = 20
 
 SYSTEMS = [name for name in NAMES if has_service(name)]
 NEIGHBORS = ("rosey", "streamkit")
+SCHEMAS = {"recipes": "tests.service.schema_service.support.recipes:BOX"}
+"""Schemas that are served, by name."""
 
 
 @pytest.mark.long
 @pytest.mark.soak
-@pytest.mark.parametrize("system", [*SYSTEMS, "studio", ""])
+@pytest.mark.parametrize("system", [*SYSTEMS, *SCHEMAS, "studio", ""])
 def test_no_route_takes_memory_or_time_from_a_neighbor(system: str, tmp_path: Path) -> None:
-    named = dict.fromkeys([*NEIGHBORS, system] if system in SYSTEMS else NEIGHBORS)
-    tables = {name: table for name, table in routes.TABLES.items() if name in {*named, "studio"}}
+    also = [SCHEMAS.get(system, system)] if system in SYSTEMS or system in SCHEMAS else []
+    named = dict.fromkeys([*NEIGHBORS, *also])
+    tables = {
+        name: table for name, table in routes.TABLES.items() if name in {*named, system, "studio"}
+    }
     with ServerProcess(tmp_path, *named, **tables) as server:
         calls = routes.route_calls(server, system)
         assert calls, "the routing table has its routes"
@@ -44,8 +49,8 @@ def test_no_route_takes_memory_or_time_from_a_neighbor(system: str, tmp_path: Pa
 
 @pytest.mark.long
 def test_every_service_of_the_routing_table_is_attacked(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path, *SYSTEMS, **routes.TABLES) as server:
-        assert routes.served_systems(server) == {*SYSTEMS, "studio", ""}
+    with ServerProcess(tmp_path, *SYSTEMS, *SCHEMAS.values(), **routes.TABLES) as server:
+        assert routes.served_systems(server) == {*SYSTEMS, *SCHEMAS, "studio", ""}
 
 
 def _for_a_moment(calls: list[routes.RouteCall], seconds: float) -> Client:
