@@ -131,7 +131,7 @@ def test_a_book_that_does_not_fit_is_refused_with_the_sizes_and_the_app_is_insta
 
 
 def test_the_player_and_kept_books_work_below_the_path_of_a_proxy(tmp_path: Path) -> None:
-    with served_library(tmp_path, root_path="/home") as library:
+    with served_library(tmp_path, root_path="/family") as library:
         device = library.listener("pia")
         book = library.book("The Lamp")
 

@@ -185,18 +185,18 @@ def test_the_login_asks_for_the_library_where_there_are_several(tmp_path: Path) 
 def test_pages_below_the_path_of_a_proxy_lead_below_it(tmp_path: Path) -> None:
     opener = engine_openers.ALL["sqlite"](tmp_path)
     with (
-        LibraryService(opener, tmp_path / "data", root_path="/home") as service,
+        LibraryService(opener, tmp_path / "data", root_path="/family") as service,
         service.admin() as admin,
     ):
         book = admin.post("/books", json={"title": "A", "tags": ["t"]}).json()["data"]["id"]
         guest = browser(service)
         reply = guest.get("books")
-        login = "/home/audiobooks/login?next=%2Faudiobooks%2Fbooks"
+        login = "/family/audiobooks/login?next=%2Faudiobooks%2Fbooks"
         assert reply.headers["location"].startswith(login)
         form = {"username": "admin", "password": PASSWORD, "next": "/audiobooks/books"}
         reply = guest.post("login", data=form)
-        assert reply.headers["location"] == "/home/audiobooks/books"
-        assert "Path=/home/audiobooks" in reply.headers["set-cookie"]
+        assert reply.headers["location"] == "/family/audiobooks/books"
+        assert "Path=/family/audiobooks" in reply.headers["set-cookie"]
         pages = (
             "",
             "books",
@@ -210,7 +210,7 @@ def test_pages_below_the_path_of_a_proxy_lead_below_it(tmp_path: Path) -> None:
         for path in (*pages, f"books/{book}", "playlists", "bin", "offline", "login"):
             text = guest.get(path).text
             links = re.findall(r'(?:href|src|action)="([^"#]+)"', text)
-            assert links and all(link.startswith("/home/") for link in links), (path, links)
+            assert links and all(link.startswith("/family/") for link in links), (path, links)
         made = guest.post("playlists", data={"name": "Mine"})
-        assert made.headers["location"].startswith("/home/audiobooks/playlists/")
+        assert made.headers["location"].startswith("/family/audiobooks/playlists/")
         assert 'aria-current="page">Home' in guest.get("").text
