@@ -20,9 +20,9 @@ STORE_ONLY = {
     *("applied", "find", "forget", "span", "usage", "revision", "schema", "key_ring", "ids"),
     *("binding", "engine", "space"),
     *("record_row", "record_rows", "row", "row_page", "row_scan", "row_watch", "rows"),
-    "rows_in_pages",
+    *("rows_in_pages", "total"),
 }
-"""Verbs for programs where the rows are, which a service does not have."""
+"""Verbs for programs where the rows are, which a service does not have, and a former name."""
 
 
 def parameters(kind: type, verb: str) -> list[tuple[str, Any, Any]]:
