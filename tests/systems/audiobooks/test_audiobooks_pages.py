@@ -71,7 +71,9 @@ def test_a_visitor_is_led_to_the_login_and_back_but_nowhere_else(users: LibraryS
 def test_a_form_of_another_site_is_rejected(users: LibraryService) -> None:
     client = browser(users, "admin")
     foreign = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
-    for path in ("operations/scan", "logout", "users"):
+    book, author = f"books/{'0' * 26}", f"authors/{'0' * 26}/name"
+    own = (f"{book}/edit", f"{book}/transcode", f"{book}/playlist", author, "playlists")
+    for path in ("operations/scan", "logout", "users", *own):
         reply = client.post(path, data={"username": "mallory"}, headers=foreign)
         assert reply.status_code == 403, path
     login = {"username": "viewer", "password": PASSWORD}
