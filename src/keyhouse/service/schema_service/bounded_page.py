@@ -6,7 +6,6 @@ steps of a bounded number of records, fewer where they are large, and ends once 
 `SERVED_PAGE_BYTES_MAX`; its cursor continues after it.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -14,11 +13,12 @@ import msgspec
 
 from keyhouse.limits import SERVED_PAGE_BYTES_MAX
 from keyhouse.store import RecordPage
+from keyhouse.store.long_read import LongWatch
 
 __all__ = ["BoundedPages"]
 
 STEP_ITEMS_MAX: Final = 50
-STEP_BYTES: Final = 512 * 1_024
+STEP_BYTES: Final = 128 * 1_024
 """Bytes of a step, by the average of those before it."""
 
 UNKNOWN_ITEM_BYTES: Final = 64 * 1_024
@@ -33,7 +33,8 @@ _encode = msgspec.json.Encoder().encode
 class BoundedPages:
     """Reads pages, and remembers the size of records by their name: it sizes the next step."""
 
-    def __init__(self) -> None:
+    def __init__(self, space: str) -> None:
+        self._turns = LongWatch(space)
         self._item_bytes: dict[str, int] = {}
 
     async def read(
@@ -50,6 +51,7 @@ class BoundedPages:
         while True:
             each = self._item_bytes.get(name, UNKNOWN_ITEM_BYTES)
             step = min(limit, STEP_ITEMS_MAX, max(1, STEP_BYTES // each))
+            await self._turns.turn()  # one step per turn of the event loop, by spaces
             page = await read(step, cursor)
             found = [_encode(item(entry)) for entry in page.entries]
             step_bytes = sum(map(len, found))
@@ -62,4 +64,3 @@ class BoundedPages:
             revision = page.revision if revision is None else revision
             if limit <= 0 or cursor is None or size >= SERVED_PAGE_BYTES_MAX:
                 return items, revision, cursor
-            await asyncio.sleep(0)

@@ -138,7 +138,7 @@ class SpaceOperations(Tenant):
     ) -> None:
         super().__init__(name, schema, engine, quota, key_ring=key_ring)
         self.state = SpaceState(self.store)
-        self._pages = BoundedPages()
+        self._pages = BoundedPages(self.store.space)
 
     async def transact(
         self,
