@@ -115,6 +115,10 @@ HTTP_DISCARD_BYTES_MAX: Final = 64 * 1_024
 HTTP_HEADER_TIMEOUT_SECONDS: Final = 10.0
 """Time from the connection, or the first byte of a request, to the end of its headers (default)."""
 
+HTTP_KEEP_ALIVE_SECONDS: Final = 75
+"""Time that a connection is kept without a request. It is longer than clients and proxies keep one (60
+seconds at most, by default): a server that closes first can meet a request that is on its way."""
+
 HTTP_WRITE_TIMEOUT_SECONDS: Final = 60.0
 """Time in which a client must read some of a response that waits for it (default)."""
 

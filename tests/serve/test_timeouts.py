@@ -10,6 +10,7 @@ from uvicorn.server import ServerState
 
 from keyhouse.http import make_app
 from keyhouse.http.response import EncodedResponse
+from keyhouse.serve import listener
 from keyhouse.serve.uvicorn_protocol import HttpProtocol, WriteBatch, coalesced
 from keyhouse.serve.write_buffer_limit import WriteBufferLimit
 from tests.http.support.shop import shop
@@ -103,6 +104,21 @@ def test_a_slow_handler_is_not_subject_to_the_header_timeout() -> None:
             await asyncio.sleep(4 * BRIEF)
             wide.resume.set()
             assert b"done" in await talking
+
+    run(scenario)
+
+
+def test_an_idle_connection_is_kept_longer_than_clients_and_proxies_keep_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A busy service closed connections after five seconds, as the pool of a client does: requests
+    that were on their way ended in a reset."""
+    assert listener.HTTP_KEEP_ALIVE_SECONDS > 60
+    monkeypatch.setattr(listener, "HTTP_KEEP_ALIVE_SECONDS", BRIEF)
+
+    async def scenario() -> None:
+        async with served(header_timeout_seconds=TIMEOUT_SECONDS) as port:
+            assert (await to_the_end(port, GET)).count(b"HTTP/1.1 ") == 1
 
     run(scenario)
 

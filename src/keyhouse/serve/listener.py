@@ -11,7 +11,11 @@ from typing import Any, Final
 import uvicorn
 
 from keyhouse.errors import UsageError
-from keyhouse.limits import HTTP_HEADER_TIMEOUT_SECONDS, HTTP_WRITE_TIMEOUT_SECONDS
+from keyhouse.limits import (
+    HTTP_HEADER_TIMEOUT_SECONDS,
+    HTTP_KEEP_ALIVE_SECONDS,
+    HTTP_WRITE_TIMEOUT_SECONDS,
+)
 from keyhouse.serve.uvicorn_protocol import (
     HttpProtocol,
     Reject,
@@ -110,6 +114,7 @@ async def listening(
         ws="none",
         root_path=root_path,
         backlog=BACKLOG,
+        timeout_keep_alive=HTTP_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=math.ceil(drain_seconds),
     )
     server = _UvicornServer(config)
