@@ -78,6 +78,10 @@ async def play(
     return number
 
 
+class PositionTaken(Exception):
+    """A first attempt took the position of another event to be free, which its commit notices."""
+
+
 class Player:
     """One engine, a store for each home, and the oracle's homes."""
 
@@ -163,9 +167,13 @@ class Player:
         trial = self.homes[home].copy()
 
         async def work(tx: Transaction) -> None:
+            nonlocal trial
+            trial = self.homes[home].copy()
             for name, step in steps:
                 try:
                     await self._step(tx, trial, name, step)
+                except PositionTaken:
+                    return  # the commit must lose, and the work run again
                 except KeyhouseError:
                     if not catch:
                         raise
@@ -182,6 +190,7 @@ class Player:
                     f"the commit refused with {error!r}",
                 )
             return
+        same(bool(done), True, "a position that was taken lost the commit")
         same(trial.overflows, False, "the commit refused")
         await self._commit(home, trial)
 
@@ -277,6 +286,9 @@ class Player:
         async def call() -> None:
             entry = await append_in(tx, self._ids, LOGS[log], Played(item), user=user, **given)
             drawn[0] = entry.values[-1]
+            is_new = not given and log != "numbered"
+            if is_new and tx._is_first_attempt and trial.find(log, (user, drawn[0]), self._now):
+                raise PositionTaken
 
         def expected() -> None:
             state = trial.find(f"{log}-state", (user,), self._now)

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from keyhouse.clock import ManualClock, SystemClock
 from keyhouse.engine import Batch, Engine, Put
 from keyhouse.engines.memory import MemoryEngine
-from keyhouse.errors import DeclarationError, LimitError, UnavailableError, UsageError
+from keyhouse.errors import DeclarationError, LimitError, UsageError
 from keyhouse.schema import Record, Schema, Space
 from keyhouse.search import SearchIndex, SearchSchema, SearchSource
 from keyhouse.store import Store
@@ -283,11 +283,11 @@ def test_changes_of_other_records_advance_the_revision(tmp_path: Path) -> None:
     run(scenario, tmp_path, MemoryEngine(changes_kept=20))
 
 
-def test_a_revision_that_does_not_come_is_reported(tmp_path: Path) -> None:
+def test_a_revision_that_the_store_does_not_have_is_rejected(tmp_path: Path) -> None:
     async def scenario(engine: Engine, folder: Path) -> None:
         index = index_on(engine, folder)
         assert await found(index, "x") == []
-        with pytest.raises(UnavailableError, match="has not reached this revision"):
+        with pytest.raises(UsageError, match="no such revision"):
             await index.search("x", after=99, timeout_seconds=0.05)
         await index.close()
 
