@@ -10,6 +10,7 @@ from uvicorn.server import ServerState
 
 from keyhouse.http import make_app
 from keyhouse.http.response import EncodedResponse
+from keyhouse.limits import HTTP_KEEP_ALIVE_SECONDS
 from keyhouse.serve import listener
 from keyhouse.serve.uvicorn_protocol import HttpProtocol, WriteBatch, coalesced
 from keyhouse.serve.write_buffer_limit import WriteBufferLimit
@@ -113,7 +114,7 @@ def test_an_idle_connection_is_kept_longer_than_clients_and_proxies_keep_it(
 ) -> None:
     """A busy service closed connections after five seconds, as the pool of a client does: requests
     that were on their way ended in a reset."""
-    assert listener.HTTP_KEEP_ALIVE_SECONDS > 60
+    assert HTTP_KEEP_ALIVE_SECONDS > 60
     monkeypatch.setattr(listener, "HTTP_KEEP_ALIVE_SECONDS", BRIEF)
 
     async def scenario() -> None:
