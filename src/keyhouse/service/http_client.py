@@ -113,13 +113,6 @@ HTTP_ERRORS: Final = ErrorMap(
 )
 
 
-_LIMITS: Final = httpx.Limits(
-    max_connections=100, max_keepalive_connections=20, keepalive_expiry=3.0
-)
-"""Limits of httpx, except that an idle connection is closed before the service does that, after 5
-seconds: a request that meets the service's close has no response."""
-
-
 class HttpClient:
     """A synchronous client of one service, with its token. Errors are raised by `errors`; nothing
     is retried."""
@@ -136,7 +129,7 @@ class HttpClient:
         headers = {"Authorization": f"Bearer {token}"}
         self._errors = errors
         self._http = httpx.Client(
-            base_url=url, headers=headers, timeout=timeout, transport=transport, limits=_LIMITS
+            base_url=url, headers=headers, timeout=timeout, transport=transport
         )
 
     def __enter__(self) -> Self:
