@@ -100,7 +100,11 @@ def bearer(token: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("is_cookie", [False, True])
-def test_a_stream_ends_when_its_token_has_expired(tmp_path: Path, is_cookie: bool) -> None:
+def test_a_stream_ends_when_its_token_has_expired(
+    tmp_path: Path, is_cookie: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_guard, "EVENT_STREAM_CHECK_SECONDS", 0)
+
     async def scenario() -> None:
         clock = ManualClock()
         settings = JwtSettings(jwt_leeway_seconds=0)
