@@ -252,7 +252,8 @@ class Store(RecordReads):
         except Exception:
             if not tx.has_assumed:
                 raise
-            return await self._retry(work, batch_id, has_assumed=True)  # by what is stored now
+            # the error may come of an assumption that is no longer true: decide by what is stored
+            return await self._retry(work, batch_id, has_assumed=True)
         if await tx.commit(batch_id=batch_id) is not None:
             return result
         return await self._retry(work, batch_id, has_assumed=tx.has_assumed)

@@ -4,6 +4,7 @@ Each verb has the name, the arguments, the result and the errors of the asynchro
 docstring describes. Any thread may call it.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -29,7 +30,7 @@ R = TypeVar("R")
 E = TypeVar("E")
 
 
-class _Closing:
+class _Closing(ABC):
     """Closes itself at the end of a `with` block."""
 
     def __enter__(self) -> Self:
@@ -43,8 +44,8 @@ class _Closing:
     ) -> None:
         self.close()
 
-    def close(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def close(self) -> None: ...
 
 
 class Engine(_Closing):
