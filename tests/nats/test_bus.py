@@ -53,6 +53,8 @@ def test_messages_arrive_in_order_and_only_within_the_block(server: NatsServer) 
                 got = await take(messages, 100)
                 assert [message.data for message in got] == [b"%d" % n for n in range(100)]
                 assert got[1].subject == "events.1"
+            assert bus._client is not None
+            await bus._client.flush_all()  # the server has received the unsubscription
             await other.publish("events.1", b"late")
             with pytest.raises(UnavailableError, match="Nobody answers"):
                 await other.request("events.1")

@@ -13,10 +13,11 @@ from nats.errors import BadSubjectError
 from structlog.testing import capture_logs
 
 from keyhouse.errors import UnavailableError
-from keyhouse.nats.client import PENDING_BYTES_MAX, NatsClient, Parser
+from keyhouse.nats.client import PENDING_BYTES_MAX, NatsClient
 from keyhouse.nats.connection import connect
 from keyhouse.nats.endpoint import Endpoint, Request
 from keyhouse.nats.listener import NatsListener
+from keyhouse.nats.parser import Parser
 from keyhouse.serve.server import _nats_check
 from tests.nats.support.listeners import ask, client, listener, until
 from tests.support.nats_server_configs import ConfiguredServer, configured

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nats.errors import ProtocolError
 from nats.protocol import parser
 
-from keyhouse.nats.client import CONTROL_LINE_BYTES_MAX, Parser
+from keyhouse.nats.parser import CONTROL_LINE_BYTES_MAX, Parser
 
 HANDLED = 50
 """Subscriptions below this number have a handler."""

@@ -16,6 +16,7 @@ from nats.protocol import parser
 
 import keyhouse
 from keyhouse.nats import client
+from keyhouse.nats import parser as own_parser
 
 METHODS = {
     "_close": ["self", "status", "do_cbs"],
@@ -47,6 +48,7 @@ ATTRIBUTES = {
     "_transport",
 }
 TRANSPORT = {"_io_reader", "_io_writer"}
+MODULES = {Path(client.__file__), Path(own_parser.__file__)}
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -76,12 +78,13 @@ def test_the_parser_of_nats_py_is_called_by_two_methods() -> None:
 def test_the_table_in_the_module_lists_every_private_name_in_use() -> None:
     own = {
         name
-        for kind in (client.NatsClient, client.Parser, client._Transport)
+        for kind in (client.NatsClient, own_parser.Parser, client._Transport)
         for name in (*vars(kind), *_assigned(kind))
     }
     used = {
         node.attr
-        for node in ast.walk(ast.parse(Path(client.__file__).read_text()))
+        for module in MODULES
+        for node in ast.walk(ast.parse(module.read_text()))
         if isinstance(node, ast.Attribute) and re.match(r"_[a-z]", node.attr)
     }
     inherited = set(METHODS) | ATTRIBUTES | TRANSPORT
@@ -103,4 +106,4 @@ COMMON = {"_close", "_pending", "_ps", "_sid", "_status", "_transport"}
 def test_no_other_module_uses_a_private_name_of_nats_py(name: str) -> None:
     package = Path(keyhouse.__file__).parent
     users = {path for path in package.rglob("*.py") if re.search(rf"\.{name}\b", path.read_text())}
-    assert users <= {Path(client.__file__)}
+    assert users <= MODULES

@@ -8,7 +8,7 @@ from keyhouse.errors import BusyError
 from keyhouse.limits import NATS_TENANT_PUSH_BYTES_MAX, NATS_TENANT_PUSH_BYTES_PER_SECOND
 from keyhouse.nats.connection import connect
 from keyhouse.nats.push_queue import PushQueue
-from tests.nats.support.listeners import client
+from tests.nats.support.listeners import client, subscribed
 from tests.support.nats_servers import nats_server
 
 LARGE = b"x" * 500_000
@@ -45,8 +45,7 @@ def test_tenants_take_turns_and_one_that_sends_much_is_slowed_down() -> None:
 def test_bytes_that_wait_are_bounded_and_messages_keep_their_order() -> None:
     async def scenario() -> None:
         async with connect(nats_server().url) as connection, client() as plugin:
-            heard = await plugin.subscribe("tested.pushes")
-            await plugin.flush()
+            heard = await subscribed(plugin, "tested.pushes")
             pushes = PushQueue(connection)
             fitting = NATS_TENANT_PUSH_BYTES_MAX // len(LARGE)
             sending = [
@@ -65,8 +64,7 @@ def test_bytes_that_wait_are_bounded_and_messages_keep_their_order() -> None:
 def test_a_push_that_was_cancelled_is_not_sent_and_delays_no_other() -> None:
     async def scenario() -> None:
         async with connect(nats_server().url) as connection, client() as plugin:
-            heard = await plugin.subscribe("tested.cancelled")
-            await plugin.flush()
+            heard = await subscribed(plugin, "tested.cancelled")
             pushes = PushQueue(connection)
             tasks = [
                 asyncio.create_task(pushes.send("a", "tested.cancelled", b"%d" % number))

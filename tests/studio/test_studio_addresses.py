@@ -2,24 +2,14 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.studio.support.library import Library, fill, library, send, token
+from tests.studio.support.library import Library, library, run, send, token
 
 MAIN = "/studio/library/main"
-
-
-def run(data: Path, scenario: Callable[[Library], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with library(data) as served:
-            await fill(served.store)
-            await scenario(served)
-
-    asyncio.run(main())
 
 
 def test_a_page_is_found_without_its_trailing_slash(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Attacks on the Studio: stored markup, other origins, frames, viewers, stolen sessions."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Final
@@ -13,7 +11,7 @@ from structlog.testing import capture_logs
 from keyhouse import Store
 from keyhouse.engine import Batch, Put
 from tests.studio.support.jobs import ended, running_jobs
-from tests.studio.support.library import BOOK, SCHEMA, Book, Library, fill, library, send, token
+from tests.studio.support.library import BOOK, SCHEMA, Book, Library, run, send, token
 
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(1)>'\""
 PREFERENCES: Final[tuple[tuple[str, dict[str, str]], ...]] = (
@@ -49,15 +47,6 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.found.append((tag, dict(attrs)))
-
-
-def run(data: Path, scenario: Callable[[Library], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with library(data) as served:
-            await fill(served.store)
-            await scenario(served)
-
-    asyncio.run(main())
 
 
 def inert(path: str, page: httpx.Response) -> None:

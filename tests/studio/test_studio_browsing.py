@@ -1,7 +1,6 @@
 """Browsing a keyspace: tree, tables, keys. Each page is asked for its twin."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 from keyhouse.clock import SystemClock
 from keyhouse.engine import Batch, Engine, Put
 from keyhouse.studio.space_size import count_by_record
-from tests.studio.support.library import BOOK, Book, Library, fill, library
+from tests.studio.support.library import BOOK, Book, Library, fill, library, run
 from tests.support.engine_openers import OPENERS
 
 MAIN = "/studio/library/main"
@@ -19,15 +18,6 @@ MAIN = "/studio/library/main"
 class _Closing:
     def __init__(self, engine: Engine) -> None:
         self.aclose = engine.close
-
-
-def run(data: Path, scenario: Callable[[Library], Awaitable[None]], books: int = 3) -> None:
-    async def main() -> None:
-        async with library(data) as served:
-            await fill(served.store, books)
-            await scenario(served)
-
-    asyncio.run(main())
 
 
 @pytest.mark.parametrize("name", OPENERS)

@@ -1,25 +1,15 @@
 """Edits through the Studio: preview, save, conflict, undo."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from keyhouse.engine import Batch, Put
-from tests.studio.support.library import BOOK, Book, Library, fill, library, send
+from tests.studio.support.library import BOOK, Book, Library, run, send
 
 MAIN = "/studio/library/main"
-
-
-def run(data: Path, scenario: Callable[[Library], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with library(data) as served:
-            await fill(served.store)
-            await scenario(served)
-
-    asyncio.run(main())
 
 
 async def edit(

@@ -1,7 +1,6 @@
 """Signing in to the Studio, its sessions, and their lock."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import httpx
@@ -9,16 +8,7 @@ import httpx
 from keyhouse.clock import ManualClock
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.studio.schema import SESSION, Session
-from tests.studio.support.library import Library, fill, library, token
-
-
-def run(data: Path, scenario: Callable[[Library], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with library(data) as served:
-            await fill(served.store)
-            await scenario(served)
-
-    asyncio.run(main())
+from tests.studio.support.library import Library, library, run, token
 
 
 def test_a_page_without_a_session_leads_to_the_login_and_back(tmp_path: Path) -> None:

@@ -1,27 +1,16 @@
 """The page of an edit keeps typed text, whatever the form is answered with."""
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tests.studio.support.library import BOOK, Book, Library, fill, library
+from tests.studio.support.library import BOOK, Book, Library, run
 
 MAIN = "/studio/library/main"
 TYPED = '{"id": "b000", "title": "Typed",\n  "author": "lem"}'
-
-
-def run(data: Path, scenario: Callable[[Library], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with library(data) as served:
-            await fill(served.store)
-            await scenario(served)
-
-    asyncio.run(main())
 
 
 async def submit(client: httpx.AsyncClient, action: str, **form: Any) -> httpx.Response:

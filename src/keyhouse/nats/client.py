@@ -5,7 +5,7 @@ It differs from nats-py in six ways:
 - URLs are read as NATS's own tools read them: `tls://user:p%40ss@one:4222,two:4222` uses TLS and
   the same user at every server, also at discovered ones. nats-py uses TLS only where the server
   asks for it, so that an attacker on the path could remove the request and receive the password.
-- Bytes from the server are parsed by `Parser`. A subject with a form feed in it, or one that is not
+- Bytes from the server are parsed by `keyhouse.nats.parser.Parser`. A subject with a form feed in it, or one that is not
   UTF-8, ends neither the connection nor the reading: any client may send such subjects.
 - A handler (`handle`) receives messages as they are parsed. nats-py puts each message in a queue
   that a task per subscription reads, and a publish passes two coroutines: together half the cost of
@@ -37,7 +37,6 @@ It imports no schema, and logs only through the logger that it is given.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -48,10 +47,11 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
-from nats.errors import Error, ProtocolError
+from nats.errors import Error
 
 from keyhouse.errors import UsageError
 from keyhouse.nats.errors import UNENCRYPTED, NotNatsError, PermissionDeniedError, UnencryptedError
+from keyhouse.nats.parser import Parser
 
 __all__ = ["HandlerSubscription", "Logger", "MessageHandler", "NatsClient"]
 
@@ -66,11 +66,7 @@ QUEUED_PER_TURN: Final = 1_024
 """Messages per turn of the event loop that handlers started to handle, or only queued. Then other
 tasks run, and replies are flushed."""
 
-CONTROL_LINE_BYTES_MAX: Final = 1_024 * 1_024
-"""A line of the protocol without its payload. An INFO line lists every server of a cluster."""
-
 PERMISSION_CHECK_SECONDS: Final = 10
-_CRLF: Final = b"\r\n"
 _HEADER_VERSION_BYTES: Final = len(b"NATS/1.0")
 
 MessageHandler = Callable[[str, str, bytes], bool | None]
@@ -379,127 +375,6 @@ class NatsClient(Client):
         if denied is not None and self._denial is not None:
             self._denial.clear()
             raise denied
-
-
-class Parser:
-    """Splits the server's bytes into operations, and passes each to the client.
-
-    nats-py's parser matches each line with regular expressions, ends a word at any white space, and
-    moves the rest of its buffer at every step. The server ends a word at a space or a tab only.
-    `reset` is called when the connection breaks: bytes of the old connection are then dropped, also
-    those of a `parse` that is waiting.
-    """
-
-    __slots__ = ("_chunks", "_client", "_connection", "_needed", "_size")
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-        self._connection = 0
-        self.reset()
-
-    def reset(self) -> None:
-        self._connection += 1
-        self._chunks: list[bytes] = []
-        self._size = 0
-        self._needed = 0
-
-    async def parse(self, data: bytes = b"") -> None:
-        """Raises nats-py's ProtocolError for bytes that are not of the protocol."""
-        if self._chunks:
-            self._chunks.append(data)
-            self._size += len(data)
-            if self._size < self._needed:
-                return
-            data = b"".join(self._chunks)
-            self._chunks = []
-        connection = self._connection
-        start = await self._operations(data, connection)
-        if start < len(data) and self._connection == connection:
-            self._chunks = [data[start:] if start else data]
-            self._size = len(data) - start
-
-    async def _operations(self, data: bytes, connection: int) -> int:
-        """Pass on all complete operations. Returns the start of the first incomplete one, and sets
-        `_needed` to the bytes that it has at least."""
-        client = self._client
-        handlers = client.handlers
-        client.turn += 1
-        at = 0
-        while self._connection == connection:
-            end = data.find(_CRLF, at)
-            if end < 0:
-                if len(data) - at > CONTROL_LINE_BYTES_MAX:
-                    raise ProtocolError("nats: control line too long")
-                self._needed = 0
-                break
-            headers_size = 0
-            words = data[at + 4 : end].split(b" ") if data.startswith(b"MSG ", at) else []
-            if not (3 <= len(words) <= 4 and words[1].isdigit() and words[-1].isdigit()):
-                if not data.startswith((b"MSG", b"HMSG"), at):
-                    await self._control(data[at:end])
-                    at = end + 2
-                    continue
-                words, headers_size = _message_words(data[at:end])
-            payload = end + 2
-            stop = payload + _number(words[-1])
-            if stop + 2 > len(data):
-                self._needed = stop + 2 - at
-                break
-            at = stop + 2
-            reply = words[2] if len(words) == 4 else b""
-            handler = handlers.get(words[1])
-            body = data[payload + headers_size : stop]
-            if handler is None:
-                headers = data[payload : payload + headers_size] or None
-                try:
-                    await client._process_msg(_number(words[1]), words[0], reply, body, headers)
-                except UnicodeDecodeError:
-                    client.drop()
-            elif client.deliver(handler, words[0], reply, body):
-                await asyncio.sleep(0)
-                client.turn += 1
-        return at
-
-    async def _control(self, line: bytes) -> None:
-        operation, _, rest = line.replace(b"\t", b" ").partition(b" ")
-        client = self._client
-        if operation == b"PING":
-            await client._process_ping()
-        elif operation == b"PONG":
-            await client._process_pong()
-        elif operation == b"-ERR":
-            await client._process_err(rest.strip().decode(errors="replace").lower())
-        elif operation == b"INFO":
-            try:
-                info = json.loads(rest)
-            except ValueError:
-                raise ProtocolError("nats: malformed INFO") from None
-            await client._process_info(info)
-        elif operation != b"+OK":
-            raise ProtocolError("nats: unknown protocol")
-
-
-def _message_words(line: bytes) -> tuple[list[bytes], int]:
-    """Split a MSG or HMSG line that is not the usual one: the words of a MSG, and the bytes of its
-    headers."""
-    operation, *words = [word for word in line.replace(b"\t", b" ").split(b" ") if word]
-    size = 0
-    if operation == b"HMSG" and len(words) >= 4:
-        size = _number(words.pop(-2))
-    elif operation != b"MSG":
-        raise ProtocolError("nats: malformed MSG")
-    if not 3 <= len(words) <= 4:
-        raise ProtocolError("nats: malformed MSG")
-    return words, size
-
-
-def _number(digits: bytes) -> int:
-    try:
-        if digits.isdigit():
-            return int(digits)
-    except ValueError:  # more digits than Python converts
-        pass
-    raise ProtocolError("nats: malformed MSG")
 
 
 READ_BYTES: Final = 256 * 1_024

@@ -8,6 +8,7 @@ from typing import Any
 
 import nats
 from nats.aio.client import Client
+from nats.aio.subscription import Subscription
 
 from keyhouse.nats.connection import connect
 from keyhouse.nats.endpoint import Endpoint
@@ -22,6 +23,15 @@ async def client() -> AsyncIterator[Client]:
         yield connection
     finally:
         await connection.close()
+
+
+async def subscribed(connection: Client, subject: str) -> Subscription:
+    """Subscribe, and wait until the server knows it. One flush is not enough: nats-py sends its
+    ping ahead of the pending subscription."""
+    subscription = await connection.subscribe(subject)
+    await connection.flush()
+    await connection.flush()
+    return subscription
 
 
 @asynccontextmanager

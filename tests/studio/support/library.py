@@ -1,6 +1,7 @@
 """A library on any engine, and the Studio over it."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -152,3 +153,14 @@ async def fill(store: Store, books: int = 3) -> None:
             ),
         )
     await store.put(SHELF, Shelf("hall", 3))
+
+
+def run(data: Path, scenario: Callable[[Library], Awaitable[None]], books: int = 3) -> None:
+    """Run a scenario in a Studio with a library of some books."""
+
+    async def main() -> None:
+        async with library(data) as served:
+            await fill(served.store, books)
+            await scenario(served)
+
+    asyncio.run(main())
