@@ -77,5 +77,9 @@ player.restore();
 places.flush().catch(() => {});
 if ("serviceWorker" in navigator) {
   navigator.serviceWorker.register(`${HOME}service_worker.js`, { scope: HOME }).catch(console.warn);
+  // A page that was loading when the worker became active is not controlled by it.
+  navigator.serviceWorker.ready.then(({ active }) => {
+    if (!navigator.serviceWorker.controller) active.postMessage("claim");
+  });
 }
 document.documentElement.dataset.ready = "yes";

@@ -27,6 +27,10 @@ self.addEventListener("activate", event => {
   event.waitUntil(caches.keys().then(remove).then(() => self.clients.claim()));
 });
 
+self.addEventListener("message", event => {
+  if (event.data === "claim") event.waitUntil(self.clients.claim());
+});
+
 self.addEventListener("fetch", event => {
   const { request } = event, url = new URL(request.url);
   if (request.method !== "GET" || url.origin !== self.location.origin) return;
