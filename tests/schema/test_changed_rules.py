@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from keyhouse import Index, Record, RecordCount, Summary, Unique
 from keyhouse.errors import DeclarationError
-from keyhouse.schema import Of
+from keyhouse.schema import FromAttribute
 
 
 class Item(msgspec.Struct, kw_only=True):
@@ -32,8 +32,11 @@ ITEM = Record(
     Index("by_number:{number:06d}:{id}", when=shown),
     Index("by_tag:{tag}:{id}", each={"tag": "tags"}, when=shown),
     Index("by_owner:{owner}:{id}", fields={"owner": lambda item: item.owner.get("name")}),
-    Index("by_owners:{owner}:{id}", each={"owner": Of("owner", dict.values)}),
-    Index("by_city:{city}:{id}", fields={"city": Of("owner", lambda owner: owner.get("city"))}),
+    Index("by_owners:{owner}:{id}", each={"owner": FromAttribute("owner", dict.values)}),
+    Index(
+        "by_city:{city}:{id}",
+        fields={"city": FromAttribute("owner", lambda owner: owner.get("city"))},
+    ),
     Unique("name:{name}", value="id"),
     Summary("names", member="id", under="ids"),
     Summary("entries", member="id", under="entries", entry=lambda item: {"name": item.name}),
@@ -83,7 +86,7 @@ def test_a_function_of_an_attribute_is_called_only_where_the_attribute_changed()
         calls.append(tags)
         return tags[0] if tags else None
 
-    by_first = Index("by_first:{tag}:{id}", fields={"tag": Of("tags", first)})
+    by_first = Index("by_first:{tag}:{id}", fields={"tag": FromAttribute("tags", first)})
     record = Record(Item, "item:{id}", by_first)
     assert record.changed_owned(Item(id="1", tags=["x"]), Item(id="1", tags=["x"])) == []
     assert calls == []
@@ -94,4 +97,4 @@ def test_a_function_of_an_attribute_is_called_only_where_the_attribute_changed()
 
 def test_a_function_of_an_attribute_that_the_record_lacks_is_rejected() -> None:
     with pytest.raises(DeclarationError, match="no such attribute"):
-        Record(Item, "item:{id}", Index("by:{tag}:{id}", fields={"tag": Of("tag", str)}))
+        Record(Item, "item:{id}", Index("by:{tag}:{id}", fields={"tag": FromAttribute("tag", str)}))

@@ -5,7 +5,7 @@ Pure: no I/O, no clock, no async.
 
 from typing import TYPE_CHECKING
 
-from keyhouse.schema.compiled_rows import Keys, Of
+from keyhouse.schema.compiled_rows import FromAttribute, Keys
 from keyhouse.schema.counter import Counter
 from keyhouse.schema.derived import Derived, First, Index, RecordCount, Unique
 from keyhouse.schema.document import Compact, compact
@@ -40,6 +40,7 @@ __all__ = [
     "Expiry",
     "First",
     "FoldResult",
+    "FromAttribute",
     "Index",
     "JobState",
     "KeyMatch",
@@ -49,7 +50,6 @@ __all__ = [
     "Meta",
     "Migration",
     "MigrationDone",
-    "Of",
     "Owner",
     "Record",
     "RecordCount",

@@ -52,8 +52,8 @@ FieldSource = int | Source
 CompiledRows = Callable[[Any, Keys], dict[str, Any]]
 
 
-class Of:
-    """A function of one attribute of a record, as the source of a field: `Of("tags", sorted)`.
+class FromAttribute:
+    """A function of one attribute as the source of a field: `FromAttribute("tags", sorted)`.
 
     It is not called where a change of the record leaves that attribute equal, so it returns the
     same for values that are equal: for 1, 1.0 and True, too.
@@ -312,7 +312,7 @@ def _differences(rule: RowRule, number: int, scope: dict[str, Any]) -> Iterator[
         # 1, 1.0 and True are equal, but not the same text in a key
         differs = f"({old} := {before}) != ({new} := {after})"
         differs += f" or {old}.__class__ is not {new}.__class__"
-        if isinstance(source, Of):
+        if isinstance(source, FromAttribute):
             differs = f"b.{source.attribute} != a.{source.attribute} and ({differs})"
         yield differs
 

@@ -36,7 +36,7 @@ from keyhouse.keys.segments import (
 )
 from keyhouse.keys.template import Template, evaluated
 from keyhouse.schema import document
-from keyhouse.schema.compiled_rows import FieldSource, Keys, Of, RowRule, RowSet, Source
+from keyhouse.schema.compiled_rows import FieldSource, FromAttribute, Keys, RowRule, RowSet, Source
 from keyhouse.schema.nearest import nearest
 
 Strategy = Literal["put", "merge", "add"]
@@ -177,7 +177,7 @@ class Derived:
     def _source(self, name: str, key: Template) -> FieldSource:
         source = self.each.get(name, self.fields.get(name))
         if callable(source):
-            if isinstance(source, Of) and source.attribute not in self._attributes:
+            if isinstance(source, FromAttribute) and source.attribute not in self._attributes:
                 raise DeclarationError(
                     "The record has no such attribute that a field is made of.",
                     field=name,

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from keyhouse.keys.template import Template
-from keyhouse.schema.compiled_rows import Of, Source
+from keyhouse.schema.compiled_rows import FromAttribute, Source
 from keyhouse.schema.counter import Counter
 from keyhouse.schema.derived import Derived, First, Index, RecordCount, Unique
 from keyhouse.schema.expiry import Expiry
@@ -184,7 +184,7 @@ def _source(type_: Any, source: Source | None) -> str:
         return ""
     if not callable(source):
         return f"from `{member_name(type_, source)}`"
-    if isinstance(source, Of):
+    if isinstance(source, FromAttribute):
         source = source.make
     return f"computed: {purpose}" if (purpose := _purpose(source)) else "computed from the record"
 

@@ -33,8 +33,8 @@ from keyhouse.keys import Template
 from keyhouse.schema import (
     MILLISECONDS,
     Declared,
+    FromAttribute,
     Index,
-    Of,
     Record,
     RecordCount,
     Schema,
@@ -136,10 +136,10 @@ def moment_of(entry: HistoryEntry) -> int:
     return moment if 0 <= moment <= MOMENT_MAX else min(max(moment, 0), MOMENT_MAX)
 
 
-def _ext(name: str) -> Of:
+def _ext(name: str) -> FromAttribute:
     """Return a getter of an extended attribute for a key field: None, and so no row, if it is
     empty."""
-    return Of("ext", lambda ext: ext.get(name) or None)
+    return FromAttribute("ext", lambda ext: ext.get(name) or None)
 
 
 ASSETS_IN_STATE = Summary(
@@ -155,7 +155,7 @@ ASSETS_OF_TEAM = Summary(
     under="assetIds",
     members_max=ASSETS_LISTED_MAX,
     fields={"sport": _ext("sport"), "series": _ext("series-id")},
-    each={"team": Of("ext", lambda ext: teams(ext))},
+    each={"team": FromAttribute("ext", lambda ext: teams(ext))},
 )
 
 ASSETS_IN_SEASON = Summary(
@@ -170,12 +170,12 @@ BY_HIERARCHY = Index(
     Template(
         "path.hierarchy{path}|{state:IN_PROGRESS|COMPLETED}|{asset}", escape=PARTS, path=Path()
     ),
-    each={"path": Of("ext", lambda ext: whole_prefixes(hierarchy(ext)))},
+    each={"path": FromAttribute("ext", lambda ext: whole_prefixes(hierarchy(ext)))},
 )
 
 BY_SPORT = Index(
     Template("path.sport{path}|{state:IN_PROGRESS|COMPLETED}|{asset}", escape=PARTS, path=Path()),
-    each={"path": Of("ext", lambda ext: whole_prefixes(sport(ext)))},
+    each={"path": FromAttribute("ext", lambda ext: whole_prefixes(sport(ext)))},
 )
 
 NEWEST = Index(
