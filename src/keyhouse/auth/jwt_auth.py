@@ -86,9 +86,9 @@ class JwtAuth(Authenticator):
         if bearer is None or bearer[:7] != b"Bearer " or b"cookie" in headers:
             return None
         self._keys.refresh_if_stale()
-        hash = _SHA256.copy()
-        hash.update(bearer[7:])
-        cached = self._cache.get(hash.digest())
+        hasher = _SHA256.copy()
+        hasher.update(bearer[7:])
+        cached = self._cache.get(hasher.digest())
         if cached is None or self._cached_version != self._keys.version:
             return None
         return (

@@ -481,10 +481,10 @@ def _path(scope: Any) -> bytes:
     if b"?" in raw:  # some servers include the query
         raw = raw.partition(b"?")[0]
     if root := scope.get("root_path"):
-        raw = _below(raw, root.encode())
+        raw = _without_root(raw, root.encode())
     return raw or b"/"
 
 
-def _below(raw: bytes, root: bytes) -> bytes:
+def _without_root(raw: bytes, root: bytes) -> bytes:
     is_below = raw.startswith(root) and raw[len(root) : len(root) + 1] in (b"/", b"")
     return raw[len(root) :] if is_below else raw

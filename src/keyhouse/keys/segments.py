@@ -75,7 +75,7 @@ class TextSegment:
         self._escape = escape.and_also(ends)
         self._verbatim = last and escape is PLAIN
         self._plain_max = self._most
-        """Characters of a text that is written as it is, if it has neither of the next two."""
+        """Longest text that is written unescaped if it contains neither `_ends` nor `_mark`."""
         self._ends, self._mark = (
             ("\0", "\0") if self._verbatim else (self._escape.ends, self._escape.mark)
         )

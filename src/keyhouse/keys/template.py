@@ -340,14 +340,14 @@ class Template:
                 terms.append(f"l{mark}{index + 1}")
                 scope[f"l{mark}{index + 1}"] = tail
         key, least = " + ".join(terms), "" if self.head else "0 < "
-        if self._has_valid_length():
+        if self._keys_need_no_check():
             return key, scope
         return (
             f"k if (k := {key}).isascii() and {least}len(k) <= {KEY_BYTES_MAX} else c{mark}(k)",
             scope,
         )
 
-    def _has_valid_length(self) -> bool:
+    def _keys_need_no_check(self) -> bool:
         """Tell whether all its keys are ASCII of a length that a key may have: text and ULIDs."""
         text = "".join(self.literals)
         return (

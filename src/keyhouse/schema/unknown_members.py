@@ -22,7 +22,7 @@ _LISTS = (
 )
 
 
-class Known(Protocol):
+class KnownPart(Protocol):
     """The known members of one part of a type's JSON."""
 
     def first_unknown(self, plain: Any) -> str | None:
@@ -44,7 +44,7 @@ class KnownMembers:
 
     def __init__(self, names: frozenset[str]) -> None:
         self.names = names
-        self.values: dict[str, Known] = {}
+        self.values: dict[str, KnownPart] = {}
 
     def first_unknown(self, plain: Any) -> str | None:
         if not isinstance(plain, dict):
@@ -60,7 +60,7 @@ class KnownMembers:
             known = self.values.get(name)
             found = None if known is None else known.first_unknown(plain.get(name))
             if found is not None:
-                return f"{name}{_below(found)}"
+                return _joined(name, found)
         return None
 
     def known_part(self, plain: Any) -> Any:
@@ -85,13 +85,13 @@ class KnownMembers:
 class _KnownItems:
     """The items of a list."""
 
-    def __init__(self, item: Known) -> None:
+    def __init__(self, item: KnownPart) -> None:
         self._item = item
 
     def first_unknown(self, plain: Any) -> str | None:
         for at, item in enumerate(_items(plain)):
             if (found := self._item.first_unknown(item)) is not None:
-                return f"[{at}]{_below(found)}"
+                return _joined(f"[{at}]", found)
         return None
 
     def known_part(self, plain: Any) -> Any:
@@ -113,13 +113,13 @@ class _KnownItems:
 class _KnownMap:
     """The values of an object whose members have any name."""
 
-    def __init__(self, value: Known) -> None:
+    def __init__(self, value: KnownPart) -> None:
         self._value = value
 
     def first_unknown(self, plain: Any) -> str | None:
         for name, part in plain.items() if isinstance(plain, dict) else ():
             if (found := self._value.first_unknown(part)) is not None:
-                return f"{name}{_below(found)}"
+                return _joined(name, found)
         return None
 
     def known_part(self, plain: Any) -> Any:
@@ -139,16 +139,16 @@ class _KnownChoice:
     def __init__(
         self,
         tag_field: str | None,
-        tagged: dict[Any, Known],
-        lists: Known | None,
-        other: Known | None,
+        tagged: dict[Any, KnownPart],
+        lists: KnownPart | None,
+        other: KnownPart | None,
     ) -> None:
         self._tag_field = tag_field
         self._tagged = tagged
         self._lists = lists
         self._other = other
 
-    def _of(self, plain: Any) -> Known | None:
+    def _of(self, plain: Any) -> KnownPart | None:
         if isinstance(plain, list):
             return self._lists
         if isinstance(plain, dict) and self._tag_field in plain:
@@ -176,7 +176,7 @@ def known_members(info: inspect.Type) -> KnownMembers | None:
     return found if isinstance(found, KnownMembers) else None
 
 
-def _known(info: inspect.Type, seen: dict[object, KnownMembers]) -> Known | None:
+def _known(info: inspect.Type, seen: dict[object, KnownMembers]) -> KnownPart | None:
     """Return what is known of a type; None if any member may be there. `seen` has the types that
     this one is inside of: a type may hold itself."""
     if isinstance(info, inspect.Metadata):
@@ -204,7 +204,7 @@ def _known_object(info: Any, seen: dict[object, KnownMembers]) -> KnownMembers:
     return found
 
 
-def _known_choice(info: inspect.UnionType, seen: dict[object, KnownMembers]) -> Known | None:
+def _known_choice(info: inspect.UnionType, seen: dict[object, KnownMembers]) -> KnownPart | None:
     options = [*_options(info)]
     tagged = {
         each.tag: known
@@ -230,8 +230,8 @@ def _options(info: inspect.UnionType) -> Iterator[Any]:
         yield each.type if isinstance(each, inspect.Metadata) else each
 
 
-def _below(path: str) -> str:
-    return path if path.startswith("[") else f".{path}"
+def _joined(name: str, path: str) -> str:
+    return name + path if path.startswith("[") else f"{name}.{path}"
 
 
 def _items(plain: Any) -> list[Any]:

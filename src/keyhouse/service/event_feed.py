@@ -15,7 +15,7 @@ client that reconnects neither misses nor repeats a part of a commit.
 
 A commit has ended when a change of the next one follows, or when the watch has delivered all changes
 (`caught_up`). Once a client that starts has been sent all changes, a comment says up to which
-revision: `: caught-up 17`. Clients of a browser do not see it.
+revision: `: caught-up 17`. `EventSource` of browsers ignores comments.
 """
 
 import asyncio

@@ -81,7 +81,7 @@ class Statistics(Struct, kw_only=True):
     user_id: str | UnsetType = UNSET
 
 
-class Played(NamedTuple):
+class PlayedSegment(NamedTuple):
     """A segment of a book that is being played."""
 
     book: Book
@@ -334,7 +334,7 @@ def moved_progress(progress: Progress, durations: DurationMap | None) -> Progres
     )
 
 
-async def _read_played(name: str, tx: Transaction) -> Played:
+async def _read_played(name: str, tx: Transaction) -> PlayedSegment:
     """Return what is played, by the ids of a book and a segment; NotFoundError if one is absent."""
     book_id, _, segment_id = name.partition("/")
     book, durations, segment = await tx.get_each(
@@ -343,7 +343,7 @@ async def _read_played(name: str, tx: Transaction) -> Played:
         (SEGMENT, {"id": segment_id}),
     )
     _check_book(book, book_id)
-    return Played(book, durations, _of_book(segment, book_id, segment_id))
+    return PlayedSegment(book, durations, _of_book(segment, book_id, segment_id))
 
 
 def _check_book(book: Book | None, id: str) -> None:

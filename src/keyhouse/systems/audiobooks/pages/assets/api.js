@@ -5,7 +5,7 @@ export const HOME = new URL("../", import.meta.url).pathname;
 export const API = `${HOME}api/v1`;
 
 /** Return a path of the service, such as the cover of a book, below the path of a proxy. */
-export const below = path => path && HOME.slice(0, -"/audiobooks/".length) + path;
+export const withRoot = path => path && HOME.slice(0, -"/audiobooks/".length) + path;
 
 /** A rejected request. Status 0: the service cannot be reached. */
 export class ApiError extends Error {

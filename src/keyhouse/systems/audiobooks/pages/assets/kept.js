@@ -2,7 +2,7 @@
 
    The service worker plays them from there. `kept` of IndexedDB lists the complete ones. */
 
-import { API, below, HOME, length } from "./api.js";
+import { API, HOME, length, withRoot } from "./api.js";
 import { keptBooks } from "./queue.js";
 
 export const CACHE = "audiobooks-kept-1";
@@ -21,7 +21,7 @@ async function paths(id) {
   const response = await fetch(`${API}/books/${id}/segments`);
   if (!response.ok) throw new Error("The list of files cannot be loaded.");
   const segments = (await response.json()).data.items;
-  return { segments, urls: segments.map(each => below(each.audio_url)) };
+  return { segments, urls: segments.map(each => withRoot(each.audio_url)) };
 }
 
 /** Keep a book. `tell` is called with sentences about the progress. */
@@ -42,10 +42,10 @@ export async function keep(id, tell) {
     const book = (await (await store(cache, `${API}/books/${id}`)).json()).data;
     await store(cache, `${API}/books/${id}/segments`);
     await store(cache, `${HOME}books/${id}`);
-    if (book.cover_url) await store(cache, below(book.cover_url));
+    if (book.cover_url) await store(cache, withRoot(book.cover_url));
     await keptBooks.put({
       id, title: book.title, author: book.author_name || "", duration: book.duration || 0,
-      cover: below(book.cover_url) || "", bytes, urls,
+      cover: withRoot(book.cover_url) || "", bytes, urls,
     });
     return `Kept on this device: ${megabytes(bytes)}.`;
   } catch (error) {

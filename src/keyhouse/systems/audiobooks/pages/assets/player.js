@@ -3,7 +3,7 @@
    It keeps playing while pages change, because it is outside of the part that is replaced. It knows
    no page: `view.js` shows it. Events: book, state, time, jump, finished, error. */
 
-import { ApiError, below, call } from "./api.js";
+import { ApiError, call, withRoot } from "./api.js";
 import { rewindSeconds, Timeline } from "./timeline.js";
 
 const SAVE_SECONDS = 10;
@@ -116,7 +116,7 @@ export class Player extends EventTarget {
     this.#wanted = segment.offset_start + seconds;
     if (segment !== this.#segment) {
       this.#segment = segment;
-      this.#audio.src = below(segment.audio_url);
+      this.#audio.src = withRoot(segment.audio_url);
       if (isPlaying) this.#audio.play().catch(() => {});
     } else if (this.#audio.readyState > 0) {
       this.#audio.currentTime = seconds;

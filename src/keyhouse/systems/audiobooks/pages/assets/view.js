@@ -1,6 +1,6 @@
 /* The player on the page: buttons, sliders, chapters, bookmarks, keys and the lock screen. */
 
-import { below, call, clock, HOME, length } from "./api.js";
+import { call, clock, HOME, length, withRoot } from "./api.js";
 import { SPEED_STEP } from "./player.js";
 
 const BACK_SECONDS = 10, FORWARD_SECONDS = 30;
@@ -137,7 +137,7 @@ export class PlayerView {
     element("player-link").href = `${HOME}books/${book.id}`;
     for (const image of document.querySelectorAll("[data-player-cover]")) {
       image.hidden = !book.cover_url;
-      if (book.cover_url) image.src = below(book.cover_url); else image.removeAttribute("src");
+      if (book.cover_url) image.src = withRoot(book.cover_url); else image.removeAttribute("src");
     }
     element("book-slider").max = timeline.duration;
     element("player-chapters").replaceChildren(...chapters.map((chapter, index) => {
@@ -321,7 +321,7 @@ function showMediaSession(player) {
   const { book, chapter } = player, key = `${book.id} ${chapter.start}`;
   if (announced !== key) {
     announced = key;
-    const artwork = book.cover_url ? [{ src: below(book.cover_url) }] : [];
+    const artwork = book.cover_url ? [{ src: withRoot(book.cover_url) }] : [];
     navigator.mediaSession.metadata = new MediaMetadata(
       { title: chapter.title, artist: book.author_name || "", album: book.title, artwork });
   }
