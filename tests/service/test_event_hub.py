@@ -11,9 +11,12 @@ from structlog.testing import capture_logs
 from keyhouse import Record, Schema, Space, Store, Template, open_engine
 from keyhouse.auth import Caller
 from keyhouse.clock import SystemClock
+from keyhouse.engine import Batch, Put
+from keyhouse.errors import UsageError
 from keyhouse.http import EventStream, Route
 from keyhouse.service.event_hub import EventHub
 from keyhouse.service.spec import ServiceSpec
+from keyhouse.store import Event
 from tests.http.support.event_client import SentEvent, watching
 from tests.http.support.real_server import run, serving
 from tests.http.support.shop import Tokens
@@ -27,7 +30,9 @@ class Clip(msgspec.Struct):
 
 
 CLIP = Record(Clip, Template("clip:{id}"), name="clip", private=("secret",))
-BOARD = Schema("board", CLIP, space=Space("a tenant"))
+TAG = Record(Clip, Template("tag:{id}"), name="tag", unknown="keep")
+OLD = Record(Clip, Template("old:{id}"), name="old", legacy_at="old_{id}")
+BOARD = Schema("board", CLIP, TAG, OLD, space=Space("a tenant"))
 
 
 class Since(msgspec.Struct):
@@ -49,18 +54,27 @@ class Board:
         """Stream the caller's changes."""
         return self.hub.stream(Store(BOARD, self.store.engine, caller.tenant), CLIP)
 
+    async def all(self, query: Since) -> EventStream:
+        """Stream the changes of clips and tags."""
+        return self.hub.stream(self.store, CLIP, TAG, since=query.since, encode=shown)
+
     def spec(self) -> ServiceSpec:
         return ServiceSpec(
             name="board",
             auth=Tokens(),
             routes=[
                 Route(method="GET", path="/watch", handler=self.watch),
+                Route(method="GET", path="/all", handler=self.all),
                 Route(method="GET", path="/mine", handler=self.mine, scope="read"),
             ],
         )
 
     async def put(self, id: str, title: str = "t") -> int:
         return (await self.store.put(CLIP, Clip(id, title, "hidden"))).revision
+
+
+def shown(event: Event[Any]) -> tuple[str, Any]:
+    return "changed", {"key": event.key, "stored": event.stored and event.stored.decode()}
 
 
 def put(id: str, title: str, revision: int, *, is_last: bool = True) -> SentEvent:
@@ -303,5 +317,40 @@ def test_a_client_that_reads_slowly_gets_the_newest_and_costs_bounded_memory() -
         assert len(revisions) < 500, "of several changes of one key only the newest"
         source.close()
         assert await source.next() is None
+
+    run(scenario)
+
+
+def test_a_stream_of_several_records_has_members_that_a_type_does_not() -> None:
+    async def scenario() -> None:
+        board = Board(await open_engine("memory:"))
+        async with serving(board.spec()) as client:
+            await board.put("a")
+            row = b'{"id":"b","title":"t","colour":"red"}'
+            await board.store.engine.commit("ann", Batch(puts=(Put("tag:b", row),)))
+            async with watching(client.port, "/board/all?since=0") as stream:
+                found = [await stream.next(), await stream.next()]
+                assert [each and each.data for each in found] == [
+                    {"key": "clip:a", "stored": None},
+                    {"key": "tag:b", "stored": row.decode()},
+                ]
+
+    run(scenario)
+
+
+def test_a_stream_of_several_records_is_rejected_if_it_cannot_be_watched() -> None:
+    async def scenario() -> None:
+        board = Board(await open_engine("memory:"))
+        stream = board.hub.stream
+        with pytest.raises(UsageError, match="needs the records"):
+            stream(board.store)
+        with pytest.raises(UsageError, match="needs `encode`, and takes no prefix"):
+            stream(board.store, CLIP, TAG)
+        with pytest.raises(UsageError, match="takes no prefix and no fields"):
+            stream(board.store, CLIP, TAG, encode=shown, prefix="a")
+        with pytest.raises(UsageError, match="takes no prefix and no fields"):
+            stream(board.store, CLIP, TAG, encode=shown, id="a")
+        with pytest.raises(UsageError, match=r"one with a legacy key. \(record='old'\)"):
+            stream(board.store, CLIP, OLD, encode=shown)
 
     run(scenario)

@@ -1,6 +1,8 @@
 """A watch that resumes at an old revision leaves turns of the event loop to others."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -8,6 +10,7 @@ import pytest
 
 from keyhouse import Record, Schema, Space, Store, Template, open_engine
 from keyhouse.store.long_read import PAGE_BYTES, WATCH_ROWS
+from keyhouse.store.record_watch import WatchedRecord, watch_records
 
 
 class Clip(msgspec.Struct):
@@ -16,7 +19,30 @@ class Clip(msgspec.Struct):
 
 
 CLIP = Record(Clip, Template("clip:{id}"), name="clip")
-BOARD = Schema("board", CLIP, space=Space("a tenant"))
+NOTE = Record(Clip, Template("note:{id}"), name="note", unknown="keep")
+BOARD = Schema("board", CLIP, NOTE, space=Space("a tenant"))
+
+
+class Turns:
+    """Turns of the event loop that others had."""
+
+    count = 0
+
+
+@asynccontextmanager
+async def counted_turns() -> AsyncIterator[Turns]:
+    turns = Turns()
+
+    async def others() -> None:
+        while True:
+            turns.count += 1
+            await asyncio.sleep(0)
+
+    running = asyncio.create_task(others())
+    try:
+        yield turns
+    finally:
+        running.cancel()
 
 
 @pytest.mark.parametrize("url", ["memory:", "sqlite:{folder}/board.db"])
@@ -32,23 +58,37 @@ def test_a_replay_of_one_large_commit_is_not_one_step(
         async with open_engine(url.format(folder=tmp_path)) as engine:
             store = Store(BOARD, engine, "ann")
             await store.put_many(CLIP, [Clip(f"{n:05}", "x" * size) for n in range(count)])
-            turns = 0
+            async with counted_turns() as turns:
+                seen = 0
+                async for event in store.watch(CLIP, since=0):
+                    assert event.record is not None
+                    seen += 1
+                    if seen == count:
+                        break
+            assert turns.count >= steps
 
-            async def others() -> None:
-                nonlocal turns
-                while True:
-                    turns += 1
-                    await asyncio.sleep(0)
+    asyncio.run(scenario())
 
-            running = asyncio.create_task(others())
-            await asyncio.sleep(0)
-            before, seen = turns, 0
-            async for event in store.watch(CLIP, since=0):
-                assert event.record is not None
-                seen += 1
-                if seen == count:
-                    break
-            assert turns - before >= steps
-            running.cancel()
+
+def test_a_replay_of_several_records_is_in_order_and_leaves_turns_to_others() -> None:
+    async def scenario() -> None:
+        async with open_engine("memory:") as engine:
+            store = Store(BOARD, engine, "ann")
+            first, second = WATCH_ROWS * 10, WATCH_ROWS * 20
+            await store.put_many(CLIP, [Clip(f"{n:05}", "x") for n in range(first)])
+            await store.put_many(NOTE, [Clip(f"{n:05}", "x") for n in range(first, second)])
+            bound = [store.binding.record(each) for each in (CLIP, NOTE)]
+            watched = [WatchedRecord(each, each.template.range({})) for each in bound]
+            ids = []
+            watch = watch_records(engine, "ann", watched, 0, "raise")
+            async with counted_turns() as turns, aclosing(watch) as events:
+                async for event in events:
+                    assert event.record is not None
+                    assert (event.stored is not None) == event.key.startswith("note:")
+                    ids.append(event.record.id)
+                    if len(ids) == second:
+                        break
+            assert ids == [f"{n:05}" for n in range(second)]
+            assert turns.count >= 15
 
     asyncio.run(scenario())

@@ -5,9 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
+from keyhouse import open_engine
 from keyhouse.engine import Batch, Put
-from tests.studio.support.library import BOOK, Book, Library, run, send
+from keyhouse.errors import UnavailableError, UnknownOutcomeError
+from keyhouse.testing.faults import Fault, FaultyEngine, meanwhile
+from tests.studio.support.library import BOOK, Book, Library, fill, library, run, send
 
 MAIN = "/studio/library/main"
 
@@ -269,3 +273,34 @@ def test_a_stored_value_that_is_no_object_is_masked_on_the_page_of_its_edit(tmp_
                 assert "secret friend" not in answer.text, page
 
     run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("lost", ["commit", "read"])
+def test_a_change_whose_outcome_is_unknown_keeps_its_line(tmp_path: Path, lost: str) -> None:
+    """The commit was made and its response lost, or the record could not be read after it."""
+
+    async def main() -> None:
+        engine = FaultyEngine(await open_engine("memory:"))
+        async with library(tmp_path, engine) as served, served.signed_in(unlocked=True) as client:
+            await fill(served.store)
+
+            async def disconnect() -> None:
+                engine.faults.append(Fault(None, "read", UnavailableError))
+
+            engine.faults = {
+                "commit": [Fault(None, "commit", UnknownOutcomeError, after=True)],
+                "read": [meanwhile(None, disconnect, call="commit", after=True)],
+            }[lost]
+            answer = await edit(client, "save", title="Changed")
+            assert answer.status_code in (503, 504), answer.text
+            engine.faults = []
+            book = await served.store.get(BOOK, id="b000")
+            assert book is not None
+            assert book.title == "Changed"
+            line = (await client.get("/studio/journal.json")).json()["lines"][0]
+            assert (line["action"], line["key"], line["revision"]) == ("save", "book:b000", None)
+            assert "Title 0" in line["before"]
+            assert "outcome unknown" in (await client.get("/studio/journal")).text
+        await engine.close()
+
+    asyncio.run(main())

@@ -142,7 +142,7 @@ def test_a_change_that_is_cancelled_while_it_is_committed_can_be_undone(tmp_path
             served.engine.commit = slow  # type: ignore[method-assign]
             changes = served.studio._edit._changes
             deleting = asyncio.ensure_future(
-                changes.delete("ann", "library", "main", "book:b000", "job x")
+                changes.delete("ann", "library", "main", "book:b000", "x")
             )
             await committing.wait()
             deleting.cancel()

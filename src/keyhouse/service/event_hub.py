@@ -4,7 +4,7 @@ Clients that watch the same records share one watch: see `event_feed`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Any, Final
 
 from keyhouse.errors import BusyError, UsageError
@@ -72,8 +72,7 @@ class EventHub:
         share a watch. By default an event is `put` or `gone`, with `key`, `revision` and `value`.
         A stream of several records, none of them with a legacy key, needs `encode`.
         """
-        if len(records) != 1 and (not records or prefix or fields or encode is None):
-            raise UsageError("A stream of several records has an encoder, and no fields.")
+        _check_records(store, records, prefix, encode, fields)
         watched = Watched(store, records, prefix, fields, encode or _default_encoder(records[0]))
         key = (
             id(store.engine),
@@ -123,6 +122,29 @@ class EventHub:
                 subscription.beat()
                 if number % WOKEN_AT_ONCE == WOKEN_AT_ONCE - 1:
                     await asyncio.sleep(0)
+
+
+def _check_records(
+    store: Store,
+    records: Sequence[Record[Any]],
+    prefix: str | None,
+    encode: EventEncoder | None,
+    fields: Mapping[str, Any],
+) -> None:
+    if len(records) == 1:
+        return
+    if not records:
+        raise UsageError("A stream needs the records whose changes it sends.")
+    if prefix is not None or fields or encode is None:
+        raise UsageError(
+            "A stream of several records needs `encode`, and takes no prefix and no fields."
+        )
+    for record in records:
+        if store.binding.record(record).legacy is not None:
+            raise UsageError(
+                "A stream of several records cannot have one with a legacy key.",
+                record=record.name,
+            )
 
 
 def _default_encoder(record: Record[Any]) -> EventEncoder:

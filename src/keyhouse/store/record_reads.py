@@ -33,7 +33,7 @@ from keyhouse.store.entry import Entry, Event, RecordPage, UsagePage
 from keyhouse.store.raw_rows import RawRows
 from keyhouse.store.record_buffer import key_values
 from keyhouse.store.record_reader import read_records, record_entries, record_values
-from keyhouse.store.record_watch import check_watch_start, watch_records
+from keyhouse.store.record_watch import WatchedRecord, check_watch_start, watch_records
 from keyhouse.store.scan import (
     Scan,
     all_records,
@@ -315,8 +315,8 @@ class RecordReads(RawRows):
         """
         check_watch_start(since)
         bound = self.binding.record(declared)
-        keys = bound.template.range(fields, prefix=prefix)
-        events = watch_records(self.engine, self.space, bound, keys, since, unreadable, caught_up)
+        watched = WatchedRecord(bound, bound.template.range(fields, prefix=prefix))
+        events = watch_records(self.engine, self.space, (watched,), since, unreadable, caught_up)
         async with aclosing(events):
             async for event in events:
                 yield event

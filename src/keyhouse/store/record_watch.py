@@ -1,13 +1,13 @@
 """Watches of records: the changes of their rows, decoded."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Generic, TypeVar
 
-from keyhouse.engine import CaughtUp, Engine, Row, Span
+from keyhouse.engine import CaughtUp, Change, Engine, Row, Span
 from keyhouse.errors import DataError, UsageError
 from keyhouse.keys.ranges import KeyRange
-from keyhouse.schema import Record
+from keyhouse.schema import Keys, Record
 from keyhouse.store.entry import Event
 from keyhouse.store.long_read import LongWatch
 from keyhouse.store.scan import covering_span
@@ -28,55 +28,89 @@ def check_watch_start(since: int | None) -> None:
         )
 
 
+class WatchedRecord(Generic[T]):
+    """A bound record, and the range of its keys that is watched."""
+
+    __slots__ = ("_accepts", "_at", "_bound", "_names", "_span", "has_legacy", "span")
+
+    def __init__(self, bound: Record[T], keys: KeyRange) -> None:
+        self._bound = bound
+        self._names = bound.template.fields
+        self._span = keys.span
+        self._accepts = keys.accepts
+        self._at = 0 if keys.accepts is None else self._names.index(keys.field)
+        self.has_legacy = bound.legacy is not None
+        self.span = covering_span(bound, keys.span) if self.has_legacy else keys.span
+
+    def values(self, key: str) -> Keys | None:
+        """Return the values of a key, which may be a legacy one; None if it is not watched."""
+        current = self._bound.current_key(key)
+        if current not in self._span:
+            return None
+        values = self._bound.template.split(current)
+        if values is None or (self._accepts is not None and not self._accepts(values[self._at])):
+            return None
+        return values
+
+    async def is_shadowed(self, engine: Engine, space: str, key: str) -> bool:
+        """Tell whether a key is a legacy one whose record is at its current key."""
+        current = self._bound.current_key(key)
+        return current != key and (await engine.read(space, (current,)))[0] is not None
+
+    def event(self, change: Change, values: Keys, now: int) -> Event[T]:
+        """Return a change decoded. Raises DataError."""
+        bound, key, value = self._bound, change.key, change.value
+        record, gone = None, True  # a record of any JSON may be None as well
+        if value is not None:
+            found = bound.decode(value, key)
+            if bound.is_live(found, key, now):
+                record, gone = found, False
+        stored = value if bound.keeps_unknown and not gone else None
+        return Event(
+            record, key, values, change.revision, change.expires, gone, self._names, stored
+        )
+
+
 async def watch_records(
     engine: Engine,
     space: str,
-    bound: Record[T],
-    keys: KeyRange,
+    records: Sequence[WatchedRecord[T]],
     since: int | None,
     on_unreadable: OnUnreadable,
     caught_up: CaughtUp | None = None,
 ) -> AsyncGenerator[Event[T], None]:
-    """Iterate over the changes of the records of a range; see `Store.watch`."""
+    """Iterate over the changes of records in one order; see `Store.watch`. Where there are several,
+    none has a legacy key."""
     unreadable = UnreadableRows(on_unreadable)
-    span, accepts = keys.span, keys.accepts
-    at = 0 if accepts is None else bound.template.fields.index(keys.field)
-    legacy, names = bound.legacy is not None, bound.template.fields
-    watched = covering_span(bound, span) if legacy else span
     pace = LongWatch(space)
-    async with aclosing(engine.watch(space, watched, since=since, caught_up=caught_up)) as changes:
+    watch = engine.watch(space, _covering(records), since=since, caught_up=caught_up)
+    async with aclosing(watch) as changes:
         async for change in changes:
             if pace.is_due(0 if change.value is None else len(change.value)):
                 await pace.turn()
-            if legacy and await _is_shadowed(engine, space, bound, span, change.key):
+            for each in records:
+                values = each.values(change.key)
+                if values is not None:
+                    break
+            else:
                 continue
-            values = bound.template.split(bound.current_key(change.key))
-            if values is None or (accepts is not None and not accepts(values[at])):
+            if each.has_legacy and await each.is_shadowed(engine, space, change.key):
                 continue
-            record, gone = None, change.value is None
-            if change.value is not None:
-                try:
-                    record = bound.decode(change.value, change.key)
-                    gone = not bound.is_live(record, change.key, engine.clock.now())
-                except DataError as error:
-                    error.fields["revision"] = change.revision
-                    row = Row(change.key, change.value, change.revision, change.expires)
-                    unreadable.add(row, error)
-                    unreadable.rows.clear()  # a watch has no end
-                    continue
-            record = None if gone else record
-            stored = change.value if bound.keeps_unknown and not gone else None
-            yield Event(
-                record, change.key, values, change.revision, change.expires, gone, names, stored
-            )
+            try:
+                event = each.event(change, values, engine.clock.now())
+            except DataError as error:
+                assert change.value is not None
+                error.fields["revision"] = change.revision
+                unreadable.add(
+                    Row(change.key, change.value, change.revision, change.expires), error
+                )
+                unreadable.rows.clear()  # a watch has no end
+                continue
+            yield event
 
 
-async def _is_shadowed(
-    engine: Engine, space: str, bound: Record[Any], span: Span, key: str
-) -> bool:
-    """Tell whether a change is none of the records of a span: it is of another key, or of a legacy
-    key whose record is at its current key."""
-    current = bound.current_key(key)
-    if current not in span:
-        return True
-    return current != key and (await engine.read(space, (current,)))[0] is not None
+def _covering(records: Sequence[WatchedRecord[T]]) -> Span:
+    """Return one span over those of all records."""
+    stops = [each.span.stop for each in records if each.span.stop is not None]
+    stop = max(stops) if len(stops) == len(records) else None
+    return Span(min(each.span.start for each in records), stop)

@@ -9,7 +9,13 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.engine import Row
-from keyhouse.errors import DocumentError, KeyhouseError, NotFoundError, UsageError
+from keyhouse.errors import (
+    DocumentError,
+    KeyhouseError,
+    NotFoundError,
+    UnknownOutcomeError,
+    UsageError,
+)
 from keyhouse.schema import KeyMatch, Record
 from keyhouse.store import Store, Transaction, Unset
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog, is_editable
@@ -112,14 +118,16 @@ class RecordChange:
             kept=sum(each.before == each.after is not None for each in changes),
         )
 
-    async def commit(self) -> tuple[int, str | None]:
-        """Commit, and return the revision and the record's new row."""
+    async def commit(self) -> int:
+        """Commit, and return the revision."""
         async with self.store.transaction() as tx:
             await self._apply(tx)
-        row = await self.store.row(self.key)
-        if row is None or self._text is None:
-            return tx.revision, None
-        return tx.revision, row.value.decode(errors="backslashreplace")
+        return tx.revision
+
+    async def read_committed(self) -> str | None:
+        """Return the record's row after the commit; None if it is deleted."""
+        row = None if self._text is None else await self.store.row(self.key)
+        return None if row is None else row.value.decode(errors="backslashreplace")
 
     async def _apply(self, tx: Transaction) -> None:
         fields: dict[str, Any] = self._match.fields
@@ -187,9 +195,9 @@ class Changes:
         return found, store, match
 
     async def commit(
-        self, operator: str, action: str, system: str, change: RecordChange, detail: str = ""
+        self, operator: str, action: str, system: str, change: RecordChange, job: str = ""
     ) -> None:
-        """Commit a change. The journal has it before, so that no change is without a line. A
+        """Commit a change, of a job if one is given. The journal has it before, so that no change is without a line. A
         cancelled caller, such as a job, waits until the line has the outcome: else the change could
         not be undone."""
         row = change.row
@@ -199,7 +207,7 @@ class Changes:
             system=system,
             space=change.store.space,
             key=change.key,
-            detail=detail,
+            job=job,
             before=change.stored_text,
             revision_before=None if row is None else row.revision,
             expires_before=None if row is None else row.expires,
@@ -213,23 +221,25 @@ class Changes:
 
     async def _finish(self, line: str, change: RecordChange) -> None:
         try:
-            revision, after = await change.commit()
+            revision = await change.commit()
+        except UnknownOutcomeError:
+            raise  # it may be committed: the line stays, without an outcome
         except KeyhouseError:
             await self._journal.drop(line)
             raise
-        await self._journal.complete(line, revision, after)
+        await self._journal.complete(line, revision, await change.read_committed())
 
-    async def delete(self, operator: str, system: str, space: str, key: str, detail: str) -> bool:
+    async def delete(self, operator: str, system: str, space: str, key: str, job: str) -> bool:
         """Delete a record as it is now; return whether it was there."""
         _, store, match = self.editable(system, space, key)
         row = await store.row(key)
         if row is None:
             return False
         change = RecordChange(store, match, key, row, None, expect=row.revision)
-        await self.commit(operator, "delete", system, change, detail)
+        await self.commit(operator, "delete", system, change, job)
         return True
 
-    async def undo(self, operator: str, line: JournalLine, detail: str = "") -> None:
+    async def undo(self, operator: str, line: JournalLine, job: str = "") -> None:
         """Put a record back as it was before a change.
 
         Raises RevisionError if somebody has changed it since.
@@ -248,7 +258,7 @@ class Changes:
             ttl=_ttl_before(line, match.record, store.engine.clock.now()),
             is_whole=True,
         )
-        await self.commit(operator, "undo", line.system, change, detail)
+        await self.commit(operator, "undo", line.system, change, job)
 
 
 def _ttl_before(line: JournalLine, record: Record[Any], now: int) -> float | None:

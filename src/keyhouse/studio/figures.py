@@ -41,7 +41,7 @@ class SlowLine(msgspec.Struct, kw_only=True):
 class SlowPage(msgspec.Struct):
     """`slow` are the newest operations that exceeded the `slow_seconds` of their system. `slow`
     requests and calls of an engine took longer than `slow_ms`. `requests` are those of HTTP, by
-    route; the `requests_cut` that took least time are left out."""
+    route; the last `requests_cut`, by slow requests and mean, are left out."""
 
     slow_ms: float
     slow: list[SlowLine]

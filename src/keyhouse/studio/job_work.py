@@ -174,7 +174,7 @@ class JobWork:
         while True:
             try:
                 return await self._changes.delete(
-                    task.created_by, given.system, given.space, key, f"job {task.id}"
+                    task.created_by, given.system, given.space, key, task.id
                 )
             except RevisionError:
                 continue
@@ -217,7 +217,7 @@ class JobWork:
             nonlocal undone, kept
             async for line in self._journal.of_job(given.of):
                 try:
-                    await self._changes.undo(task.created_by, line, f"job {task.id}")
+                    await self._changes.undo(task.created_by, line, task.id)
                     undone += 1
                 except (RevisionError, LinkError, UsageError) as error:
                     kept += 1

@@ -97,7 +97,7 @@ class Jobs:
             require_unlocked(caller, ADMIN)
             return await self._undo(query.id, caller)
         if await self.operations.cancel(query.id):
-            await self._journal.write(caller.tenant, "cancel job", detail=query.id)
+            await self._journal.write(caller.tenant, "cancel job", job=query.id)
         return job_page(query.id)
 
     async def _undo(self, id: str, caller: Caller) -> Redirect:
@@ -118,7 +118,8 @@ class Jobs:
             f"start {kind}",
             system=given.system,
             space=given.space,
-            detail=f"{text} job {id}".strip(),
+            detail=text,
+            job=id,
         )
         return job_page(id)
 

@@ -65,7 +65,7 @@ class Journal:
     async def of_job(self, id: str) -> AsyncIterator[JournalLine]:
         """Yield the changes that a job has made, the oldest first."""
         async for entry in self._store.scan(JOURNAL, between=(id, None)):
-            if entry.record.detail == f"job {id}" and entry.record.revision is not None:
+            if entry.record.job == id and entry.record.revision is not None:
                 yield entry.record
 
     async def page(self, query: JournalQuery, caller: Caller) -> JournalPage:

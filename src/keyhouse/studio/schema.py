@@ -24,7 +24,8 @@ class Session(msgspec.Struct, kw_only=True):
 
 
 class JournalLine(msgspec.Struct, kw_only=True):
-    """Something that an operator did. `before` and `after` are the stored values of the record;
+    """Something that an operator did. `job` is the id of the job that it started or cancelled, or
+    that made the change. `before` and `after` are the stored values of the record;
     `expires_before` is the expiry that it had."""
 
     id: str = ""
@@ -35,6 +36,7 @@ class JournalLine(msgspec.Struct, kw_only=True):
     space: str = ""
     key: str = ""
     detail: str = ""
+    job: str = ""
     revision_before: int | None = None
     expires_before: int | None = None
     revision: int | None = None
