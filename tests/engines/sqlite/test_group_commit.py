@@ -18,7 +18,8 @@ from keyhouse.engine import Add, Batch, Put, Row, Span
 from keyhouse.engines import pace
 from keyhouse.engines.sqlite import SqliteEngine, connections
 from keyhouse.engines.sqlite import engine as engine_module
-from keyhouse.engines.sqlite.engine import PRUNE_ROWS, SWEEP_ROWS_BUSY, SWEEP_ROWS_MAX
+from keyhouse.engines.sqlite.engine import SWEEP_ROWS_BUSY, SWEEP_ROWS_MAX
+from keyhouse.engines.sqlite.writer import SqliteWrite
 from keyhouse.engines.thread_commit_queue import GROUP_ROWS_MAX
 from keyhouse.errors import FullError, UnavailableError, UnknownOutcomeError
 from tests.engines.support.embedded_engines import Witness, count, one
@@ -286,8 +287,7 @@ def test_a_sweep_prunes_changes_and_batch_ids_and_never_the_newest(tmp_path: Pat
     async def scenario() -> None:
         clock = ManualClock()
         async with opened(tmp_path, clock=clock, changes_kept=10) as engine:
-            commits = PRUNE_ROWS * 2 + 50
-            for start in range(0, commits, 500):
+            for start in range(0, 3_000, 500):
                 batches = [
                     Batch(adds=(Add("n", 1),), id=f"id {number}")
                     for number in range(start, start + 500)
@@ -299,5 +299,25 @@ def test_a_sweep_prunes_changes_and_batch_ids_and_never_the_newest(tmp_path: Pat
             look = engine._reader.connection.execute
             assert look("SELECT count(*), max(revision) FROM changes").get == (10, newest)
             assert look("SELECT count(*) FROM applied").get == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_step_of_pruning_reads_only_the_changes_that_it_deletes(tmp_path: Path) -> None:
+    """It once read every change that may be deleted: steps of 10 ms, while others wrote."""
+    hundreds = 0
+
+    def counted() -> bool:
+        nonlocal hundreds
+        hundreds += 1
+        return False
+
+    async def scenario() -> None:
+        async with opened(tmp_path, changes_kept=10) as engine:
+            await asyncio.gather(*(engine.commit("s", one(number)) for number in range(5_000)))
+            engine._writer.connection.set_progress_handler(counted, 100)
+            prune = SqliteWrite(lambda transaction: transaction.prune(4_000, 2))
+            assert await engine._writer.submit(prune) == 2
+            assert hundreds < 10, "of instructions"
 
     asyncio.run(scenario())

@@ -4,6 +4,7 @@ through the feed.
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -37,8 +38,9 @@ SWEEP_BUSY_SECONDS: Final = 0.000_06
 """Time of a step's statements while others write, on the fastest disks: a fraction of a commit of
 theirs. The pages that it adds to that commit cost as much."""
 
-PRUNE_ROWS: Final = 64
-"""Changes, and batch ids, that a sweep prunes in one transaction; then it pauses as long."""
+PRUNE_ROWS_BUSY: Final = 2
+"""Changes, and batch ids, that a sweep prunes in one transaction while others write. A change holds
+the keys of a whole commit, thousands at most."""
 
 FORGET_ROWS: Final = 500
 """Rows, changes and batch ids that `forget` erases in one transaction; then it pauses as long."""
@@ -70,7 +72,7 @@ class SqliteEngine:
         self._path = writer.filename
         self._sql = sql
         self._changes_kept = changes_kept
-        self._pace = _new_pace()
+        self._pace = _new_pace(SWEEP_ROWS_BUSY)
         self._swept_at = -1
         """The newest revision after the last sweep, whose pace the next one keeps if it is the same
         then."""
@@ -140,33 +142,33 @@ class SqliteEngine:
         return self._feed.changes(space, span, since, caught_up)
 
     async def sweep(self, *, limit: int) -> int:
-        swept, last = 0, self._reader.revision()
-        if last != self._swept_at:
-            self._pace = _new_pace()
-        while swept < limit:
-            asked, started = min(self._pace.rows, limit - swept), perf_counter()
-            step = await self._writer.submit(SqliteWrite(_sweep_step(asked), rows=asked))
-            swept += step.removed
-            others, last = step.before - last, step.after  # each commit is one revision
-            if step.removed < asked:
-                break
-            elapsed = perf_counter() - started
-            await _pause(self._pace.next(step.seconds, elapsed, others))
-        self._swept_at = last
-        await self._prune()
+        if self._reader.revision() != self._swept_at:
+            self._pace = _new_pace(SWEEP_ROWS_BUSY)
+        swept = await self._in_steps(self._pace, SqliteTransaction.sweep, limit)
+        last = self._reader.revision() - self._changes_kept  # what others add meanwhile is kept
+
+        def prune(transaction: SqliteTransaction, rows: int) -> int:
+            return transaction.prune(last, rows)
+
+        await self._in_steps(_new_pace(PRUNE_ROWS_BUSY), prune, sys.maxsize)
         return swept
 
-    async def _prune(self) -> None:
-        """Prune in small steps, with twice the rows that others commit: so it always ends."""
-        kept, rows, settled = self._changes_kept, PRUNE_ROWS, self._writer.settled
-        while True:
-            started = perf_counter()
-            write = SqliteWrite(partial(_prune_step, kept, rows), rows=rows)
-            if await self._writer.submit(write) < rows:
-                return
-            await _pause(min(perf_counter() - started, PAUSE_SECONDS_MAX))
-            others, settled = self._writer.settled - settled, self._writer.settled
-            rows = min(SWEEP_ROWS_MAX, max(PRUNE_ROWS, 2 * others))
+    async def _in_steps(
+        self, pace: Pace, remove: Callable[[SqliteTransaction, int], int], limit: int
+    ) -> int:
+        """Remove up to `limit` rows, each step in its own transaction; return their number."""
+        removed, self._swept_at = 0, self._reader.revision()
+        while removed < limit:
+            asked, started = min(pace.rows, limit - removed), perf_counter()
+            write = SqliteWrite(partial(_remove_step, remove, asked), rows=asked)
+            step = await self._writer.submit(write)
+            removed += step.removed
+            others = step.before - self._swept_at  # each commit is one revision
+            self._swept_at = step.after
+            if step.removed < asked:
+                break
+            await _pause(pace.next(step.seconds, perf_counter() - started, others))
+        return removed
 
     async def forget(self, space: str, *, last: str | None = None) -> None:
         await self._erase(space, last)
@@ -206,22 +208,17 @@ class SqliteEngine:
         await self._writer.close()  # last, so that it checkpoints, on its own thread
 
 
-def _new_pace() -> Pace:
-    return Pace(rows_max=SWEEP_ROWS_MAX, rows_busy=SWEEP_ROWS_BUSY, busy_seconds=SWEEP_BUSY_SECONDS)
+def _new_pace(rows_busy: int) -> Pace:
+    return Pace(rows_max=SWEEP_ROWS_MAX, rows_busy=rows_busy, busy_seconds=SWEEP_BUSY_SECONDS)
 
 
-def _sweep_step(rows: int) -> Callable[[SqliteTransaction], _Step]:
-    def step(transaction: SqliteTransaction) -> _Step:
-        transaction.flush()  # the work of others, which is not counted
-        before, started = transaction.revision, perf_counter()
-        removed = transaction.sweep(rows)
-        return _Step(removed, perf_counter() - started, before, transaction.revision)
-
-    return step
-
-
-def _prune_step(kept: int, rows: int, transaction: SqliteTransaction) -> int:
-    return transaction.prune(kept, rows)
+def _remove_step(
+    remove: Callable[[SqliteTransaction, int], int], rows: int, transaction: SqliteTransaction
+) -> _Step:
+    transaction.flush()  # the work of others, which is not counted
+    before, started = transaction.revision, perf_counter()
+    removed = remove(transaction, rows)
+    return _Step(removed, perf_counter() - started, before, transaction.revision)
 
 
 async def _pause(seconds: float) -> None:

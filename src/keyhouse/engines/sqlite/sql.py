@@ -70,7 +70,7 @@ class Statements(NamedTuple):
     log: str  # revision, space, keys
     tail: str  # after, limit
     window: str  # after, up to, space
-    prune: str  # kept, limit
+    prune: str  # last, limit
     forget: tuple[str, ...]  # rows: space, kept, limit; others: space, limit
 
 
@@ -274,7 +274,7 @@ def _changes(n: Layout) -> dict[str, str]:
         "window": f"""BEGIN; SELECT min(revision) FROM {n.changes};
             SELECT revision, CAST(keys AS BLOB) FROM {n.changes}
             WHERE revision > ? AND revision <= ? AND space = ? ORDER BY revision; COMMIT""",
-        "prune": f"""DELETE FROM {n.changes}
-            WHERE revision <= (SELECT max(revision) FROM {n.changes}) - ?
-            AND revision < (SELECT min(revision) FROM {n.changes}) + ?""",
+        # One bound: of two, SQLite would search by the first and read every row up to it.
+        "prune": f"""DELETE FROM {n.changes} WHERE revision <=
+            min(?, (SELECT min(revision) FROM {n.changes}) - 1 + ?)""",
     }

@@ -119,13 +119,13 @@ class SqliteTransaction:
             self._cursor.execute(self._sql.delete_expired, (self.now, limit))
         return count
 
-    def prune(self, kept: int, limit: int) -> int:
-        """Delete up to `limit` changes beyond the newest `kept`, and as many expired batch ids.
+    def prune(self, last: int, limit: int) -> int:
+        """Delete up to `limit` changes up to revision `last`, and as many expired batch ids.
 
         Return the number of deleted rows.
         """
         before = self._cursor.connection.total_changes()
-        self._cursor.execute(self._sql.prune, (kept, limit))
+        self._cursor.execute(self._sql.prune, (last, limit))
         self._cursor.execute(self._sql.delete_ids, (self._ids_expired_at(), limit))
         count = self._cursor.connection.total_changes() - before
         self.wrote = self.wrote or count > 0
