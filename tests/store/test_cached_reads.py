@@ -4,7 +4,10 @@ from unittest import mock
 
 import pytest
 
+from keyhouse.errors import LinkError, UnknownOutcomeError
 from keyhouse.store import CachedReads, Transaction
+from keyhouse.testing.faults import fail
+from tests.store.support import linked_schema as linked
 from tests.store.support.harness import Harness, book, everywhere
 from tests.store.support.library_schema import BOOK, HITS, MAP
 
@@ -116,3 +119,58 @@ async def test_a_transaction_that_writes_nothing_returns_no_old_result(harness: 
     await cache.get("1")
     await other.put(BOOK, book(title="two"))
     assert await store.transact(lambda tx: cache.get_in(tx, "1")) == ("two", 0)
+
+
+@everywhere
+async def test_an_error_of_the_commit_by_a_cached_result_is_not_the_last_word(
+    harness: Harness,
+) -> None:
+    """The author of the cached book was deleted, and the commit, which alone reads it, failed: as
+    often as it was repeated, since no attempt read the book again."""
+    store, other = harness.store(linked.SCHEMA), harness.store(linked.SCHEMA)
+    await store.put(linked.AUTHOR, linked.Author(id="a"))
+    await store.put(linked.AUTHOR, linked.Author(id="b"))
+    await store.put(linked.BOOK, linked.Book(id="1", author="a"))
+
+    async def author(id: str, tx: Transaction) -> str | None:
+        found = await tx.get(linked.BOOK, id=id)
+        return None if found is None else found.author
+
+    cache = CachedReads(store, author)
+    assert await cache.get("1") == "a"
+
+    async def same_author(tx: Transaction) -> None:
+        found = await cache.get_in(tx, "1")
+        await tx.put(linked.BOOK, linked.Book(id="2", author=found))
+
+    await other.put(linked.BOOK, linked.Book(id="1", author="b"))
+    await other.delete(linked.AUTHOR, id="a")
+    store.binding.linked.clear()  # as after a thousand other authors
+    await store.transact(same_author)
+    assert await store.get(linked.BOOK, id="2") == linked.Book(id="2", author="b")
+    await other.delete(linked.BOOK, id="2")
+    await harness.plant({"author:b": None})
+    for _ in range(2):
+        with pytest.raises(LinkError, match="refers to does not exist"):
+            await store.transact(same_author)
+
+
+@everywhere
+async def test_an_unknown_outcome_of_a_commit_with_a_cached_result_is_not_repeated(
+    harness: Harness,
+) -> None:
+    store = harness.store(engine=harness.faulty(fail(1, UnknownOutcomeError, after=True)))
+    cache = CachedReads(store, Titles().read)
+    await harness.store().put(BOOK, book(title="one"))
+    await cache.get("1")
+    runs = 0
+
+    async def work(tx: Transaction) -> None:
+        nonlocal runs
+        runs += 1
+        await cache.get_in(tx, "1")
+        await tx.add(HITS, 1, page="one")
+
+    with pytest.raises(UnknownOutcomeError):
+        await store.transact(work)
+    assert runs == 1 and await harness.store().get(HITS, page="one") == 1

@@ -27,7 +27,10 @@ from msgspec.structs import force_setattr
 from keyhouse.clock import IdSource, UlidSource
 from keyhouse.engine import Batch, Check, Engine, Row, check_limits
 from keyhouse.errors import (
+    ConflictError,
     ContentionError,
+    DataError,
+    LimitError,
     NewerError,
     PreparingError,
     UnreadableError,
@@ -254,8 +257,12 @@ class Store(RecordReads):
                 raise
             # the error may come of an assumption that is no longer true: decide by what is stored
             return await self._retry(work, batch_id, has_assumed=True)
-        if await tx.commit(batch_id=batch_id) is not None:
-            return result
+        try:
+            if await tx.commit(batch_id=batch_id) is not None:
+                return result
+        except (ConflictError, DataError, LimitError):  # nothing was written
+            if not tx.has_assumed:
+                raise
         return await self._retry(work, batch_id, has_assumed=tx.has_assumed)
 
     async def _retry(

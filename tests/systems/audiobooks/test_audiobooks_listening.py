@@ -346,3 +346,13 @@ def test_a_purged_book_leaves_nothing_behind(shelf: Shelf) -> None:
     assert shelf.admin.delete(shelf.path, params={"purge": True}).status_code == 204
     assert shelf.statistics("/stats/me") == (1, 50)
     assert shelf.statistics(f"/stats/works/{shelf.book['work_id']}") == (0, 0)
+
+
+def test_a_position_in_a_purged_book_is_not_found_however_often_it_is_sent(shelf: Shelf) -> None:
+    """The service had the book of an earlier position in its cache; the answer was 409, with
+    internal keys, until the book was evicted."""
+    assert shelf.save(shelf.phone, 0, 1).is_success
+    assert shelf.admin.delete(shelf.path).is_success
+    assert shelf.admin.delete(shelf.path, params={"purge": True}).status_code == 204
+    for _ in range(2):
+        assert is_error(shelf.save(shelf.phone, 0, 2), 404, "NOT_FOUND")
