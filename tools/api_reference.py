@@ -60,6 +60,7 @@ METHODS: Final[dict[str, tuple[str, ...] | None]] = {
     "Store": None,
     "Transaction": (
         "get",
+        "get_each",
         "entry",
         "lookup",
         "put",

@@ -116,8 +116,9 @@ HTTP_HEADER_TIMEOUT_SECONDS: Final = 10.0
 """Time from the connection, or the first byte of a request, to the end of its headers (default)."""
 
 HTTP_KEEP_ALIVE_SECONDS: Final = 75
-"""Time that a connection is kept without a request. It is longer than clients and proxies keep one (60
-seconds at most, by default): a server that closes first can meet a request that is on its way."""
+"""Time that a connection is kept without a request. It is longer than clients and proxies keep one
+(60 seconds at most, by default): a server that closes first can meet a request that is on its way.
+"""
 
 HTTP_WRITE_TIMEOUT_SECONDS: Final = 60.0
 """Time in which a client must read some of a response that waits for it (default)."""
@@ -237,11 +238,11 @@ EVENT_STREAMS_MAX: Final = 10_000
 """Open event streams of one service over HTTP, in one process (default)."""
 
 TENANT_EVENT_STREAMS_MAX: Final = 1_000
-"""Open event streams of one tenant of a service, or of one address without a caller, in one process:
-a tenth of all (default)."""
+"""Open event streams of one tenant of a service (of one user, where users take turns), or of one
+address without a caller, in one process: a tenth of all (default)."""
 
 EVENT_STREAM_CHECK_SECONDS: Final = 1.0
-"""Interval in which an event stream reads again whether its session is valid, if it has events."""
+"""Minimum time between two checks of the session of an event stream."""
 
 EVENT_STREAM_BYTES_MAX: Final = 256 * 1_024
 """Unsent bytes of one event stream; beyond it the changes are read again when the client has caught

@@ -2,14 +2,15 @@
 
 The event loop sleeps until a request arrives. On a machine whose cores are busy, Linux wakes it at
 the end of the time slice of the running thread, after up to 4 ms: many times the duration of a
-request. A thread that asks for short slices (Linux 6.12 and later) is run at once, as long as it has not used
-more than its share, so it takes nothing from others. Threads that compute, such as password hashes,
-have the usual slices and a lower priority.
+request. A thread that asks for short slices (Linux 6.12 and later) is run at once, as long as it
+has not used more than its share, so it takes nothing from others. Threads that compute, such as
+password hashes, have the usual slices and a lower priority.
 
-Python adds a wait: a thread that runs Python code keeps the interpreter for 5 ms while
-the event loop waits for it. `SWITCH_SECONDS` makes that a fraction of a request.
+Python adds a wait: a thread that runs Python code keeps the interpreter for 5 ms while the event
+loop waits for it. `SWITCH_SECONDS` makes that a fraction of a request.
 
-None of this needs a privilege. Other systems, and older kernels, ignore it.
+None of this needs a privilege. Only the time slices need Linux 6.12; the switch interval applies
+everywhere.
 """
 
 import ctypes

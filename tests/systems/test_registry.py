@@ -56,6 +56,12 @@ def test_serving_a_system_without_a_service_is_rejected() -> None:
         load_service("rosie")
 
 
+def test_only_a_system_with_sealed_members_takes_a_key_ring() -> None:
+    for name in NAMES:
+        settings = load_service(name).settings
+        assert (name == "audiobooks") is ("key_ring" in settings.__struct_fields__), name
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if has_service(name)])
 def test_a_service_has_settings_and_a_build_function(name: str) -> None:
     assert callable(load_service(name).build)

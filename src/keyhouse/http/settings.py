@@ -51,8 +51,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     tenant_streams_max: Annotated[
         int,
         setting(
-            "Event streams that one tenant of a service, or one address without a caller, may have "
-            "open in one process; 0: unlimited."
+            "Event streams that one tenant of a service (one user, where users take turns), or one"
+            " address without a caller, may have open in one process; 0: unlimited."
         ),
     ] = TENANT_EVENT_STREAMS_MAX
     cors_origins: Annotated[

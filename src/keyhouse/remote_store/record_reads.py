@@ -89,7 +89,7 @@ class RemoteRecordReads:
         unreadable: OnUnreadable = "raise",
     ) -> list[Entry[T] | None]:
         """Return the records at these addresses with their keys, revisions and expiries, in their
-        order. See `get_many`; a counter has none."""
+        order. See `get_many`. Raises UsageError for a counter."""
         _reject_counter(record)
         skipped = UnreadableRows(unreadable)
         found: list[Entry[T] | None] = []
@@ -120,7 +120,8 @@ class RemoteRecordReads:
         return found
 
     async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
-        """Return the record with its key, revision and expiry, or None."""
+        """Return the record with its key, revision and expiry, or None. Raises UsageError for a
+        counter."""
         _reject_counter(record)
         address = self.addresses.of(record, fields)
         if not address.fields:

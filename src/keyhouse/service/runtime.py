@@ -36,7 +36,8 @@ _ERROR_FORMATS: Final = {each.name: each for each in (PROBLEM, FLAT, NESTED)}
 
 class ServiceRuntime(Generic[T]):
     """`tenant` makes a tenant from its name, the engine and the quota. `metrics` is registered
-    here. `key_ring` is that of the settings, for the stores of a schema with sealed members."""
+    here. `key_ring` is the setting of a system with sealed members; the attribute is its key ring.
+    """
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class ServiceRuntime(Generic[T]):
         *,
         metrics: OperationMetrics,
         log: OperationLog | None = None,
+        key_ring: str | None = None,
     ) -> None:
         self.system = system
         self.engine = context.engine
@@ -55,7 +57,7 @@ class ServiceRuntime(Generic[T]):
         context.metrics.register(metrics)
         self.log = log or OperationLog(system.name, settings.slow_seconds)
         self.quota = quota(settings)
-        self.key_ring = read_key_ring(settings.key_ring, system.schemas, table=system.name)
+        self.key_ring = read_key_ring(key_ring, system.schemas, table=system.name)
         self.rates = rate_limiter(settings, context.engine.clock)
         self.tenants: Tenants[T] = Tenants(lambda name: tenant(name, self.engine, self.quota))
         self.sweeper = Sweeper(self.engine, settings.sweep_seconds, metrics, self.log)

@@ -75,7 +75,6 @@ class TenantSettings(msgspec.Struct, frozen=True, kw_only=True):
     sweep_seconds: SweepSeconds = 300.0
     usage_scan_seconds: UsageScanSeconds = 0.0
     slow_seconds: SlowSeconds = 0.1
-    key_ring: KeyRingText = None
 
 
 class JwtTenantSettings(JwtSettings, frozen=True, kw_only=True):
@@ -88,7 +87,6 @@ class JwtTenantSettings(JwtSettings, frozen=True, kw_only=True):
     sweep_seconds: SweepSeconds = 300.0
     usage_scan_seconds: UsageScanSeconds = 0.0
     slow_seconds: SlowSeconds = 0.1
-    key_ring: KeyRingText = None
 
 
 AnyTenantSettings = TenantSettings | JwtTenantSettings

@@ -49,6 +49,7 @@ def _build(schema: Schema, named: str, context: ServiceContext) -> ServiceSpec:
             space, engine, quota, schema=schema, key_ring=runtime.key_ring
         ),
         metrics=OperationMetrics(name.replace("-", "_"), OPERATIONS, has_watches=True),
+        key_ring=settings.key_ring,
     )
     auth = jwt_auth(settings, context.data, system=name, clock=context.engine.clock)
     handlers = SchemaHandlers(catalog, settings, runtime.tenants)

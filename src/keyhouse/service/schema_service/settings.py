@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from keyhouse.service.settings import JwtTenantSettings
+from keyhouse.service.settings import JwtTenantSettings, KeyRingText
 from keyhouse.settings import setting
 
 __all__ = ["RecordSettings", "SchemaSettings"]
@@ -32,3 +32,4 @@ class SchemaSettings(JwtTenantSettings, frozen=True, kw_only=True):
             " `read_only = true` allows reads alone."
         ),
     ] = msgspec.field(default_factory=dict)
+    key_ring: KeyRingText = None

@@ -63,7 +63,7 @@ Username = Annotated[
 Password = Annotated[str, Meta(min_length=8, max_length=1_000)]
 AnyPassword = Annotated[str, Meta(max_length=1_000)]
 SECONDS_AGO_MAX: Final = 366 * 24 * 3_600
-"""A device that was longer without a network sends this."""
+"""The largest `seconds_ago`; `places.js` (WAIT_SECONDS_MAX) sends this for older events."""
 Email = Annotated[str, Meta(max_length=254, pattern=r"^([^@\s]+@[^@\s]+)?$")]
 
 

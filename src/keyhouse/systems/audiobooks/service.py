@@ -47,6 +47,7 @@ async def build(context: ServiceContext) -> ServiceSpec:
         settings,
         lambda *given: make_library(settings, context.data / SYSTEM.name, schema, ring, *given),
         metrics=OperationMetrics(SYSTEM.name, ()),
+        key_ring=settings.key_ring,
     )
     guard, ring, metrics = login_guard(clock), runtime.key_ring, SummedMetrics()
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from keyhouse.service.settings import SweepSeconds, TenantSettings
+from keyhouse.service.settings import KeyRingText, SweepSeconds, TenantSettings
 from keyhouse.settings import setting
 
 __all__ = ["AudiobooksSettings"]
@@ -46,3 +46,4 @@ class AudiobooksSettings(TenantSettings, frozen=True, kw_only=True):
             " {ext}."
         ),
     ] = "{author}/{series}/{title}/{track} {title}.{ext}"
+    key_ring: KeyRingText = None

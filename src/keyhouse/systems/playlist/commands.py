@@ -36,7 +36,10 @@ UserName = Annotated[str, typer.Argument(metavar="NAME", help="A user of the cha
 DataFolder = Annotated[
     Path | None,
     typer.Option(
-        "--data", "-d", metavar="DIR", help="The data folder of keyhouse serve. [keyhouse-data]"
+        "--data",
+        "-d",
+        metavar="DIR",
+        help="The data folder of keyhouse serve. Default: that of the settings.",
     ),
 ]
 
