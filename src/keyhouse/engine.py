@@ -98,7 +98,8 @@ class Add(msgspec.Struct, frozen=True, gc=False):
 class Batch(msgspec.Struct, frozen=True, gc=False):
     """The only write. A key occurs at most once in all of `puts`, `deletes` and `adds`.
 
-    All `checks` refer to the state before the batch. Deleting an absent row is not an error.
+    All `checks` refer to the state before the batch; several of one row must all hold. Deleting an
+    absent row is not an error.
 
     With an `id`, a batch that was applied in this space within the last `BATCH_ID_KEPT_SECONDS` is
     not applied again; its first revision is returned. If a batch writes nothing and its checks

@@ -1,5 +1,7 @@
 """Cached reads: a result is reused while its records stay as they are, and never longer."""
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from unittest import mock
 
 import pytest
@@ -10,6 +12,8 @@ from keyhouse.testing.faults import fail
 from tests.store.support import linked_schema as linked
 from tests.store.support.harness import Harness, book, everywhere
 from tests.store.support.library_schema import BOOK, HITS, MAP
+
+Title = Callable[[Transaction], Awaitable[str]]
 
 
 class Titles:
@@ -174,3 +178,46 @@ async def test_an_unknown_outcome_of_a_commit_with_a_cached_result_is_not_repeat
     with pytest.raises(UnknownOutcomeError):
         await store.transact(work)
     assert runs == 1 and await harness.store().get(HITS, page="one") == 1
+
+
+@everywhere
+async def test_a_row_read_at_another_revision_than_a_cached_result_loses_the_race(
+    harness: Harness,
+) -> None:
+    """Both revisions were sent as checks of one key, of which DynamoDB compared the last alone: the
+    write of the other store was lost."""
+    engine, other = harness.faulty(), harness.store()
+    store, titles = harness.store(engine=engine), Titles()
+    cache = CachedReads(store, titles.read)
+
+    attempts = 0
+
+    async def read(tx: Transaction) -> str:
+        found = await tx.get(BOOK, id="1")
+        assert found is not None
+        return found.title
+
+    async def cached(tx: Transaction) -> str:
+        await cache.get("1")  # as another request does
+        found = await cache.get_in(tx, "1")
+        assert found is not None
+        return found[0]
+
+    async def extend(tx: Transaction, *, first: Title, then: Title) -> None:
+        nonlocal attempts
+        attempts += 1
+        title = await first(tx)
+        if attempts == 1:
+            await other.put(BOOK, book(title="two"))
+        await then(tx)
+        await tx.put(BOOK, book(title=f"{title}, extended"))
+
+    for first, then in ((read, cached), (cached, read)):
+        attempts = 0
+        await other.put(BOOK, book(title="one"))
+        await store.transact(partial(extend, first=first, then=then))
+        assert attempts == 2
+        stored = await store.get(BOOK, id="1")
+        assert stored is not None and stored.title == "two, extended"
+    for batch in engine.batches:
+        assert len({check.key for check in batch.checks}) == len(batch.checks)

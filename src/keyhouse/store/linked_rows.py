@@ -196,7 +196,9 @@ class LinkedRows(RowBuffer):
                 if not await self._guard(removals, guards):
                     await self._release(guards)
                     return None
-            revision = await self._engine.commit(self._space, self.batch(batch_id))
+            revision = None
+            if not self._is_contradicted():
+                revision = await self._engine.commit(self._space, self.batch(batch_id))
         except Exception:
             await self._release(guards)
             raise

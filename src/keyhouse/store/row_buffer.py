@@ -197,13 +197,25 @@ class RowBuffer:
         if not self._writes and not self._adds:
             return None if self._assumed else 0
         if (links := self._links) is None or self._assume_links(links):
-            revision = await self._engine.commit(self._space, self.batch(batch_id))
+            if self._assumed and self._is_contradicted():
+                revision = None
+            else:
+                revision = await self._engine.commit(self._space, self.batch(batch_id))
         else:
             revision = await self._commit_linked(links, batch_id)
         if links is not None:
             self._remember_linked(revision)
         self.revision = revision or 0
         return revision
+
+    def _is_contradicted(self) -> bool:
+        """Tell whether a row was read at another revision than it was assumed to be at."""
+        rows, assumed = self._rows, self._assumed
+        if not assumed or rows.keys().isdisjoint(assumed):
+            return False
+        return any(
+            key in rows and revision_of(rows[key]) != each.revision for key, each in assumed.items()
+        )
 
     # Linked records: see `LinkedRows`
 
@@ -226,13 +238,7 @@ class RowBuffer:
             [Check(key, None if row is None else row.revision) for key, row in rows.items()]
         )
         if self._assumed:
-            checks += tuple(
-                [
-                    each
-                    for key, each in self._assumed.items()
-                    if key not in rows or revision_of(rows[key]) != each.revision
-                ]
-            )
+            checks += tuple([each for key, each in self._assumed.items() if key not in rows])
         puts: tuple[Any, ...] = tuple(writes.values())
         deletes: tuple[str, ...] = ()
         if not all(puts):

@@ -134,7 +134,9 @@ class Plan:
         conditions: dict[str, Condition] = {}
         for check in batch.checks:
             if check.key not in self._now:
-                conditions[check.key] = Condition(check.revision, self.now)
+                condition = Condition(check.revision, self.now)
+                if conditions.setdefault(check.key, condition) != condition:
+                    return None
             elif self._revision(check.key) != check.revision:
                 return None
             else:

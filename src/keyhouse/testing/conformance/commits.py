@@ -2,7 +2,7 @@
 
 import pytest
 
-from keyhouse.engine import Row
+from keyhouse.engine import Batch, Check, Put, Row
 from keyhouse.errors import CounterError
 from keyhouse.limits import COMMIT_ROWS_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX
 from keyhouse.testing.conformance.harness import SPACE, Harness, scenario
@@ -110,6 +110,20 @@ class CommitTests:
             )
             assert lost is None
         assert await harness.engine.read(SPACE, ["a", "b", "c", "n"]) == before
+
+    @scenario()
+    async def test_two_checks_of_one_row_must_both_hold(self, harness: Harness) -> None:
+        first = await harness.put("a", value=b"1")
+        second = await harness.put("a", value=b"2")
+        puts = (Put("a", b"3"), Put("b", b"3"))
+        for wrong in (first, None):
+            for revisions in ((wrong, second), (second, wrong)):
+                checks = tuple(Check("a", revision) for revision in revisions)
+                assert await harness.engine.commit(SPACE, Batch(checks, puts)) is None
+                assert await harness.engine.commit(SPACE, Batch(checks, puts[1:])) is None
+        assert await harness.value("a") == b"2" and await harness.keys() == ["a"]
+        same = (Check("a", second), Check("a", second))
+        assert await harness.engine.commit(SPACE, Batch(same, puts)) is not None
 
     @scenario()
     async def test_checks_see_the_state_before_the_batch(self, harness: Harness) -> None:
