@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import httpx
 import msgspec
 import pytest
 from hypothesis import given
@@ -270,3 +271,34 @@ def test_forms_are_in_the_openapi_document(tmp_path: Path) -> None:
         assert {"303", "400", "403", "413", "415"} <= {*operation["responses"]}
 
     asking(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_browser_at_an_unknown_path_gets_a_page_and_programs_get_none(
+    alone: bool, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        book = Book(tmp_path)
+        spec = ServiceSpec(
+            name="book",
+            routes=[
+                Route(
+                    method="GET", path="/", handler=book.page, error_page=book.error, listed=False
+                ),
+                Route(method="POST", path="/write/one", handler=book.write),
+            ],
+        )
+        transport = httpx.ASGITransport(make_app([spec], alone=alone))
+        root = "http://localhost" if alone else "http://localhost/book"
+        async with httpx.AsyncClient(transport=transport, base_url=root) as client:
+            for path, accept, media_type in (
+                ("/nowhere", "text/html", "text/html"),
+                ("/nowhere/below", "text/html", "text/html"),
+                ("/nowhere", "*/*", "application/problem+json"),
+                ("/write/two", "text/html", "application/problem+json"),
+            ):
+                answer = await client.get(path, headers={"Accept": accept})
+                assert answer.status_code == 404
+                assert answer.headers["content-type"].startswith(media_type), (path, accept)
+
+    run(scenario)

@@ -327,7 +327,7 @@ async def _put(
     """Write a value with the unknown members that its record keeps."""
     if not record.keeps_unknown:
         return await store.put(record, value, ttl=ttl, expect=expect, **fields)
-    document = record.with_unknown(document, None if before is None else before.stored)
+    document = record.merge_from_row(document, None if before is None else before.stored)
 
     async def work(tx: Transaction) -> tuple[Entry[Any], Transaction]:
         given = {"ttl": ttl, "expect": expect, **fields}

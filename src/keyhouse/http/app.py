@@ -87,9 +87,10 @@ class App:
         self._router: Router[HttpEndpoint] = Router()
         self._default_format = sections[0].error_format if alone else PROBLEM
         self._formats = {section.name.encode(): section.error_format for section in sections}
+        self._alone = alone
         self._error_pages: dict[bytes, ErrorPage] = {}
         self._api_paths = {
-            (section.name.encode(), route.path.split("/")[1].encode())
+            (b"" if alone else section.name.encode(), route.path.split("/")[1].encode())
             for section in sections
             for route in section.routes
             if route.listed
@@ -104,10 +105,11 @@ class App:
             shares = TenantPlaces(), TenantStreams(settings.tenant_streams_max)
             for route in section.routes:
                 self._add(route, section, prefix, shares)
-                if route.path == "/" and route.method == "GET" and not alone:
-                    self._add(redirect(prefix, f"{prefix}/", "To its page."), None, "")
+                if route.path == "/" and route.method == "GET":
+                    if not alone:
+                        self._add(redirect(prefix, f"{prefix}/", "To its page."), None, "")
                     if route.error_page is not None:
-                        self._error_pages[section.name.encode()] = route.error_page
+                        self._error_pages[prefix[1:].encode()] = route.error_page
         self._log = structlog.get_logger("keyhouse.http")
         self._process_id = secrets.token_hex(6)
         self._numbers = itertools.count(1)
@@ -274,6 +276,8 @@ class App:
         if request.method not in ("GET", "HEAD") or not prefers_html(request.header(b"accept")):
             return None
         service, _, path = request.raw_path[1:].partition(b"/")
+        if self._alone:
+            service, path = b"", request.raw_path[1:]
         is_api = (service, path.partition(b"/")[0]) in self._api_paths
         return None if is_api else self._error_pages.get(service)
 

@@ -147,25 +147,20 @@ class RecordJson(Generic[T]):
             self._reject_changed(value, read)
         return data, read
 
-    def with_kept(self, data: bytes, stored: bytes, before: T) -> bytes:
+    def keep_from_row(self, data: bytes, stored: bytes, before: T) -> bytes:
         """Return the JSON of a value with the unknown members of the row that it replaces, which
         was read as `before`."""
         assert self._known is not None
         with suppress(DocumentError):
             if document.encode_checked(before) == stored:  # it has no others
                 return data
-        try:
-            plain = document.parse(stored if self.upgrade is None else self._upgraded(stored, ""))
-        except (DocumentError, UnreadableError):
-            return data
-        plain = self._unsealed_part(plain)
-        if self._known.first_unknown(plain) is None:
+        if (plain := self._parse_row_with_unknown(stored)) is None:
             return data
         written = document.parse(data)
         self._known.keep(plain, written)
         return document.encode_checked(written)
 
-    def with_members(self, data: bytes, plain: Any) -> bytes:
+    def keep_from_document(self, data: bytes, plain: Any) -> bytes:
         """Return the JSON of a value with the unknown members of the parsed JSON that it was read
         from."""
         if not self.keeps_unknown or self._known is None:
@@ -176,28 +171,29 @@ class RecordJson(Generic[T]):
         self._known.keep(plain, written, by_position=True)
         return document.encode(written)
 
-    def with_unknown(self, plain: Any, stored: bytes | None) -> Any:
+    def merge_from_row(self, plain: Any, stored: bytes | None) -> Any:
         """Return parsed JSON of this record with the unknown members of a stored row."""
         if not self.keeps_unknown or stored is None or not isinstance(plain, dict):
             return plain
         assert self._known is not None
-        try:
-            found = document.parse(stored if self.upgrade is None else self._upgraded(stored, ""))
-        except (DocumentError, UnreadableError):
-            return plain
-        found = self._unsealed_part(found)
-        if self._known.first_unknown(found) is None:
+        if (found := self._parse_row_with_unknown(stored)) is None:
             return plain
         whole = copy.deepcopy(plain)
         self._known.keep(found, whole)
         return whole
 
-    def _unsealed_part(self, plain: Any) -> Any:
-        """Return parsed JSON of a row without its sealed members: what is in them is encrypted."""
-        if not self.sealed or not isinstance(plain, dict):
-            return plain
-        sealed = self._sealed_members
-        return {name: part for name, part in plain.items() if name not in sealed}
+    def _parse_row_with_unknown(self, stored: bytes) -> Any:
+        """Return the parsed JSON of a row if it has unknown members, else None. Sealed members are
+        left out: what is in them is encrypted."""
+        assert self._known is not None
+        try:
+            plain = document.parse(stored if self.upgrade is None else self._upgraded(stored, ""))
+        except (DocumentError, UnreadableError):
+            return None
+        if self.sealed and isinstance(plain, dict):
+            sealed = self._sealed_members
+            plain = {name: part for name, part in plain.items() if name not in sealed}
+        return None if self._known.first_unknown(plain) is None else plain
 
     def parse(self, text: bytes) -> T:
         """Return the value of JSON text from outside. Raises RecordError or DocumentError if it is
@@ -305,7 +301,7 @@ class RecordJson(Generic[T]):
         that the record keeps: those of the patch, and of the `stored` row. Raises RecordError if
         the result is not of the record."""
         document.check(patch)
-        plain = merge_patch(self.with_unknown(self.plain(value), stored), patch)
+        plain = merge_patch(self.merge_from_row(self.plain(value), stored), patch)
         return self.strictly_accepted(plain), plain
 
     @cached_property
@@ -315,7 +311,7 @@ class RecordJson(Generic[T]):
     def shown(self, value: T, stored: bytes | None = None) -> Any:
         """Return the value as plain JSON without its private attributes, and with the members of
         the `stored` row that the record keeps."""
-        return self.without_private(self.with_unknown(self.plain(value), stored))
+        return self.without_private(self.merge_from_row(self.plain(value), stored))
 
     def without_private(self, plain: Any) -> Any:
         """Return parsed JSON of this record without the members of its private attributes."""

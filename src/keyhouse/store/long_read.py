@@ -50,7 +50,7 @@ class LongRead:
     async def turn(self) -> None:
         """Wait until the next page may be read; the first may at once."""
         if self._started:
-            await _turns().wait(self._space)
+            await wait_for_turn(self._space)
         self._started = True
 
     def keep(self, sizes: Sequence[int]) -> int:
@@ -89,7 +89,12 @@ class LongWatch:
 
     async def turn(self) -> None:
         self._rows = self._size = 0
-        await _turns().wait(self._space)
+        await wait_for_turn(self._space)
+
+
+async def wait_for_turn(space: str) -> None:
+    """Wait for a turn of the event loop, round robin over the spaces."""
+    await _turns().wait(space)
 
 
 class _Turns:

@@ -1,11 +1,11 @@
 """Row buffers: the rows of one space that a transaction has read and will write, and the Batch they
 become.
 
-They know keys and rows, and nothing of records: see `keyhouse.store.transaction` for how both work
+They know keys and rows, and nothing of records, except the hooks of `LinkedRows`: see `keyhouse.store.transaction` for how both work
 together.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -51,7 +51,7 @@ class LinkBuffer:
 Buffers = tuple[dict[str, Put | None], dict[str, int], LinkBuffer | None]
 
 
-class RowBuffer:
+class RowBuffer(ABC):
     """Rows read, rows to write and counters to add to. `binding` is the schema of the records whose
     rows they are.
 

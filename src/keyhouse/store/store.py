@@ -5,10 +5,10 @@
     book = await store.get(BOOK, id=…)
     async for entry in store.scan(BOOK, by=BOOKS_BY_SERIES, series_id=…): …
 
-Every write is a transaction that is retried when it loses a race. A store caches no rows, so there
-may be any number of them; but with one store per space, writers that lost a race wait for each
-other instead of racing again, and the version of the space and the records that others are linked
-to are read once.
+Every write is a transaction that is retried when it loses a race. A store caches no values, only the
+revisions of records that others are linked to, so there may be any number of them; but with one
+store per space, writers that lost a race wait for each other instead of racing again, and the
+version of the space and the records that others are linked to are read once.
 """
 
 import asyncio
@@ -274,7 +274,8 @@ class Store(RecordReads):
     ) -> R:
         """Run work that has lost a race again until it commits.
 
-        Attempts run one at a time within this store, except one that follows a mere assumption.
+        Attempts run one at a time within this store, except the first one after an unread
+        check failed.
         """
         if has_assumed:
             tx = Transaction(self.engine, self.space, self.binding)

@@ -44,9 +44,9 @@ def stamped(
     data, value = bound.written(value)
     if bound.keeps_unknown:
         if document is not None:
-            data = bound.with_members(data, document)
+            data = bound.keep_from_document(data, document)
         elif replaced is not None and before is not None:
-            data = bound.with_kept(data, replaced, before.record)
+            data = bound.keep_from_row(data, replaced, before.record)
     if restored is not None:
         expires = restored[0]
     elif bound.expiry is None and ttl is None:

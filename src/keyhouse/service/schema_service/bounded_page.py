@@ -13,7 +13,7 @@ import msgspec
 
 from keyhouse.limits import SERVED_PAGE_BYTES_MAX
 from keyhouse.store import RecordPage
-from keyhouse.store.long_read import LongWatch
+from keyhouse.store.long_read import wait_for_turn
 
 __all__ = ["BoundedPages"]
 
@@ -34,7 +34,7 @@ class BoundedPages:
     """Reads pages, and remembers the size of records by their name: it sizes the next step."""
 
     def __init__(self, space: str) -> None:
-        self._turns = LongWatch(space)
+        self._space = space
         self._item_bytes: dict[str, int] = {}
 
     async def read(
@@ -51,7 +51,7 @@ class BoundedPages:
         while True:
             each = self._item_bytes.get(name, UNKNOWN_ITEM_BYTES)
             step = min(limit, STEP_ITEMS_MAX, max(1, STEP_BYTES // each))
-            await self._turns.turn()  # one step per turn of the event loop, by spaces
+            await wait_for_turn(self._space)  # one step per turn of the event loop, by spaces
             page = await read(step, cursor)
             found = [_encode(item(entry)) for entry in page.entries]
             step_bytes = sum(map(len, found))

@@ -428,7 +428,7 @@ async def put_in(
         members = [served.record.member(name) for name in served.record.private]
         plain = {name: stored[name] for name in members if name in stored} | plain
     if before is not None:
-        plain = served.record.with_unknown(plain, before.stored)
+        plain = served.record.merge_from_row(plain, before.stored)
     value = served.value_of(plain, fields)
     return await tx.put_document(served.record, value, plain, ttl=ttl, **fields), before is None
 
