@@ -17,26 +17,29 @@ Handler = Callable[..., Awaitable[Any]]
 
 def page_handler(
     handler: Handler,
-    call: Callable[[dict[str, Any]], Any],
+    call: Callable[[str, dict[str, Any]], Any],
     returns: Any = None,
-    *,
-    has_root: bool = False,
 ) -> Handler:
-    """Return a handler with the same arguments that runs `call` with them, without a caller too.
+    """Return a handler with the same arguments that runs `call` with the root, which is the path
+    that the app is mounted below, and the arguments of `handler`. One that takes a caller is also
+    called without one.
 
-    `returns` replaces the type that the handler returns. `has_root`: `call` also gets the path that
-    the app is mounted below, as `root`.
+    `returns` replaces the type that the handler returns.
     """
+    hints = get_type_hints(handler, include_extras=True)
+    signature = inspect.signature(handler)
+    takes_root = "root" in hints
 
     async def adapted(**arguments: Any) -> Any:
-        return await call(arguments)
+        root = arguments["root"] if takes_root else arguments.pop("root")
+        return await call(root, arguments)
 
-    hints = get_type_hints(handler, include_extras=True) | {"caller": Caller | None}
-    signature = inspect.signature(handler)
-    if has_root and "root" not in hints:
+    if "caller" in hints:
+        hints["caller"] = Caller | None
+    if not takes_root:
         hints["root"] = str
-        root = inspect.Parameter("root", inspect.Parameter.KEYWORD_ONLY)
-        signature = signature.replace(parameters=[*signature.parameters.values(), root])
+        parameter = inspect.Parameter("root", inspect.Parameter.KEYWORD_ONLY)
+        signature = signature.replace(parameters=[*signature.parameters.values(), parameter])
     if returns is not None:
         hints["return"] = returns
     adapted.__annotations__ = hints

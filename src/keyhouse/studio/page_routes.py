@@ -66,7 +66,7 @@ class PageRoutes:
         """Return the routes of a page and its twin. A page that ends with a slash is also found
         without it."""
         twin = f"{path}index.json" if path.endswith("/") else f"{path}.json"
-        json = page_handler(handler, partial(_json, handler, scope), None, has_root=True)
+        json = page_handler(handler, partial(_json, handler, scope))
         hints = get_type_hints(handler, include_extras=True)
         reply = ResponseSpec(type=hints["return"], about=f"The values of `{path}`.")
         routes = [
@@ -91,16 +91,16 @@ class PageRoutes:
         session must be unlocked. `back` is the page that an error leads back to, if the form's own
         address is no page. `has_text`: a form that is sent after the session has ended is kept, to
         be sent again."""
-        options = _FormOptions(scope, locked, back or path, has_text, _takes_root(handler))
+        options = _FormOptions(scope, locked, back or path, has_text)
         return self._route("POST", path, handler, partial(self._submit, handler, options))
 
     def _route(
-        self, method: str, path: str, handler: Handler, call: Callable[[dict[str, Any]], Any]
+        self, method: str, path: str, handler: Handler, call: Callable[[str, dict[str, Any]], Any]
     ) -> Route:
         return Route(
             method=method,
             path=path,
-            handler=page_handler(handler, call, HtmlPage, has_root=True),
+            handler=page_handler(handler, call, HtmlPage),
             scope="",
             listed=False,
             error_page=self._rejected,
@@ -123,9 +123,15 @@ class PageRoutes:
         )
 
     async def _html(
-        self, handler: Handler, template: str, scope: str, path: str, arguments: dict[str, Any]
+        self,
+        handler: Handler,
+        template: str,
+        scope: str,
+        path: str,
+        root: str,
+        arguments: dict[str, Any],
     ) -> Responder:
-        here, root = page_location(NAME, path, arguments), arguments.pop("root")
+        here = page_location(NAME, path, arguments)
         caller: Caller | None = arguments["caller"]
         if caller is None:
             return Redirect(f"{root}/{NAME}/login?{urlencode({'next': here})}")
@@ -139,10 +145,9 @@ class PageRoutes:
         return self.render(template, caller, page, root=root, here=here)
 
     async def _submit(
-        self, handler: Handler, options: "_FormOptions", arguments: dict[str, Any]
+        self, handler: Handler, options: "_FormOptions", root: str, arguments: dict[str, Any]
     ) -> Responder:
         here = page_location(NAME, options.back, arguments)
-        root = arguments["root"] if options.has_root else arguments.pop("root")
         caller: Caller | None = arguments["caller"]
         if caller is None:
             if options.has_text:
@@ -176,11 +181,6 @@ class _FormOptions(NamedTuple):
     locked: bool
     back: str
     has_text: bool
-    has_root: bool
-
-
-def _takes_root(handler: Handler) -> bool:
-    return "root" in get_type_hints(handler)
 
 
 def _inputs(form: msgspec.Struct) -> list[tuple[str, str]]:
@@ -200,8 +200,8 @@ def _below(root: str, path: Callable[..., str], *segments: str, **query: Any) ->
     return f"{root}{path(*segments, **query)}"
 
 
-async def _with_slash(path: str, arguments: dict[str, Any]) -> Redirect:
-    return Redirect(f"{arguments.pop('root')}{page_location(NAME, path, arguments)}")
+async def _with_slash(path: str, root: str, arguments: dict[str, Any]) -> Redirect:
+    return Redirect(f"{root}{page_location(NAME, path, arguments)}")
 
 
 def require_unlocked(caller: Caller, scope: str) -> None:
@@ -231,8 +231,7 @@ def operator(caller: Caller | None) -> Operator:
     )
 
 
-async def _json(handler: Handler, scope: str, arguments: dict[str, Any]) -> Any:
-    root = arguments.pop("root")
+async def _json(handler: Handler, scope: str, root: str, arguments: dict[str, Any]) -> Any:
     caller: Caller | None = arguments["caller"]
     if caller is None:
         raise TokenError("There is no session: sign in, or send an operator's token.", missing=True)

@@ -1,12 +1,10 @@
 """The frame that all pages of the library share: the signed-in user, errors and text forms."""
 
-import inspect
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from msgspec import Struct
@@ -70,16 +68,20 @@ class LibraryFrame:
         """Return the route of a page. The handler returns the values of the template, or a
         response."""
         call = partial(self._html, handler, template, scope, path)
-        return self._route("GET", path, page_handler(handler, call, HtmlPage, has_root=True))
+        return self._route("GET", path, page_handler(handler, call, HtmlPage))
 
     def form(self, path: str, handler: Handler, *, scope: str = VIEW) -> Route:
         """Return the route of a form. The handler returns a page or a redirect."""
         call = partial(self._html, handler, "", scope, path)
-        return self._route("POST", path, page_handler(handler, call, HtmlPage, has_root=True))
+        return self._route("POST", path, page_handler(handler, call, HtmlPage))
 
     def public(self, method: str, path: str, handler: Handler) -> Route:
         """Return the route of a page or form for visitors who have not signed in."""
-        return self._route(method, path, _with_root(handler), scope=None)
+
+        async def call(root: str, arguments: dict[str, Any]) -> Any:
+            return await _rendered(root, handler(**arguments))
+
+        return self._route(method, path, page_handler(handler, call), scope=None)
 
     def _route(self, method: str, path: str, handler: Handler, scope: str | None = "") -> Route:
         return Route(
@@ -119,14 +121,15 @@ class LibraryFrame:
         )
 
     async def _html(
-        self, handler: Handler, template: str, scope: str, path: str, arguments: dict[str, Any]
-    ) -> HtmlPage | Redirect:
-        root = arguments["root"]
-        if "root" not in inspect.signature(handler).parameters:
-            del arguments["root"]
-        with _below(root):
-            reply = await self._reply(handler, template, scope, path, arguments)
-        return reply.below(root) if isinstance(reply, Redirect) else reply
+        self,
+        handler: Handler,
+        template: str,
+        scope: str,
+        path: str,
+        root: str,
+        arguments: dict[str, Any],
+    ) -> Any:
+        return await _rendered(root, self._reply(handler, template, scope, path, arguments))
 
     async def _reply(
         self, handler: Handler, template: str, scope: str, path: str, arguments: dict[str, Any]
@@ -164,35 +167,14 @@ class LibraryFrame:
         )
 
 
-@contextmanager
-def _below(root: str) -> Iterator[None]:
-    """Render the pages of a request below the path that a proxy removes."""
+async def _rendered(root: str, reply: Awaitable[Any]) -> Any:
+    """Return a reply whose links and redirects are below the path that a proxy removes."""
     token = _root.set(root)
     try:
-        yield
+        found = await reply
     finally:
         _root.reset(token)
-
-
-def _with_root(handler: Handler) -> Handler:
-    """Return a handler of a public page, whose links and redirects are below the root."""
-    hints = get_type_hints(handler, include_extras=True)
-    takes_root = "root" in hints
-
-    async def call(**arguments: Any) -> Any:
-        root = arguments["root"] if takes_root else arguments.pop("root")
-        with _below(root):
-            reply = await handler(**arguments)
-        return reply.below(root) if isinstance(reply, Redirect) else reply
-
-    hints["root"] = str
-    names = [name for name in hints if name != "return"]
-    call.__annotations__ = hints
-    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
-    )
-    call.__doc__ = handler.__doc__
-    return call
+    return found.below(root) if isinstance(found, Redirect) else found
 
 
 def _at_below(root: str, *segments: str, **query: Any) -> str:
