@@ -77,11 +77,11 @@ def test_unknown_members_are_kept_where_they_were() -> None:
     }
 
 
-def test_items_of_a_document_are_found_by_their_place() -> None:
-    document = {"pets": [{"type": "cat", "name": "a", "age": 1}]}
+def test_an_item_is_found_although_it_leaves_out_a_default() -> None:
+    stored = {"pets": [{"type": "cat", "name": "a", "age": 1}]}
     written: dict[str, Any] = {"pets": [{"type": "cat", "name": "a", "kittens": []}]}
-    known().keep(document, written, by_position=True)
+    known().keep(stored, written)
     assert written["pets"] == [{"type": "cat", "name": "a", "kittens": [], "age": 1}]
-    changed: dict[str, Any] = {"pets": []}
-    known().keep(document, changed, by_position=True)
-    assert changed == {"pets": []}
+    changed: dict[str, Any] = {"pets": [{"type": "cat", "name": "b", "kittens": []}]}
+    known().keep(stored, changed)
+    assert changed == {"pets": [{"type": "cat", "name": "b", "kittens": []}]}

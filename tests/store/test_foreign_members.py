@@ -244,3 +244,56 @@ async def test_a_sealed_member_and_unknown_ones_are_kept_apart(harness: Harness)
     assert after["extra"] == 1 and set(after["owner"]) == {"$enc"}
     assert len(json.dumps(after["owner"])) == len(json.dumps(plain["owner"]))
     assert await store.get(SECRET, id="a") == msgspec.structs.replace(secret, name="y")
+
+
+class Mark(msgspec.Struct, frozen=True):
+    at: int
+
+
+class Marked(msgspec.Struct, kw_only=True):
+    id: str
+    title: str = ""
+    marks: list[Mark] = []
+    places: frozenset[Mark] = frozenset()
+
+
+MARKED = Record(
+    Marked,
+    "marked/{id}",
+    name="marked",
+    unknown="keep",
+    computed={"marks": lambda value: sorted(value.marks, key=lambda mark: mark.at)},
+)
+MARKS = Schema("marks", MARKED, space=Space("a space"))
+
+
+@everywhere
+async def test_items_that_a_write_sorts_keep_their_own_members(harness: Harness) -> None:
+    """The members of the first item of the document went to the first item of the stored list."""
+    store = harness.store(MARKS)
+    numbers = [5, 3, 17, 40, 8]
+    items = [{"at": number, "note": f"of {number}"} for number in numbers]
+    text = json.dumps({"id": "a", "marks": items, "places": items}).encode()
+
+    async def check() -> None:
+        row = await stored(harness, "marked/a")
+        assert row["marks"] == sorted(items, key=lambda item: numbers_of([item]))
+        assert numbers_of(row["places"]) == sorted(numbers)
+        assert all(item["note"] == f"of {item['at']}" for item in row["places"])
+
+    await harness.plant({"marked/a": text})
+    await store.update(MARKED, {"title": "x"}, id="a")
+    await check()
+    await harness.plant({"marked/a": text})
+    found = await store.get(MARKED, id="a")
+    assert found is not None
+    await store.put(MARKED, msgspec.structs.replace(found, title="y"))
+    await check()
+    value, document = MARKED.parse_document(text)
+    await store.delete(MARKED, id="a")
+    await store.transact(lambda tx: tx.put_document(MARKED, value, document))
+    await check()
+
+
+def numbers_of(items: list[dict[str, Any]]) -> list[int]:
+    return sorted(item["at"] for item in items)

@@ -100,10 +100,10 @@ def check(value: object, *, depth: int = 0) -> None:
     if isinstance(value, float):
         if not math.isfinite(value):
             raise DocumentError("A number in the document is not finite.", value=value)
-    elif (parts := _parts(value)) is not None:
+    elif (inside := parts(value)) is not None:
         if depth == DOCUMENT_DEPTH_MAX:
             raise DocumentError("The document is nested too deep.", limit=DOCUMENT_DEPTH_MAX)
-        for part in parts:
+        for part in inside:
             if type(part) not in _SCALARS:
                 check(part, depth=depth + 1)
 
@@ -118,14 +118,14 @@ def round_trips(value: object, read: object) -> bool:
         if not (isinstance(value, dict) and isinstance(read, dict)):
             return False
         return list(value) == list(read) and all(map(round_trips, value.values(), read.values()))
-    parts, others = _parts(value), _parts(read)
-    if parts is None or others is None:
+    own, others = parts(value), parts(read)
+    if own is None or others is None:
         return False
-    written, found = list(parts), list(others)
+    written, found = list(own), list(others)
     return len(written) == len(found) and all(map(round_trips, written, found))
 
 
-def _parts(value: object) -> Iterable[object] | None:
+def parts(value: object) -> Iterable[object] | None:
     """Return the parts of a collection or object, or None for a scalar."""
     if isinstance(value, dict):
         for name in value:

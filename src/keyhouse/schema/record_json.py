@@ -168,7 +168,7 @@ class RecordJson(Generic[T]):
         if self._known.first_unknown(plain) is None:
             return data
         written = document.parse(data)
-        self._known.keep(plain, written, by_position=True)
+        self._known.keep(plain, written)
         return document.encode(written)
 
     def merge_from_row(self, plain: Any, stored: bytes | None) -> Any:

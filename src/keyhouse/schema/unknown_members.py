@@ -2,13 +2,24 @@
 
 A rewrite keeps them where they are: at the top, in a nested object, in an item of a list that has
 not changed otherwise. The known members of a type form a tree: objects with their members, and
-lists and maps with what they hold.
+lists, tuples and maps with what they hold.
+
+The items of two lists are paired by their values, never by their places: a set has no order, and a
+computed attribute or `__post_init__` may sort a list or fill it. Two items are the same if they
+decode as equal values, so defaults and other spellings of a value make no difference. Of several
+items of one value, the first is paired with the first; if fewer are written than there were, those
+without unknown members are left out before others. Only a tuple has a meaning for each place.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Protocol
 
+import msgspec
 from msgspec import inspect
+
+from keyhouse.schema import document
 
 __all__ = ["KnownMembers", "known_members"]
 
@@ -20,6 +31,10 @@ _LISTS = (
     inspect.FrozenSetType,
     inspect.CollectionType,
 )
+_SETS = (inspect.SetType, inspect.FrozenSetType)
+_ARRAYS = (*_LISTS, inspect.TupleType, inspect.NamedTupleType)
+
+_encoder = msgspec.json.Encoder(order="deterministic")
 
 
 class KnownPart(Protocol):
@@ -28,23 +43,24 @@ class KnownPart(Protocol):
     def first_unknown(self, plain: Any) -> str | None:
         """Return the path of a member that is not known, or None."""
 
-    def known_part(self, plain: Any) -> Any:
-        """Return parsed JSON without its unknown members."""
+    def identity(self, plain: Any) -> bytes:
+        """Return bytes that are the same for all JSON that decodes as the same value."""
 
-    def keep(self, stored: Any, written: Any, *, by_position: bool = False) -> None:
-        """Add the unknown members of stored JSON to the JSON that replaces it.
-
-        An item of a list is the stored one whose known members it has; `by_position`, the one at
-        its place: for JSON of which the list was just read.
-        """
+    def keep(self, stored: Any, written: Any) -> None:
+        """Add the unknown members of stored JSON to the JSON that replaces it."""
 
 
 class KnownMembers:
     """The members of an object, and what is known of their values."""
 
-    def __init__(self, names: frozenset[str]) -> None:
+    def __init__(self, type: Any, names: frozenset[str]) -> None:
         self.names = names
         self.values: dict[str, KnownPart] = {}
+        self._type = type
+
+    @cached_property
+    def _decoder(self) -> msgspec.json.Decoder[Any]:
+        return msgspec.json.Decoder(self._type)
 
     def first_unknown(self, plain: Any) -> str | None:
         if not isinstance(plain, dict):
@@ -63,30 +79,30 @@ class KnownMembers:
                 return _joined(name, found)
         return None
 
-    def known_part(self, plain: Any) -> Any:
+    def identity(self, plain: Any) -> bytes:
         if not isinstance(plain, dict):
-            return plain
-        return {
-            name: self.values[name].known_part(part) if name in self.values else part
-            for name, part in plain.items()
-            if name in self.names
-        }
+            return _identity(plain)
+        try:
+            return _identity(self._decoder.decode(document.encode_checked(plain)))
+        except msgspec.ValidationError:  # the record rejects it, or replaces it
+            return _identity(plain)
 
-    def keep(self, stored: Any, written: Any, *, by_position: bool = False) -> None:
+    def keep(self, stored: Any, written: Any) -> None:
         if not isinstance(stored, dict) or not isinstance(written, dict):
             return
         for name, known in self.values.items():
-            known.keep(stored.get(name), written.get(name), by_position=by_position)
+            known.keep(stored.get(name), written.get(name))
         for name, part in stored.items():
             if name not in self.names:
                 written.setdefault(name, part)
 
 
 class _KnownItems:
-    """The items of a list."""
+    """The items of a list, or of a set."""
 
-    def __init__(self, item: KnownPart) -> None:
+    def __init__(self, item: KnownPart, *, is_set: bool) -> None:
         self._item = item
+        self._is_set = is_set
 
     def first_unknown(self, plain: Any) -> str | None:
         for at, item in enumerate(_items(plain)):
@@ -94,20 +110,72 @@ class _KnownItems:
                 return _joined(f"[{at}]", found)
         return None
 
-    def known_part(self, plain: Any) -> Any:
-        return [self._item.known_part(item) for item in plain] if isinstance(plain, list) else plain
+    def identity(self, plain: Any) -> bytes:
+        found = [self._item.identity(item) for item in _items(plain)]
+        return _identity(sorted(found) if self._is_set else found)
 
-    def keep(self, stored: Any, written: Any, *, by_position: bool = False) -> None:
-        if by_position and len(_items(stored)) == len(_items(written)):
-            for one, other in zip(_items(stored), _items(written), strict=True):
-                self._item.keep(one, other, by_position=True)
+    def keep(self, stored: Any, written: Any) -> None:
+        if self.first_unknown(stored) is None:
             return
-        left = [item for item in _items(stored) if self._item.first_unknown(item) is not None]
-        for item in _items(written) if left else ():
-            for at, candidate in enumerate(left):
-                if self._item.known_part(candidate) == item:
-                    self._item.keep(left.pop(at), item)
-                    break
+        before = self._by_identity(stored)
+        for identity, items in self._by_identity(written).items():
+            for one, other in self._pairs(before[identity], items):
+                self._item.keep(one, other)
+
+    def _by_identity(self, plain: Any) -> defaultdict[bytes, list[Any]]:
+        found = defaultdict(list)
+        for item in _items(plain):
+            found[self._item.identity(item)].append(item)
+        return found
+
+    def _pairs(self, stored: list[Any], written: list[Any]) -> Iterator[tuple[Any, Any]]:
+        """Yield the stored item of each written one, all of them of one value. An item that is
+        written with unknown members has no others: it is the stored one that has the same."""
+        if len(stored) == len(written) == 1 and not self._has_unknown(written[0]):
+            yield stored[0], written[0]
+            return
+        left, others = list(stored), []
+        for item in written:
+            if self._has_unknown(item) and item in left:
+                left.remove(item)
+            else:
+                others.append(item)
+        surplus = len(left) - len(others)
+        for item in stored if surplus > 0 else ():
+            if surplus and not self._has_unknown(item):
+                left.remove(item)
+                surplus -= 1
+        for one, other in zip(left, others, strict=False):
+            if not self._has_unknown(other):
+                yield one, other
+
+    def _has_unknown(self, item: Any) -> bool:
+        return self._item.first_unknown(item) is not None
+
+
+class _KnownPlaces:
+    """The parts of a tuple, each with its own type: None if nothing is known of it."""
+
+    def __init__(self, parts: list[KnownPart | None]) -> None:
+        self._parts = parts
+
+    def first_unknown(self, plain: Any) -> str | None:
+        for at, (known, part) in enumerate(zip(self._parts, _items(plain), strict=False)):
+            found = None if known is None else known.first_unknown(part)
+            if found is not None:
+                return _joined(f"[{at}]", found)
+        return None
+
+    def identity(self, plain: Any) -> bytes:
+        parts = zip(self._parts, _items(plain), strict=False)
+        return _identity(
+            [_identity(part) if known is None else known.identity(part) for known, part in parts]
+        )
+
+    def keep(self, stored: Any, written: Any) -> None:
+        for known, one, other in zip(self._parts, _items(stored), _items(written), strict=False):
+            if known is not None:
+                known.keep(one, other)
 
 
 class _KnownMap:
@@ -122,52 +190,53 @@ class _KnownMap:
                 return _joined(name, found)
         return None
 
-    def known_part(self, plain: Any) -> Any:
+    def identity(self, plain: Any) -> bytes:
         if not isinstance(plain, dict):
-            return plain
-        return {name: self._value.known_part(part) for name, part in plain.items()}
+            return _identity(plain)
+        return _identity({name: self._value.identity(part) for name, part in plain.items()})
 
-    def keep(self, stored: Any, written: Any, *, by_position: bool = False) -> None:
+    def keep(self, stored: Any, written: Any) -> None:
         if isinstance(stored, dict) and isinstance(written, dict):
             for name in stored.keys() & written.keys():
-                self._value.keep(stored[name], written[name], by_position=by_position)
+                self._value.keep(stored[name], written[name])
 
 
 class _KnownChoice:
-    """A value of one of several types: the tag of a Struct says which."""
+    """A value of one of several types: its kind of JSON and the tag of a Struct say which.
+
+    Objects and arrays are each by tag; None: for any other tag, or none.
+    """
 
     def __init__(
         self,
         tag_field: str | None,
-        tagged: dict[Any, KnownPart],
-        lists: KnownPart | None,
-        other: KnownPart | None,
+        objects: dict[Any, KnownPart],
+        arrays: dict[Any, KnownPart],
     ) -> None:
         self._tag_field = tag_field
-        self._tagged = tagged
-        self._lists = lists
-        self._other = other
+        self._objects = objects
+        self._arrays = arrays
 
     def _of(self, plain: Any) -> KnownPart | None:
-        if isinstance(plain, list):
-            return self._lists
-        if isinstance(plain, dict) and self._tag_field in plain:
-            tag = plain[self._tag_field]
-            return self._tagged.get(tag) if isinstance(tag, (str, int)) else None
-        return self._other
+        if isinstance(plain, dict):
+            options, tag = self._objects, plain.get(self._tag_field)
+        else:
+            options, tag = self._arrays, next(iter(_items(plain)), None)
+        found = options.get(tag) if isinstance(tag, (str, int)) else None
+        return options.get(None) if found is None else found
 
     def first_unknown(self, plain: Any) -> str | None:
         known = self._of(plain)
         return None if known is None else known.first_unknown(plain)
 
-    def known_part(self, plain: Any) -> Any:
+    def identity(self, plain: Any) -> bytes:
         known = self._of(plain)
-        return plain if known is None else known.known_part(plain)
+        return _identity(plain) if known is None else known.identity(plain)
 
-    def keep(self, stored: Any, written: Any, *, by_position: bool = False) -> None:
+    def keep(self, stored: Any, written: Any) -> None:
         known = self._of(written)
         if known is not None and self._of(stored) is known:
-            known.keep(stored, written, by_position=by_position)
+            known.keep(stored, written)
 
 
 def known_members(info: inspect.Type) -> KnownMembers | None:
@@ -176,27 +245,32 @@ def known_members(info: inspect.Type) -> KnownMembers | None:
     return found if isinstance(found, KnownMembers) else None
 
 
-def _known(info: inspect.Type, seen: dict[object, KnownMembers]) -> KnownPart | None:
+def _known(info: inspect.Type, seen: dict[object, KnownPart]) -> KnownPart | None:
     """Return what is known of a type; None if any member may be there. `seen` has the types that
     this one is inside of: a type may hold itself."""
     if isinstance(info, inspect.Metadata):
         return _known(info.type, seen)
+    if isinstance(info, inspect.TupleType):
+        parts = [_known(each, seen) for each in info.item_types]
+        return _KnownPlaces(parts) if any(parts) else None
+    if isinstance(info, inspect.NamedTupleType) or getattr(info, "array_like", False):
+        return _known_array(info, seen)
     if isinstance(info, _OBJECTS):
-        return None if getattr(info, "array_like", False) else _known_object(info, seen)
+        return _known_object(info, seen)
     if isinstance(info, _LISTS):
         item = _known(info.item_type, seen)
-        return None if item is None else _KnownItems(item)
+        return None if item is None else _KnownItems(item, is_set=isinstance(info, _SETS))
     if isinstance(info, inspect.DictType):
         value = _known(info.value_type, seen)
         return None if value is None else _KnownMap(value)
     return _known_choice(info, seen) if isinstance(info, inspect.UnionType) else None
 
 
-def _known_object(info: Any, seen: dict[object, KnownMembers]) -> KnownMembers:
+def _known_object(info: Any, seen: dict[object, KnownPart]) -> KnownPart:
     if info.cls in seen:
         return seen[info.cls]
     tag = [] if getattr(info, "tag_field", None) is None else [info.tag_field]
-    found = KnownMembers(frozenset([*(each.encode_name for each in info.fields), *tag]))
+    found = KnownMembers(info.cls, frozenset([*(each.encode_name for each in info.fields), *tag]))
     inside = {**seen, info.cls: found}
     for field in info.fields:
         if (known := _known(field.type, inside)) is not None:
@@ -204,25 +278,37 @@ def _known_object(info: Any, seen: dict[object, KnownMembers]) -> KnownMembers:
     return found
 
 
-def _known_choice(info: inspect.UnionType, seen: dict[object, KnownMembers]) -> KnownPart | None:
-    options = [*_options(info)]
-    tagged = {
-        each.tag: known
-        for each in options
-        if getattr(each, "tag_field", None) is not None and (known := _known(each, seen))
-    }
-    tag_field = next((each.tag_field for each in options if hasattr(each, "tag_field")), None)
-    lists = [_known(each, seen) for each in options if isinstance(each, _LISTS)]
-    others = [
-        _known(each, seen)
-        for each in options
-        if not isinstance(each, _LISTS) and getattr(each, "tag_field", None) is None
-    ]
-    [of_lists] = lists or [None]
-    other = next((each for each in others if each is not None), None)
-    if not tagged and of_lists is None:
-        return other
-    return _KnownChoice(tag_field, tagged, of_lists, other)
+def _known_array(info: Any, seen: dict[object, KnownPart]) -> KnownPart | None:
+    """Return what is known of an object that is an array in JSON: its tag, if any, and its fields."""
+    if info.cls in seen:
+        return seen[info.cls]
+    parts: list[KnownPart | None] = [] if getattr(info, "tag", None) is None else [None]
+    found = _KnownPlaces(parts)
+    inside = {**seen, info.cls: found}
+    parts += [_known(field.type, inside) for field in info.fields]
+    return found if any(parts) else None
+
+
+def _known_choice(info: inspect.UnionType, seen: dict[object, KnownPart]) -> KnownPart | None:
+    objects: dict[Any, KnownPart] = {}
+    arrays: dict[Any, KnownPart] = {}
+    tag_field = None
+    for each in _options(info):
+        known = _known(each, seen)
+        if known is not None:
+            options = arrays if _is_array(each) else objects
+            options[getattr(each, "tag", None)] = known
+            tag_field = getattr(each, "tag_field", None) or tag_field
+    if len(objects) == 1:
+        [only] = objects.values()
+        objects = {None: only}  # its tag may be left out
+    if not arrays and not objects.keys() - {None}:
+        return objects.get(None)
+    return _KnownChoice(tag_field, objects, arrays)
+
+
+def _is_array(info: inspect.Type) -> bool:
+    return isinstance(info, _ARRAYS) or getattr(info, "array_like", False)
 
 
 def _options(info: inspect.UnionType) -> Iterator[Any]:
@@ -234,5 +320,23 @@ def _joined(name: str, path: str) -> str:
     return name + path if path.startswith("[") else f"{name}.{path}"
 
 
-def _items(plain: Any) -> list[Any]:
-    return plain if isinstance(plain, list) else []
+def _items(plain: Any) -> list[Any] | tuple[Any, ...]:
+    return plain if isinstance(plain, (list, tuple)) else []
+
+
+def _identity(value: Any) -> bytes:
+    """Return the JSON of a value with its maps and sets in one order."""
+    try:
+        return _encoder.encode(value)
+    except TypeError:  # a set of Structs, which have no order
+        return _encoder.encode(_ordered(value))
+
+
+def _ordered(value: Any) -> Any:
+    """Return the type and the parts of a value that holds sets, with each set in one order."""
+    if isinstance(value, Mapping):
+        return {name: _identity(part) for name, part in value.items()}
+    parts = document.parts(value)
+    assert parts is not None, "a scalar is encoded"
+    found = [_identity(part) for part in parts]
+    return [type(value).__name__, sorted(found) if isinstance(value, (set, frozenset)) else found]
