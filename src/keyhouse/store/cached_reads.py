@@ -1,9 +1,9 @@
 """Results that are computed from records, and reused while those records stay as they are."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from keyhouse.engine import Check
+from keyhouse.engine import FOREIGN_REVISION, Check, Row
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 
@@ -30,6 +30,10 @@ class CachedReads(Generic[R]):
     else. Every `get` reads the rows of these records again, by one call of the engine, and compares
     their revisions: a change of any of them, by any process, is seen at once. A cached result
     saves decoding the records, and reading one after the other. None is not cached.
+
+    The rows of these records must be written by Keyhouse alone, or get a new revision with each
+    change: a change of a row's value by SQL, or of an item in DynamoDB, that leaves the revision as
+    it is, is not seen. A result by a row that has no revision (`FOREIGN_REVISION`) is not cached.
 
     `get_in` takes a cached result as it is, and leaves the comparison to the commit of a
     transaction. Results are shared: do not change them.
@@ -63,20 +67,30 @@ class CachedReads(Generic[R]):
 
     async def get_in(self, tx: Transaction, name: str) -> R | None:
         """Return what `read` returns, for a transaction that has read nothing yet: as it was last,
-        which the commit checks. An attempt that follows a lost race, or an error, reads."""
+        which the commit checks. An attempt that follows a lost race, or an error, reads; so does
+        one that has written a record of the result."""
         cached = self._cached.get(name)
         if cached is not None and tx.assume(cached.checks):
             return cached.result
         return await self._computed(name, tx)
 
     async def _computed(self, name: str, tx: Transaction) -> R | None:
-        is_first_read = not tx.revisions_read()
-        result = await self._read(name, tx)
         self._cached.pop(name, None)
-        if result is not None and is_first_read:  # else it may depend on what was read before
-            if len(self._cached) >= self._results_max:
-                del self._cached[next(iter(self._cached))]  # the oldest
-            revisions = tx.revisions_read()
-            checks = {key: Check(key, revision) for key, revision in revisions.items()}
-            self._cached[name] = _Cached([*revisions], [*revisions.values()], checks, result)
+        is_unused, assumed = not tx.rows_read and not tx.pending, tx.assumed
+        result = await self._read(name, tx)
+        # else it may depend on what was read before, is not committed, or was not read
+        if result is not None and is_unused and not tx.pending and tx.assumed is assumed:
+            self._keep(name, tx.rows_read, result)
         return result
+
+    def _keep(self, name: str, rows: Mapping[str, Row | None], result: R) -> None:
+        checks = {
+            key: Check(key, None if row is None else row.revision) for key, row in rows.items()
+        }
+        revisions = [check.revision for check in checks.values()]
+        if not checks or FOREIGN_REVISION in revisions:
+            return
+        self._cached.pop(name, None)
+        if len(self._cached) >= self._results_max:
+            del self._cached[next(iter(self._cached))]  # the oldest
+        self._cached[name] = _Cached([*checks], revisions, checks, result)

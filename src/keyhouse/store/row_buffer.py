@@ -108,6 +108,11 @@ class RowBuffer(ABC):
         return bool(self._assumed)
 
     @property
+    def assumed(self) -> Mapping[str, Check] | None:
+        """The checks of rows that were not read here: another mapping after each assumption."""
+        return self._assumed
+
+    @property
     def now(self) -> int:
         """The one time of this transaction, in the clock's milliseconds."""
         return self._now
@@ -129,9 +134,10 @@ class RowBuffer(ABC):
         row = self._rows.get(key)
         return 0 if row is None else row.revision
 
-    def revisions_read(self) -> dict[str, int | None]:
-        """Return the revisions of all rows that were read here, by key; None for an absent one."""
-        return {key: revision_of(row) for key, row in self._rows.items()}
+    @property
+    def rows_read(self) -> Mapping[str, Row | None]:
+        """The rows that were read here, by key; None for an absent one."""
+        return self._rows
 
     async def prefetch(self, keys: Sequence[str]) -> None:
         """Read rows that will be needed by one call of the engine."""
@@ -142,12 +148,27 @@ class RowBuffer(ABC):
                 self._rows.setdefault(key, row)
 
     def assume(self, checks: Mapping[str, Check]) -> bool:
-        """Take rows to be at the revisions of these checks, by key, without reading them. Return
-        False, and assume nothing, if no other attempt would follow a lost race."""
+        """Take rows to be at the revisions of these checks, by key, without reading them.
+
+        Return False, and assume nothing, if one of them was written here, or read or assumed at
+        another revision, or if no other attempt would follow a lost race.
+        """
         if not self._is_first_attempt:
+            return False
+        is_used = self._assumed or self._rows or self._writes or self._adds
+        if is_used and any(self._is_used_otherwise(check) for check in checks.values()):
             return False
         self._assumed = {**self._assumed, **checks} if self._assumed else dict(checks)
         return True
+
+    def _is_used_otherwise(self, check: Check) -> bool:
+        """Tell whether a row was written here, or read or assumed at another revision."""
+        key = check.key
+        if key in self._writes or key in self._adds:
+            return True
+        if self._assumed and self._assumed.get(key, check) != check:
+            return True
+        return key in self._rows and revision_of(self._rows[key]) != check.revision
 
     def assume_absent(self, key: str) -> bool:
         """Take a row to be absent without reading it, for the commit to check. Return False, and

@@ -9,7 +9,7 @@ import pytest
 from keyhouse import Store
 from keyhouse.engine import FOREIGN_REVISION, Add, Batch, Check, Put, Row, Span
 from keyhouse.engines.dynamodb import DynamoDBEngine, Layout, layout_of
-from keyhouse.store import verify
+from keyhouse.store import CachedReads, Transaction, verify
 from keyhouse.systems.history.schema import (
     BY_HIERARCHY,
     ENTRY,
@@ -236,6 +236,27 @@ def test_a_put_replaces_a_foreign_entry() -> None:
         await store.put(ENTRY, entry("7"))
         assert "foreign" not in [finding.kind async for finding in verify(store, repair=True)]
         assert [finding async for finding in verify(store)] == []
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_result_by_an_item_of_another_program_is_not_cached() -> None:
+    """All its changes have one revision, so that none was noticed."""
+
+    async def progress(asset: str, tx: Transaction) -> float | None:
+        found = await tx.get(ENTRY, state="IN_PROGRESS", asset=asset)
+        return None if found is None else found.attr.progress
+
+    async def scenario() -> None:
+        where = settings(layout=layout_of("history"))
+        engine = await DynamoDBEngine.open(where)
+        cache = CachedReads(Store(SCHEMAS[0], engine, "p"), progress)
+        for seconds in (50, 60):
+            await put_item(
+                where.table, "IN_PROGRESS|7", FLAT_ITEM | {"a.progress": {"N": str(seconds)}}
+            )
+            assert await cache.get("7") == seconds and len(cache) == 0
         await engine.close()
 
     asyncio.run(scenario())
