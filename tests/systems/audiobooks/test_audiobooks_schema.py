@@ -61,6 +61,7 @@ from keyhouse.systems.audiobooks.schema import (
     SESSION,
     SESSIONS_OF_USER,
     SETUP,
+    SHARED_PLAYLISTS,
     USER,
     USER_BY_EMAIL,
     USER_BY_NAME,
@@ -276,6 +277,7 @@ KEYS: list[tuple[Template, str, dict[str, object]]] = [
         f"idx:playlist:user:{USER_ID}:{OTHER_ID}",
         {"user_id": USER_ID, "id": OTHER_ID},
     ),
+    (SHARED_PLAYLISTS.template, f"idx:playlist:shared:{OTHER_ID}", {"id": OTHER_ID}),
     (
         PLAYLIST_ITEM.template,
         f"pli:{OTHER_ID}:0000000012",

@@ -394,6 +394,7 @@ def test_a_playlist_and_its_items_from_creation_to_deletion(drive: Drive) -> Non
                 f"pl:{ONE}": {"id": ONE, "name": "To hear", "user_id": TWO, **stamped},
                 f"pl:{FIVE}": {"id": FIVE, "name": "Everybody's", "user_id": None, **stamped},
                 f"idx:playlist:user:{TWO}:{ONE}": 1,
+                f"idx:playlist:shared:{FIVE}": 1,
                 f"pli:{ONE}:0000000001": THREE,
                 f"pli:{ONE}:0000000002": FOUR,
                 f"idx:playlist:book:{THREE}:{ONE}:0000000001": 1,

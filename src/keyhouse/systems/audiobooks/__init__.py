@@ -18,5 +18,6 @@ SYSTEM = System(
     service="keyhouse.systems.audiobooks.service:SERVICE",
     remote="keyhouse.systems.audiobooks.remote",
     commands="keyhouse.systems.audiobooks.commands:app",
+    limits="keyhouse.systems.audiobooks.limits",
     error_format="flat",
 )

@@ -26,6 +26,7 @@ from keyhouse.service.login_guard import LoginGuard
 from keyhouse.service.passwords import PasswordParameters, Passwords
 from keyhouse.store import CachedReads, Transaction
 from keyhouse.systems.audiobooks.library import Library, Member, valid_body
+from keyhouse.systems.audiobooks.limits import API_KEYS_MAX
 from keyhouse.systems.audiobooks.permissions import ADMIN, ROLES
 from keyhouse.systems.audiobooks.records import (
     ApiKey,
@@ -58,7 +59,6 @@ __all__ = [
 
 SESSION_SECONDS: Final = 24 * 3_600
 REMEMBERED_SECONDS: Final = 7 * 24 * 3_600
-API_KEYS_MAX: Final = 50
 HASH_BYTES: Final = 32
 SALT_BYTES: Final = 16
 

@@ -7,16 +7,19 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from keyhouse.errors import AccessError, LinkError, NotFoundError, RecordError
+from keyhouse.errors import AccessError, ConflictError, LinkError, NotFoundError, RecordError
 from keyhouse.store import Transaction
 from keyhouse.systems.audiobooks.library import Library, Member, valid_body
+from keyhouse.systems.audiobooks.limits import PLAYLIST_BOOKS_MAX, PLAYLISTS_MAX
 from keyhouse.systems.audiobooks.permissions import ADMIN
 from keyhouse.systems.audiobooks.records import Playlist, is_listed
 from keyhouse.systems.audiobooks.schema import (
     BOOK,
+    ITEMS_OF_BOOK,
     PLAYLIST,
     PLAYLIST_ITEM,
     PLAYLISTS_OF_USER,
+    SHARED_PLAYLISTS,
 )
 
 __all__ = ["Playlists"]
@@ -32,11 +35,13 @@ class Playlists:
     async def visible(self, member: Member) -> list[Playlist]:
         """Return the member's playlists, and those of all."""
         own = self.store.scan(PLAYLIST, by=PLAYLISTS_OF_USER, user_id=member.subject)
-        found = [entry.record async for entry in own]
-        async for entry in self.store.scan(PLAYLIST):
-            if entry.record.user_id is None:
-                found.append(entry.record)
-        return found
+        shared = self.store.scan(PLAYLIST, by=SHARED_PLAYLISTS)
+        return [entry.record for found in (own, shared) async for entry in found]
+
+    async def holding(self, book_id: str) -> set[str]:
+        """Return the ids of the playlists of all users that have a book."""
+        rows = self.store.scan(PLAYLIST_ITEM, by=ITEMS_OF_BOOK, book_id=book_id)
+        return {entry.fields["playlist_id"] async for entry in rows}
 
     async def get(self, member: Member, id: str) -> Playlist:
         """Return a playlist that the member may see; NotFoundError otherwise."""
@@ -51,9 +56,18 @@ class Playlists:
         return playlist
 
     async def show(self, playlist: Playlist) -> Json:
-        shown: Json = PLAYLIST.shown(playlist)
-        shown["book_ids"] = await self._listed(await self._items(playlist.id))
+        [shown] = await self.show_all([playlist])
         return shown
+
+    async def show_all(self, playlists: Sequence[Playlist]) -> list[Json]:
+        """Return playlists as they are sent, with the ids of their books. The books of all of them
+        are read at once."""
+        items = [await self._items(each.id) for each in playlists]
+        listed = set(await self._listed([*dict.fromkeys(id for ids in items for id in ids)]))
+        return [
+            {**PLAYLIST.shown(playlist), "book_ids": [id for id in ids if id in listed]}
+            for playlist, ids in zip(playlists, items, strict=True)
+        ]
 
     async def create(
         self,
@@ -67,6 +81,7 @@ class Playlists:
         playlist = Playlist(id=self.library.new_id(), name=name, user_id=owner)
 
         async def work(tx: Transaction) -> None:
+            await self._check_count(owner)
             await tx.put(PLAYLIST, playlist, expect=None)
             await self._write(tx, playlist.id, [], list(dict.fromkeys(book_ids)))
 
@@ -134,12 +149,28 @@ class Playlists:
     async def _write(
         self, tx: Transaction, id: str, before: list[tuple[int, str]], after: list[str]
     ) -> None:
+        if len(after) > max(PLAYLIST_BOOKS_MAX, len(before)):
+            raise RecordError(
+                "The playlist would have too many books: start another one.",
+                limit=PLAYLIST_BOOKS_MAX,
+            )
         stored = dict(before)
         for position, book_id in enumerate(after, 1):
             if stored.pop(position, None) != book_id:
                 await tx.put(PLAYLIST_ITEM, book_id, playlist_id=id, position=position)
         for position in stored:
             await tx.delete(PLAYLIST_ITEM, playlist_id=id, position=position)
+
+    async def _check_count(self, owner: str | None) -> None:
+        """Raise ConflictError if a user, or all users together, have the most playlists."""
+        if owner is None:
+            keys, _ = await self.store.keys(SHARED_PLAYLISTS, limit=PLAYLISTS_MAX)
+        else:
+            keys, _ = await self.store.keys(PLAYLISTS_OF_USER, limit=PLAYLISTS_MAX, user_id=owner)
+        if len(keys) >= PLAYLISTS_MAX:
+            raise ConflictError(
+                "There are as many playlists as allowed: delete one first.", limit=PLAYLISTS_MAX
+            )
 
     async def _transact(self, work: Any) -> None:
         with valid_body():

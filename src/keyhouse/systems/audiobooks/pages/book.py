@@ -10,7 +10,7 @@ from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.library import Member
 from keyhouse.systems.audiobooks.listening import Listener, PlaybackState, Statistics
 from keyhouse.systems.audiobooks.pages.frame import LibraryFrame, at
-from keyhouse.systems.audiobooks.pages.playlists import BookListPages, PlaylistLine
+from keyhouse.systems.audiobooks.pages.playlists import BookListPages, BookPlaylists
 from keyhouse.systems.audiobooks.permissions import DELETE
 from keyhouse.systems.audiobooks.records import Book
 from keyhouse.systems.audiobooks.routes.files import FileHandlers, SegmentsQuery
@@ -42,7 +42,7 @@ class BookPage(Struct):
     following: Book | None
     statistics: Statistics
     size_bytes: int
-    playlists: list[PlaylistLine]
+    playlists: BookPlaylists
 
 
 class StatusForm(Struct):
@@ -84,7 +84,7 @@ class BookPages:
             following,
             await self._listener.of_book(id),
             sum(each["size_bytes"] for each in segments),
-            await self._playlists.lines(caller),
+            await self._playlists.of_book(caller, id),
         )
 
     async def _neighbours(self, book: Book) -> tuple[Book | None, Book | None]:

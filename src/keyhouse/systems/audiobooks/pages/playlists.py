@@ -15,9 +15,10 @@ from keyhouse.systems.audiobooks.pages.account import checked
 from keyhouse.systems.audiobooks.pages.frame import LibraryFrame, at
 from keyhouse.systems.audiobooks.permissions import ADMIN, PLAYLISTS
 from keyhouse.systems.audiobooks.playlists import Playlists
+from keyhouse.systems.audiobooks.records import Playlist
 from keyhouse.systems.audiobooks.schema import BOOK
 
-__all__ = ["BookListPages", "PlaylistLine"]
+__all__ = ["BookListPages", "BookPlaylists"]
 
 Json = dict[str, Any]
 
@@ -29,12 +30,21 @@ class PlaylistLine(Struct):
     name: str
     is_shared: bool
     is_changeable: bool
-    book_ids: Sequence[str]
 
 
 class PlaylistsPage(Struct):
+    """`book_counts` has the number of books by the id of a playlist."""
+
     playlists: Sequence[PlaylistLine]
+    book_counts: dict[str, int]
     is_admin: bool
+
+
+class BookPlaylists(Struct):
+    """The playlists that have a book, and those to which the member may add it."""
+
+    holding: Sequence[PlaylistLine]
+    others: Sequence[PlaylistLine]
 
 
 class PlaylistPage(Struct):
@@ -74,25 +84,31 @@ class BookListPages:
         self._books = books
         self._store = books.store
 
-    async def lines(self, caller: Member) -> list[PlaylistLine]:
-        """Return the playlists that a member sees, by name."""
-        found = [
-            _line(await self._playlists.show(each), caller)
-            for each in await self._playlists.visible(caller)
-        ]
-        return sorted(found, key=lambda line: (line.is_shared, line.name.casefold(), line.id))
+    async def of_book(self, caller: Member, book_id: str) -> BookPlaylists:
+        """Return the playlists that a member sees on the page of a book."""
+        lines = _lines(await self._playlists.visible(caller), caller)
+        ids = await self._playlists.holding(book_id) if lines else ()
+        return BookPlaylists(
+            [line for line in lines if line.id in ids],
+            [line for line in lines if line.id not in ids and line.is_changeable],
+        )
 
     async def all(self, caller: Member) -> PlaylistsPage:
         """The playlists of the listener, and those of all."""
-        return PlaylistsPage(await self.lines(caller), ADMIN in caller.roles)
+        found = await self._playlists.visible(caller)
+        counts = {
+            each["id"]: len(each["book_ids"]) for each in await self._playlists.show_all(found)
+        }
+        return PlaylistsPage(_lines(found, caller), counts, ADMIN in caller.roles)
 
     async def one(self, id: str, caller: Member) -> PlaylistPage:
         """A playlist: its books in order."""
-        shown = await self._playlists.show(await self._playlists.get(caller, id))
+        playlist = await self._playlists.get(caller, id)
+        shown = await self._playlists.show(playlist)
         rows = await self._store.get_many(BOOK, [{"id": each} for each in shown["book_ids"]])
         books = await self._books.show_all([book for book in rows if book is not None])
         seconds = sum(book["duration"] or 0 for book in books)
-        return PlaylistPage(_line(shown, caller), books, seconds)
+        return PlaylistPage(_line(playlist, caller), books, seconds)
 
     async def create(self, form: NewPlaylistForm, caller: Member) -> Redirect:
         """Create a playlist."""
@@ -150,7 +166,13 @@ class BookListPages:
         ]
 
 
-def _line(shown: Json, caller: Member) -> PlaylistLine:
-    is_shared = shown["user_id"] is None
+def _lines(found: Sequence[Playlist], caller: Member) -> list[PlaylistLine]:
+    """Return playlists by name, a member's own first."""
+    lines = [_line(each, caller) for each in found]
+    return sorted(lines, key=lambda line: (line.is_shared, line.name.casefold(), line.id))
+
+
+def _line(playlist: Playlist, caller: Member) -> PlaylistLine:
+    is_shared = playlist.user_id is None
     is_changeable = PLAYLISTS in caller.scopes and (not is_shared or ADMIN in caller.roles)
-    return PlaylistLine(shown["id"], shown["name"], is_shared, is_changeable, shown["book_ids"])
+    return PlaylistLine(playlist.id, playlist.name, is_shared, is_changeable)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from keyhouse.errors import KeyhouseError, NotFoundError
+from keyhouse.errors import ConflictError, KeyhouseError, NotFoundError
 from keyhouse.http import Response, Route
 from keyhouse.systems.audiobooks import messages
 from keyhouse.systems.audiobooks.library import Data, Items, Member, data, items
@@ -23,8 +23,7 @@ class PlaylistHandlers:
 
     async def list(self, caller: Member) -> Data[Items[Json]]:
         """List the member's playlists, and those of all."""
-        found = await self._playlists.visible(caller)
-        return items([await self._playlists.show(each) for each in found])
+        return items(await self._playlists.show_all(await self._playlists.visible(caller)))
 
     async def create(self, body: messages.PlaylistBody, caller: Member) -> Response[Data[Json]]:
         """Create a playlist. With `"user_id": null`, one for all, which needs an admin."""
@@ -71,7 +70,9 @@ def playlist_routes(playlists: Playlists) -> Mapping[str, Route]:
     one = "/playlists/{id}"
     return {
         "playlists": route("GET /playlists", on.list, VIEW),
-        "create_playlist": route("POST /playlists", on.create, PLAYLISTS, status=201),
+        "create_playlist": route(
+            "POST /playlists", on.create, PLAYLISTS, status=201, problems=[ConflictError]
+        ),
         "playlist": route(f"GET {one}", on.get, VIEW, problems=absent),
         "replace_playlist": route(f"PUT {one}", on.rename, PLAYLISTS, problems=absent),
         "rename_playlist": route(f"PATCH {one}", on.rename, PLAYLISTS, problems=absent),

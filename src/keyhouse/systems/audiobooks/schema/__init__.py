@@ -7,8 +7,8 @@ sequences have ten digits: a position in a series is in thousandths, so that 1.5
 
 Some rows are not in the document. `idx:series:name_author:…` keeps series unique by name and
 author; `idx:series:name:…` holds the first of a name. `idx:play:book:…` leads from a book to its
-listeners. `playw:…` is the watermark up to which the playback events of a listener and book are
-counted in the statistics.
+listeners. `idx:playlist:shared:…` leads to the playlists that all users share. `playw:…` is the
+watermark up to which the playback events of a listener and book are counted in the statistics.
 
 **The order of segments** is their `track_number`, the position in the book and not the tag of the
 file; `bfi:` is derived from it, for active segments only. A merge first makes the old segments
@@ -72,6 +72,7 @@ from keyhouse.systems.audiobooks.schema.listening import (
     PLAYLIST_ITEM,
     PLAYLISTS_OF_USER,
     PROGRESS,
+    SHARED_PLAYLISTS,
     USER_LISTEN_SECONDS,
     USER_PLAYS,
     WATERMARK,
@@ -158,6 +159,7 @@ __all__ = [
     "SESSION",
     "SESSIONS_OF_USER",
     "SETUP",
+    "SHARED_PLAYLISTS",
     "TENANT_PREFIX",
     "USER",
     "USER_BY_EMAIL",

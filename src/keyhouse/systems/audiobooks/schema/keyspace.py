@@ -73,6 +73,7 @@ SCHEMAS: tuple[Schema, ...] = (
             reindex(7, "Segments by hash and path", SEGMENT),
             reindex(8, "The bin in the order of deletion", BOOK),
             reindex(9, "Assets by hash", ASSET),
+            reindex(10, "Playlists that all users share", PLAYLIST),
         ),
     ),
 )

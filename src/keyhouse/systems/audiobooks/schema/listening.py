@@ -31,6 +31,7 @@ __all__ = [
     "PLAYLISTS_OF_USER",
     "PLAYLIST_ITEM",
     "PROGRESS",
+    "SHARED_PLAYLISTS",
     "USER_LISTEN_SECONDS",
     "USER_PLAYS",
     "WATERMARK",
@@ -41,10 +42,14 @@ __all__ = [
 # Playlist
 
 PLAYLISTS_OF_USER = Index("idx:playlist:user:{user_id:ulid}:{id:ulid}")
+SHARED_PLAYLISTS = Index(
+    "idx:playlist:shared:{id:ulid}", when=lambda playlist: playlist.user_id is None
+)
 PLAYLIST = Record(
     Playlist,
     "pl:{id:ulid}",
     PLAYLISTS_OF_USER,
+    SHARED_PLAYLISTS,
     belongs_to=Owner(USER, by=PLAYLISTS_OF_USER),
     version=VERSION,
     unknown="keep",
