@@ -1,10 +1,12 @@
 """Cached reads keep nothing that was not committed, has expired, or could change unnoticed."""
 
+import msgspec
 import pytest
 
+from keyhouse.schema import MILLISECONDS
 from keyhouse.store import CachedReads, Transaction
-from tests.store.support.harness import Harness, book, everywhere
-from tests.store.support.library_schema import BOOK, HITS, MAP
+from tests.store.support.harness import Harness, book, everywhere, session
+from tests.store.support.library_schema import BOOK, HITS, MAP, UNTIL
 
 
 async def title(id: str, tx: Transaction) -> str | None:
@@ -155,3 +157,54 @@ async def test_a_read_that_raises_leaves_no_old_result(harness: Harness) -> None
             await store.transact(lambda tx: _then_write(cache, tx))
         assert engine.calls["commit"] - commits == attempts
     assert len(cache) == 0
+
+
+@everywhere
+async def test_a_result_ends_when_a_record_expires_by_its_own_field(harness: Harness) -> None:
+    """Another program wrote the row without an expiry: it stays, and so did the result."""
+    store = harness.store()
+
+    async def users(ids: str, tx: Transaction) -> str:
+        found = await tx.get_each(*[(UNTIL, {"id": id}) for id in ids])
+        return " ".join([each.user for each in found if each is not None])
+
+    async def in_transaction(tx: Transaction) -> str | None:
+        found = await cache.get_in(tx, "12")
+        await tx.put(MAP, {}, id="a")
+        return found
+
+    for id, user, seconds in (("1", "ann", 60), ("2", "bob", 30)):
+        until = MILLISECONDS.format(harness.clock.now() + seconds * 1_000)
+        row = msgspec.json.encode(session(id, user=user, until=until))
+        await harness.plant({f"until:s:{id}": row})
+    cache = CachedReads(store, users)
+    for expected in ("ann bob", "ann", ""):
+        assert await cache.get("12") == expected
+        assert await store.transact(in_transaction) == expected
+        harness.clock.advance(seconds=29)
+        assert await store.transact(in_transaction) == expected
+        assert await cache.get("12") == expected
+        harness.clock.advance(seconds=1)
+
+
+@everywhere
+async def test_a_result_before_the_expiry_of_a_record_is_not_computed_again(
+    harness: Harness,
+) -> None:
+    store, computed = harness.store(), 0
+
+    async def user(id: str, tx: Transaction) -> str | None:
+        nonlocal computed
+        computed += 1
+        found = await tx.get(UNTIL, id=id)
+        return None if found is None else found.user
+
+    until = MILLISECONDS.format(harness.clock.now() + 60_000)
+    await store.put(UNTIL, session(until=until))
+    cache = CachedReads(store, user)
+    for _ in range(3):
+        assert await cache.get("1") == "ann"
+        harness.clock.advance(seconds=15)
+    assert computed == 1
+    harness.clock.advance(seconds=15)
+    assert await cache.get("1") is None

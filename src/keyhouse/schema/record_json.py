@@ -104,10 +104,20 @@ class RecordJson(Generic[T]):
         """
         if not self.expires_by_field:
             return True
+        expires = self.field_expiry(value, key)
+        return expires is None or expires > now
+
+    def field_expiry(self, value: T, key: str) -> int | None:
+        """Return the time at which a stored record expires by its own field; None if it has none.
+
+        Raises UnreadableError if that field holds no time.
+        """
+        if not self.expires_by_field:
+            return None
         assert self.expiry is not None
         try:
             text = attribute(self.expiry.field)(value)
-            return text is None or text is msgspec.UNSET or self.times.parse(text) > now
+            return None if text is None or text is msgspec.UNSET else self.times.parse(text)
         except DocumentError as error:
             raise UnreadableError(
                 "The time at which a stored record expires is not one; see `keyhouse verify`.",

@@ -15,11 +15,15 @@ _RESULTS_MAX = 1_000
 
 
 class _Cached(NamedTuple, Generic[R]):
-    """A result, and the rows from which it was computed: their keys and revisions."""
+    """A result, and the rows from which it was computed: their keys and revisions.
+
+    `live_until`: when the first of their records expires by its own field; its row may stay.
+    """
 
     keys: list[str]
     revisions: list[int | None]
     checks: dict[str, Check]
+    live_until: int | None
     result: R
 
 
@@ -59,7 +63,9 @@ class CachedReads(Generic[R]):
     async def get(self, name: str) -> R | None:
         """Return what `read` returns now."""
         store, cached = self._store, self._cached.get(name)
-        if cached is not None:
+        if cached is not None and (
+            cached.live_until is None or store.engine.clock.now() < cached.live_until
+        ):
             rows = await store.engine.read(store.space, cached.keys)
             if [None if row is None else row.revision for row in rows] == cached.revisions:
                 return cached.result
@@ -70,7 +76,11 @@ class CachedReads(Generic[R]):
         which the commit checks. An attempt that follows a lost race, or an error, reads; so does
         one that has written a record of the result."""
         cached = self._cached.get(name)
-        if cached is not None and tx.assume(cached.checks):
+        if (
+            cached is not None
+            and (cached.live_until is None or tx.now < cached.live_until)
+            and tx.assume(cached.checks)
+        ):
             return cached.result
         return await self._computed(name, tx)
 
@@ -80,10 +90,12 @@ class CachedReads(Generic[R]):
         result = await self._read(name, tx)
         # else it may depend on what was read before, is not committed, or was not read
         if result is not None and is_unused and not tx.pending and tx.assumed is assumed:
-            self._keep(name, tx.rows_read, result)
+            self._keep(name, tx.rows_read, tx.live_until, result)
         return result
 
-    def _keep(self, name: str, rows: Mapping[str, Row | None], result: R) -> None:
+    def _keep(
+        self, name: str, rows: Mapping[str, Row | None], live_until: int | None, result: R
+    ) -> None:
         checks = {
             key: Check(key, None if row is None else row.revision) for key, row in rows.items()
         }
@@ -93,4 +105,4 @@ class CachedReads(Generic[R]):
         self._cached.pop(name, None)
         if len(self._cached) >= self._results_max:
             del self._cached[next(iter(self._cached))]  # the oldest
-        self._cached[name] = _Cached([*checks], revisions, checks, result)
+        self._cached[name] = _Cached([*checks], revisions, checks, live_until, result)

@@ -101,7 +101,14 @@ class RecordBuffer(LinkedRows):
         """Return the entry of a record that has not expired by its own field."""
         if entry is None or not bound.expires_by_field:
             return entry
-        return entry if bound.is_live(entry.record, entry.key, self._now) else None
+        expires = bound.field_expiry(entry.record, entry.key)
+        if expires is None:
+            return entry
+        if expires <= self._now:
+            return None
+        if self._live_until is None or expires < self._live_until:
+            self._live_until = expires
+        return entry
 
     def _replaced(self, bound: Record[T], stored: Entry[T] | None) -> Entry[T] | None:
         """Return the record that a write replaces. One whose expiry is not a time can be replaced

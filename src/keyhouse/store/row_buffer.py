@@ -66,6 +66,7 @@ class RowBuffer(ABC):
         "_is_first_attempt",
         "_is_writing",
         "_links",
+        "_live_until",
         "_now",
         "_rows",
         "_space",
@@ -94,6 +95,7 @@ class RowBuffer(ABC):
         self._assumed: dict[str, Check] | None = None
         self._is_first_attempt = is_first_attempt
         self._is_writing = False
+        self._live_until: int | None = None
         self.revision = 0
         """The revision of the commit, which is that of every row it wrote; 0 before."""
 
@@ -133,6 +135,12 @@ class RowBuffer(ABC):
         absent."""
         row = self._rows.get(key)
         return 0 if row is None else row.revision
+
+    @property
+    def live_until(self) -> int | None:
+        """The time at which the first of the records read here expires by its own field, whatever
+        its row says; None if none of them does."""
+        return self._live_until
 
     @property
     def rows_read(self) -> Mapping[str, Row | None]:
