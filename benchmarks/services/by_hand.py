@@ -1,7 +1,8 @@
 """Parts of a service written by hand: a raw ASGI application and one SQLite connection.
 
 Such a service checks a token once, and commits the writes of one turn of the event loop together,
-with the engine's `synchronous`. It has no limits, metrics, log, errors, expiry, isolation or change feed.
+with the engine's `synchronous`. It has no limits, metrics, log, errors, expiry, isolation or change
+feed.
 """
 
 import asyncio

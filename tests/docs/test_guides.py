@@ -153,7 +153,9 @@ def test_the_proxy_guide_names_settings_that_exist() -> None:
     from keyhouse.http import HttpSettings
     from keyhouse.settings import read_settings
 
-    for text in blocks((DOCS / "guides" / "reverse-proxy.md").read_text(), "toml"):
+    found = blocks((DOCS / "guides" / "reverse-proxy.md").read_text(), "toml")
+    assert len(found) == 2
+    for text in found:
         read_settings(HttpSettings, tomllib.loads(text)["http"], table="http")
 
 

@@ -193,8 +193,9 @@ def test_one_tenant_cannot_open_all_event_streams(tmp_path: Path) -> None:
             assert (await client.get("/open")).status_code == 429
             assert len(board.hub) == 5
             await streams.aclose()
-            while len(board.hub):
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(30):
+                while len(board.hub):
+                    await asyncio.sleep(0.01)
             async with watching(client.port, "/board/mine", **ann) as stream:
                 assert stream.status == 200, "closed streams are no longer counted"
 

@@ -131,12 +131,12 @@ def test_a_change_that_is_cancelled_while_it_is_committed_can_be_undone(tmp_path
         async with library(tmp_path) as served:
             await fill(served.store)
             commit = served.engine.commit
-            committing = asyncio.Event()
+            committing, cancelled = asyncio.Event(), asyncio.Event()
 
             async def slow(space: str, batch: Batch) -> int | None:
                 revision = await commit(space, batch)
                 committing.set()
-                await asyncio.sleep(0.05)
+                await cancelled.wait()
                 return revision
 
             served.engine.commit = slow  # type: ignore[method-assign]
@@ -146,6 +146,7 @@ def test_a_change_that_is_cancelled_while_it_is_committed_can_be_undone(tmp_path
             )
             await committing.wait()
             deleting.cancel()
+            cancelled.set()
             await asyncio.gather(deleting, return_exceptions=True)
             assert deleting.cancelled()
             assert await served.store.get(BOOK, id="b000") is None

@@ -5,8 +5,9 @@ It differs from nats-py in six ways:
 - URLs are read as NATS's own tools read them: `tls://user:p%40ss@one:4222,two:4222` uses TLS and
   the same user at every server, also at discovered ones. nats-py uses TLS only where the server
   asks for it, so that an attacker on the path could remove the request and receive the password.
-- Bytes from the server are parsed by `keyhouse.nats.parser.Parser`. A subject with a form feed in it, or one that is not
-  UTF-8, ends neither the connection nor the reading: any client may send such subjects.
+- Bytes from the server are parsed by `keyhouse.nats.parser.Parser`. A subject with a form feed in
+  it, or one that is not UTF-8, ends neither the connection nor the reading: any client may send
+  such subjects.
 - A handler (`handle`) receives messages as they are parsed. nats-py puts each message in a queue
   that a task per subscription reads, and a publish passes two coroutines: together half the cost of
   a request that is answered from memory. `try_publish` appends to the same buffer without them.

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import apsw
 from apsw import Connection
 
+from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.sqlite import APPLICATION_ID
 from keyhouse.engines.sql.version import check_version
 from keyhouse.engines.sqlite.error_map import translate
@@ -34,7 +35,7 @@ CHECKPOINT_PAGES: Final = 4_000
 WAL_BYTES_KEPT: Final = 64 * 1_024 * 1_024
 """A WAL that a burst has made larger is truncated to this size."""
 
-DEFAULT_TABLES: Final = frozenset({"rows", "rows_version"})
+_DEFAULT_TABLES = frozenset({Layout().rows, Layout().version})
 """Tables of a file that was written without a layout."""
 
 _WRITER_SETTINGS = f"""
@@ -161,7 +162,7 @@ def _check_layout(connection: Connection, path: str, sql: Statements, create: bo
         " WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
     )
     found = [name for (name,) in connection.execute(tables)]
-    if not sql.is_default and set(found) >= DEFAULT_TABLES:
+    if not sql.is_default and set(found) >= _DEFAULT_TABLES:
         raise UsageError(
             "The file was written without a layout: leave ?layout=NAME out. For a service, which"
             " has one, copy the rows to another file with `keyhouse backup` and `keyhouse restore`.",

@@ -166,7 +166,9 @@ class SpaceOperations(Tenant):
         addresses."""
         if not 1 <= len(addresses) <= SERVED_PAGE_ITEMS_MAX:
             raise UsageError(
-                "Give 1 to 500 addresses.", given=len(addresses), most=SERVED_PAGE_ITEMS_MAX
+                "The number of addresses is out of range.",
+                given=len(addresses),
+                most=SERVED_PAGE_ITEMS_MAX,
             )
         asked = [served.of_json(fields) for fields in addresses]
         if served.kind == "counter":
@@ -215,7 +217,9 @@ class SpaceOperations(Tenant):
         `filters` are texts or JSON by parameter: `minutes`, `minutes.from`, `minutes.to`, `title.prefix`.
         """
         if not 1 <= limit <= SERVED_PAGE_ITEMS_MAX:
-            raise UsageError("A page has 1 to 500 items.", limit=limit, most=SERVED_PAGE_ITEMS_MAX)
+            raise UsageError(
+                "The limit of a page is out of range.", limit=limit, most=SERVED_PAGE_ITEMS_MAX
+            )
         if by is not None and by not in served.indexes:
             raise no_index(served, by=by)
         index = None if by is None else served.indexes[by]

@@ -319,9 +319,12 @@ class OrganizeBody(Struct):
     pattern: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
 
 
+TranscodeFormat = Literal["m4b", "mp3", "ogg", "flac"]
+
+
 class TranscodeBody(Struct):
     book_id: Id
-    format: Literal["mp3", "m4b", "ogg", "flac"] = "m4b"
+    format: TranscodeFormat = "m4b"
 
 
 class LogQuery(Struct):

@@ -5,7 +5,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -44,27 +44,11 @@ DataFolder = Annotated[
 ]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-admin = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-blessed = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()
 def playlist() -> None:
     """The catalog, admins and the blessed, and a demonstration."""
-
-
-@admin.callback()
-def admins() -> None:
-    """Admins of the service: who may do everything."""
-
-
-@blessed.callback()
-def the_blessed() -> None:
-    """The blessed: who may save playlists and push them to the channel."""
-
-
-app.add_typer(admin, name="admin")
-app.add_typer(blessed, name="blessed")
 
 
 @app.command()
@@ -169,121 +153,106 @@ async def _command(server: str, name: str, body: dict[str, Any]) -> dict[str, An
     return answer
 
 
-@admin.command("add")
-@examples("keyhouse playlist admin add Ada --data keyhouse-data")
-def add_admin(
-    name: UserName,
-    namespace: Namespace = None,
-    data: DataFolder = None,
-    nats: NatsUrl = None,
-    json: Json = False,
-) -> None:
-    """Make a user an admin. The service need not be restarted."""
-    _show_role("admins", "add", name, namespace, data, nats, json=json)
-
-
-@admin.command("remove")
-@examples("keyhouse playlist admin remove Ada --data keyhouse-data")
-def remove_admin(
-    name: UserName,
-    namespace: Namespace = None,
-    data: DataFolder = None,
-    nats: NatsUrl = None,
-    json: Json = False,
-) -> None:
-    """Take the role of an admin back, unless the setting `admins` names the user."""
-    _show_role("admins", "remove", name, namespace, data, nats, json=json)
-
-
-@admin.command("list")
-@examples("keyhouse playlist admin list --data keyhouse-data")
-def list_admins(
-    namespace: Namespace = None,
-    data: DataFolder = None,
-    nats: NatsUrl = None,
-    json: Json = False,
-) -> None:
-    """List the admins in the store; there may be others in the setting `admins`."""
-    _show_role("admins", "list", "", namespace, data, nats, json=json)
-
-
-@blessed.command("add")
-@examples("keyhouse playlist blessed add Bob --data keyhouse-data")
-def bless(
-    name: UserName,
-    namespace: Namespace = None,
-    data: DataFolder = None,
-    nats: NatsUrl = None,
-    json: Json = False,
-) -> None:
-    """Bless a user, who may then save playlists and push them. Works at once."""
-    _show_role("blessed", "add", name, namespace, data, nats, json=json)
-
-
-@blessed.command("remove")
-@examples("keyhouse playlist blessed remove Bob --data keyhouse-data")
-def unbless(
-    name: UserName,
-    namespace: Namespace = None,
-    data: DataFolder = None,
-    nats: NatsUrl = None,
-    json: Json = False,
-) -> None:
-    """Take a user's blessing back. Works at once."""
-    _show_role("blessed", "remove", name, namespace, data, nats, json=json)
-
-
-@blessed.command("list")
-@examples("keyhouse playlist blessed list --data keyhouse-data")
-def list_blessed(
-    namespace: Namespace = None,
-    data: DataFolder = None,
-    nats: NatsUrl = None,
-    json: Json = False,
-) -> None:
-    """List the blessed."""
-    _show_role("blessed", "list", "", namespace, data, nats, json=json)
-
-
-def _show_role(
+def _add_role(
     role: Literal["admins", "blessed"],
-    change: Literal["add", "remove", "list"],
-    name: str,
+    group: str,
+    about: str,
+    *,
+    user: str,
+    helps: tuple[str, str, str],
+) -> None:
+    """Add the commands `add`, `remove` and `list` of a role; `helps` are their texts."""
+
+    def add(
+        name: UserName,
+        namespace: Namespace = None,
+        data: DataFolder = None,
+        nats: NatsUrl = None,
+        json: Json = False,
+    ) -> None:
+        _check_username(name)
+        work = _with_roles(role, namespace, data, nats, lambda roles, of: roles.add(of, name))
+        _show_names(role, asyncio.run(work), json=json)
+
+    def remove(
+        name: UserName,
+        namespace: Namespace = None,
+        data: DataFolder = None,
+        nats: NatsUrl = None,
+        json: Json = False,
+    ) -> None:
+        work = _with_roles(role, namespace, data, nats, lambda roles, of: roles.remove(of, name))
+        _show_names(role, asyncio.run(work), json=json)
+
+    def list_(
+        namespace: Namespace = None,
+        data: DataFolder = None,
+        nats: NatsUrl = None,
+        json: Json = False,
+    ) -> None:
+        work = _with_roles(role, namespace, data, nats, lambda roles, of: roles.names(of))
+        _show_names(role, asyncio.run(work), json=json)
+
+    commands = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    commands.callback(help=about)(lambda: None)
+    functions: tuple[Callable[..., None], ...] = (add, remove, list_)
+    usages = (f"add {user}", f"remove {user}", "list")
+    for command, usage, text in zip(functions, usages, helps, strict=True):
+        command.__doc__ = text
+        shown = examples(f"keyhouse playlist {group} {usage} --data keyhouse-data")(command)
+        commands.command(usage.split()[0])(shown)
+    app.add_typer(commands, name=group)
+
+
+_add_role(
+    "admins",
+    "admin",
+    "Admins of the service: who may do everything.",
+    user="Ada",
+    helps=(
+        "Make a user an admin. The service need not be restarted.",
+        "Revoke the admin role of a user; the setting `admins` still applies.",
+        "List the admins in the store; there may be others in the setting `admins`.",
+    ),
+)
+_add_role(
+    "blessed",
+    "blessed",
+    "The blessed: who may save playlists and push them to the channel.",
+    user="Bob",
+    helps=(
+        "Bless a user, who may then save playlists and push them.",
+        "Revoke a user's blessing.",
+        "List the blessed.",
+    ),
+)
+
+
+async def _with_roles(
+    role: Literal["admins", "blessed"],
     namespace: str | None,
     data: Path | None,
     nats: str | None,
-    *,
-    json: bool,
-) -> None:
-    """Change the users of a role, and print them."""
-    if change == "add":
-        _check_username(name)
-    names = asyncio.run(
-        _change_role(role, change, name, _setting("namespace", namespace), data, _server(nats))
-    )
-    if json:
-        show_json({role: names})
-    else:
-        print(f"{role.capitalize()}: {', '.join(names) or 'nobody'}.")
-
-
-async def _change_role(
-    role: str, change: str, name: str, namespace: str, data: Path | None, server: str | None
+    work: Callable[[Any, Any], Awaitable[list[str]]],
 ) -> list[str]:
+    """Return what `work` does with the roles in the store and the record of this one: its users."""
     from keyhouse.systems.playlist.roles import Roles
     from keyhouse.systems.playlist.schema import ADMINS, BLESSED
     from keyhouse.systems.playlist.stores import PlaylistStores
 
+    server = _server(nats)
     by_nats = server is not None and data is None
     url = f"{server}/?prefix=" if by_nats else store_url(NAME, None, _folder(data))
-    record = ADMINS if role == "admins" else BLESSED
     async with engine_at(url) as engine:
-        roles = Roles(PlaylistStores(engine, namespace))
-        if change == "add":
-            return await roles.add(record, name)
-        if change == "remove":
-            return await roles.remove(record, name)
-        return await roles.names(record)
+        roles = Roles(PlaylistStores(engine, _setting("namespace", namespace)))
+        return await work(roles, ADMINS if role == "admins" else BLESSED)
+
+
+def _show_names(role: str, names: list[str], *, json: bool) -> None:
+    if json:
+        show_json({role: names})
+    else:
+        print(f"{role.capitalize()}: {', '.join(names) or 'nobody'}.")
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -34,7 +34,7 @@ __all__ = ["AdministrationPages"]
 
 LISTED: Final = 50
 LINES: Final = 500
-FORMATS: Final = ("m4b", "mp3", "ogg", "flac")
+FORMATS: Final[tuple[str, ...]] = get_args(messages.TranscodeFormat)
 Json = dict[str, Any]
 
 
@@ -75,7 +75,7 @@ class MergeForm(Struct):
 
 
 class TranscodeForm(Struct):
-    format: Literal["m4b", "mp3", "ogg", "flac"] = "m4b"
+    format: messages.TranscodeFormat = "m4b"
 
 
 class MergePage(Struct):
@@ -223,7 +223,7 @@ class AdministrationPages:
 
     async def merge(self, id: str, form: MergeForm, caller: Member) -> HtmlPage | Redirect:
         """Merge the files of a book into one."""
-        body = messages.MergeBody(form.file_path or None)
+        body = messages.MergeBody(form.file_path)
         try:
             return _started(await self._files.merge(id, body, messages.DryRunQuery(), caller))
         except KeyhouseError as error:
