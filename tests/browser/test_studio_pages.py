@@ -76,6 +76,10 @@ def test_answers_to_forms_are_accessible_too(studio: Studio) -> None:
             await check_themes(page)
             await page.goto(f"{studio.visitor.url}/studio/journal")
             await page.get_by_text("Before and after").first.click()
+            await page.get_by_label("Before", exact=True).get_by_text("hall").wait_for()
+            await check_themes(page)
+            change = await page.locator("details[hx-get]").first.get_attribute("hx-get")
+            await page.goto(f"{studio.visitor.url}{change}")
             await check_themes(page)
 
     studio.run("answers", scenario)

@@ -195,6 +195,27 @@ def test_a_change_is_undone_and_the_undo_too(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_a_change_of_large_values_is_in_the_journal_and_can_be_undone(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        long = Book("b000", "Title 0", "lem", lender="x" * 250_000)
+        await served.store.put(BOOK, long)
+        async with served.signed_in(unlocked=True) as client:
+            saved = await edit(client, "save", pages="5")
+            assert saved.status_code == 303, "a line has room for one of the values"
+            [line] = (await client.get("/studio/journal.json")).json()["lines"][:1]
+            assert (line["action"], line["after"]) == ("save", None)
+            answer = await client.post("/studio/journal", data={"id": line["id"]})
+            assert answer.status_code == 303
+            assert await served.store.get(BOOK, id="b000") == long
+            quotes = Book("b000", "Title 0", "lem", lender='"' * 120_000)
+            await served.store.put(BOOK, quotes)
+            assert (await edit(client, "save", pages="5")).status_code == 303
+            [line] = (await client.get("/studio/journal.json")).json()["lines"][:1]
+            assert line["before"] is None, "the text is longer in the line than it is stored"
+
+    run(tmp_path, scenario)
+
+
 def test_a_viewer_and_a_locked_session_can_write_nothing(tmp_path: Path) -> None:
     async def scenario(served: Library) -> None:
         before = await served.store.revision()

@@ -4,6 +4,7 @@ Every change is in the journal, with the record as it was; an undo is a change t
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +18,7 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.schema import KeyMatch, Record
-from keyhouse.store import Store, Transaction, Unset
+from keyhouse.store import RowChange, Store, Transaction, Unset
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog, is_editable
 from keyhouse.studio.journal import Journal
 from keyhouse.studio.rendering import MASK, hidden_members, masked, pretty
@@ -27,6 +28,10 @@ ABSENT: Final = "absent"
 
 UNDOABLE: Final = ("save", "delete", "undo")
 """Actions of journal lines that are changes of one record."""
+
+PREVIEW_ROWS_MAX: Final = 200
+PREVIEW_CHARS_MAX: Final = 1_024 * 1_024
+"""Rows of a preview, and their values together: a commit may have 10,000 rows."""
 
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _MASKED: Final = msgspec.Raw(msgspec.json.encode(MASK))
@@ -42,8 +47,9 @@ class RowDifference(msgspec.Struct):
 
 
 class Preview(msgspec.Struct):
-    """The Batch that a save commits now. `rows` are those whose value changes; `kept` more are put
-    with the value that they have."""
+    """The Batch that a save commits now. `rows` are those whose value changes, up to `rows_max` and
+    `PREVIEW_CHARS_MAX`, and `more` the number of others; `kept` are put with the value that they
+    have."""
 
     checks: list[str]
     puts: list[str]
@@ -51,6 +57,8 @@ class Preview(msgspec.Struct):
     adds: list[str]
     rows: list[RowDifference]
     kept: int
+    more: int = 0
+    rows_max: int = PREVIEW_ROWS_MAX
 
 
 class RecordChange:
@@ -97,6 +105,8 @@ class RecordChange:
             batch = tx.batch()
             changes = await tx.changes()
             tx.discard()
+        changed = [each for each in changes if each.before != each.after]
+        rows = self._differences(changed)
         return Preview(
             checks=[
                 f"{check.key} " + (ABSENT if check.revision is None else f"at {check.revision}")
@@ -105,18 +115,23 @@ class RecordChange:
             puts=[put.key for put in batch.puts],
             deletes=list(batch.deletes),
             adds=[f"{add.key} {add.by:+d}" for add in batch.adds],
-            rows=[
-                RowDifference(
-                    each.key,
-                    "put" if each.after is not None else "delete",
-                    self._image(each.key, each.before),
-                    self._image(each.key, each.after),
-                )
-                for each in changes
-                if each.before != each.after
-            ],
+            rows=rows,
             kept=sum(each.before == each.after is not None for each in changes),
+            more=len(changed) - len(rows),
         )
+
+    def _differences(self, changes: Sequence[RowChange]) -> list[RowDifference]:
+        """Return the first changes, as far as a page shows them; the record itself always."""
+        rows: list[RowDifference] = []
+        chars = 0
+        for each in sorted(changes, key=lambda each: each.key != self.key):
+            before, after = self._image(each.key, each.before), self._image(each.key, each.after)
+            chars += len(before or "") + len(after or "")
+            if rows and (len(rows) == PREVIEW_ROWS_MAX or chars > PREVIEW_CHARS_MAX):
+                break
+            action = "put" if each.after is not None else "delete"
+            rows.append(RowDifference(each.key, action, before, after))
+        return rows
 
     async def commit(self) -> int:
         """Commit, and return the revision."""

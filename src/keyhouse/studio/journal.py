@@ -1,5 +1,6 @@
 """The journal: who did what through the Studio, with the record as it was before."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -7,6 +8,7 @@ import msgspec
 
 from keyhouse.auth import Caller
 from keyhouse.errors import NotFoundError
+from keyhouse.limits import VALUE_BYTES_MAX
 from keyhouse.store import Store
 from keyhouse.studio.catalog import SystemCatalog
 from keyhouse.studio.rendering import MASK, masked_row, pretty
@@ -16,6 +18,10 @@ IMAGE_CHARS_MAX: Final = 300_000
 """Longest value that a line keeps; a change of a longer one cannot be undone."""
 
 LINES_PAGE: Final = 50
+LINES_STEP: Final = 5
+PAGE_CHARS_MAX: Final = 1_024 * 1_024
+"""Lines of a page, and of a step after which other requests have their turn. A page ends after the
+step whose values exceed the characters."""
 
 
 class JournalPage(msgspec.Struct):
@@ -27,6 +33,10 @@ class JournalQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: str = ""
 
 
+class ChangeQuery(msgspec.Struct, forbid_unknown_fields=True):
+    id: str
+
+
 class Journal:
     def __init__(self, store: Store, catalog: SystemCatalog) -> None:
         self._store = store
@@ -34,9 +44,6 @@ class Journal:
 
     async def write(self, operator: str, action: str, **parts: Any) -> str:
         """Append a line and return its id."""
-        for name in ("before", "after"):
-            if len(parts.get(name) or "") > IMAGE_CHARS_MAX:
-                parts[name] = None
         line = JournalLine(
             id=self._store.ids.new(),
             at=self._store.engine.clock.now(),
@@ -44,7 +51,7 @@ class Journal:
             action=action,
             **parts,
         )
-        await self._store.put(JOURNAL, line)
+        await self._store.put(JOURNAL, _fitted(line))
         return line.id
 
     async def complete(self, id: str, revision: int, after: str | None) -> None:
@@ -52,8 +59,8 @@ class Journal:
         line = await self.line(id)
         if line is not None:
             line.revision = revision
-            line.after = None if len(after or "") > IMAGE_CHARS_MAX else after
-            await self._store.put(JOURNAL, line)
+            line.after = after
+            await self._store.put(JOURNAL, _fitted(line))
 
     async def drop(self, id: str) -> None:
         """Remove the line of a change that was not made."""
@@ -69,12 +76,25 @@ class Journal:
                 yield entry.record
 
     async def page(self, query: JournalQuery, caller: Caller) -> JournalPage:
-        """List what operators did, the newest first."""
-        page = await self._store.page(
-            JOURNAL, limit=LINES_PAGE, cursor=query.cursor or None, reverse=True
-        )
-        lines = [self._masked(entry.record) for entry in page.entries]
-        return JournalPage(lines, page.cursor or "")
+        """List what operators did, the newest first. A page of large values has fewer lines."""
+        lines: list[JournalLine] = []
+        chars, cursor = 0, query.cursor or None
+        while True:
+            page = await self._store.page(JOURNAL, limit=LINES_STEP, cursor=cursor, reverse=True)
+            for entry in page.entries:
+                lines.append(self._masked(entry.record))
+                chars += len(entry.record.before or "") + len(entry.record.after or "")
+            cursor = page.cursor
+            if cursor is None or len(lines) >= LINES_PAGE or chars > PAGE_CHARS_MAX:
+                return JournalPage(lines, cursor or "")
+            await asyncio.sleep(0)
+
+    async def change(self, query: ChangeQuery, caller: Caller) -> JournalLine:
+        """Show one change, with the record before and after."""
+        line = await self.line(query.id)
+        if line is None or not line.key:
+            raise NotFoundError("The journal has no such change.", id=query.id)
+        return self._masked(line)
 
     def _masked(self, line: JournalLine) -> JournalLine:
         """Hide private members of the values."""
@@ -91,3 +111,15 @@ class Journal:
             hidden = MASK if match is None else pretty(masked_row(match, text.encode()))[0]
             setattr(line, name, hidden)
         return line
+
+
+def _fitted(line: JournalLine) -> JournalLine:
+    """Return the line without the values that it has no room for: the one after is the first to go,
+    because an undo needs the other."""
+    for name in ("before", "after"):
+        if len(getattr(line, name) or "") > IMAGE_CHARS_MAX:
+            setattr(line, name, None)
+    for name in ("after", "before"):
+        if len(msgspec.json.encode(line)) > VALUE_BYTES_MAX:
+            setattr(line, name, None)
+    return line

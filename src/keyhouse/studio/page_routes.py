@@ -22,6 +22,7 @@ from keyhouse.http import HtmlPage, Redirect, Response, ResponseSpec, Route, Tem
 from keyhouse.http.page_handlers import page_handler, page_location
 from keyhouse.http.response import Responder
 from keyhouse.studio import rendering
+from keyhouse.studio.line_comparison import LineComparer
 from keyhouse.studio.sessions import UNLOCKED
 from keyhouse.studio.settings import ADMIN, NAME, READ, WRITE
 
@@ -57,7 +58,6 @@ class PageRoutes:
             size=rendering.size,
             moment=rendering.moment,
             tokens=rendering.tokens,
-            marked_lines=rendering.marked_lines,
         )
 
     def page(
@@ -117,6 +117,7 @@ class PageRoutes:
             me=operator(caller),
             here=here,
             root=root,
+            compare=LineComparer().compare,
             studio=partial(_below, root, rendering.studio_path),
             table=partial(_below, root, rendering.record_path),
             **options,

@@ -1,7 +1,6 @@
 """Values as text: numbers, sizes, times, stored JSON. Nothing is rounded by a script."""
 
 import re
-from difflib import SequenceMatcher
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -16,8 +15,7 @@ SPACE_PAGES: Final = frozenset({"tree", "key", "edit", "verify", "bulk", "export
 _HERE: Final = re.compile(rf"/{NAME}/[\x21-\x5b\x5d-\x7e]*")
 MASK: Final = "••••••"
 _COLOURED_CHARS_MAX: Final = 20_000
-_COMPARED_LINES_MAX: Final = 1_000
-_STRING: Final = r'"(?:[^"\\]|\\.)*"'
+_STRING: Final = r'"(?:[^"\\]|\\.)*+"?'  # one that is not closed is read once, to its end
 _TOKEN: Final = re.compile(
     rf"(?P<member>{_STRING})(?=\s*:)|(?P<string>{_STRING})"
     r"|(?P<number>-?\d[\d.eE+-]*)|(?P<literal>\b(?:true|false|null)\b)"
@@ -102,19 +100,6 @@ def tokens(text: str) -> list[tuple[str, str]]:
         pieces += [("", text[end : match.start()]), (str(match.lastgroup), match[0])]
         end = match.end()
     return [piece for piece in (*pieces, ("", text[end:])) if piece[1]]
-
-
-def marked_lines(text: str, other: str) -> list[tuple[str, bool]]:
-    """Split text into lines, each with whether the other text does not have it there."""
-    lines, others = text.splitlines(keepends=True), other.splitlines(keepends=True)
-    if len(lines) + len(others) > _COMPARED_LINES_MAX:
-        return [(text, False)]
-    matcher = SequenceMatcher(None, lines, others, autojunk=False)
-    return [
-        (line, tag != "equal")
-        for tag, start, end, _, _ in matcher.get_opcodes()
-        for line in lines[start:end]
-    ]
 
 
 def masked(value: bytes, members: tuple[str, ...]) -> bytes:

@@ -117,6 +117,7 @@ class Studio:
             *self._login.routes(),
             *page("/", overview.landing, "landing.html"),
             *page("/journal", self._journal.page, "journal.html"),
+            *page("/change", self._journal.change, "change.html"),
             *page("/slow", self._figures.page, "slow.html"),
             *page("/jobs", self._jobs.list_page, "jobs.html"),
             *page("/job", self._jobs.page, "job.html"),
