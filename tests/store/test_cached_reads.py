@@ -72,6 +72,33 @@ async def test_the_oldest_result_is_dropped_from_a_full_cache(harness: Harness) 
 
 
 @everywhere
+async def test_the_oldest_results_are_dropped_when_their_rows_are_too_large(
+    harness: Harness,
+) -> None:
+    """Results of one large record under many names took memory without a bound but their number."""
+    store = harness.store()
+
+    async def read(names: str, tx: Transaction) -> list[object]:
+        return await tx.get_each(*[(MAP, {"id": name}) for name in names])
+
+    async def put(id: str, size: int) -> None:
+        await store.put(MAP, {"text": "x" * (size - len('{"text":""}'))}, id=id)
+
+    for id, size in (("a", 100), ("b", 300), ("c", 600), ("d", 1_001)):
+        await put(id, size)
+    cache = CachedReads(store, read, row_bytes_max=1_000)
+    for names, held in (("a", 1), ("b", 2), ("c", 3), ("ab", 2), ("d", 2), ("a", 2)):
+        await cache.get(names)
+        assert len(cache) == held, names
+    for size, held in ((900, 1), (50, 1)):
+        await put("a", size)
+        await cache.get("a")
+        assert len(cache) == held, "a result that is replaced leaves its bytes"
+    await cache.get("bc")
+    assert len(cache) == 2
+
+
+@everywhere
 async def test_a_transaction_takes_a_cached_result_and_its_commit_checks_it(
     harness: Harness,
 ) -> None:

@@ -12,18 +12,21 @@ __all__ = ["CachedReads"]
 R = TypeVar("R")
 
 _RESULTS_MAX = 1_000
+_ROW_BYTES_MAX = 8 * 1024 * 1024
 
 
 class _Cached(NamedTuple, Generic[R]):
     """A result, and the rows from which it was computed: their keys and revisions.
 
     `live_until`: when the first of their records expires by its own field; its row may stay.
+    `row_bytes`: the size of the rows.
     """
 
     keys: list[str]
     revisions: list[int | None]
     checks: dict[str, Check]
     live_until: int | None
+    row_bytes: int
     result: R
 
 
@@ -41,9 +44,12 @@ class CachedReads(Generic[R]):
 
     `get_in` takes a cached result as it is, and leaves the comparison to the commit of a
     transaction. Results are shared: do not change them.
+
+    The oldest results are dropped beyond `results_max`, and beyond `row_bytes_max` of the rows from
+    which they were computed. A decoded record takes two to three times the memory of its row.
     """
 
-    __slots__ = ("_cached", "_read", "_results_max", "_store")
+    __slots__ = ("_cached", "_read", "_results_max", "_row_bytes", "_row_bytes_max", "_store")
 
     def __init__(
         self,
@@ -51,10 +57,13 @@ class CachedReads(Generic[R]):
         read: Callable[[str, Transaction], Awaitable[R | None]],
         *,
         results_max: int = _RESULTS_MAX,
+        row_bytes_max: int = _ROW_BYTES_MAX,
     ) -> None:
         self._store = store
         self._read = read
         self._results_max = results_max
+        self._row_bytes_max = row_bytes_max
+        self._row_bytes = 0
         self._cached: dict[str, _Cached[R]] = {}
 
     def __len__(self) -> int:
@@ -85,7 +94,7 @@ class CachedReads(Generic[R]):
         return await self._computed(name, tx)
 
     async def _computed(self, name: str, tx: Transaction) -> R | None:
-        self._cached.pop(name, None)
+        self._drop(name)
         is_unused, assumed = not tx.rows_read and not tx.pending, tx.assumed
         result = await self._read(name, tx)
         # else it may depend on what was read before, is not committed, or was not read
@@ -100,9 +109,18 @@ class CachedReads(Generic[R]):
             key: Check(key, None if row is None else row.revision) for key, row in rows.items()
         }
         revisions = [check.revision for check in checks.values()]
-        if not checks or FOREIGN_REVISION in revisions:
+        row_bytes = sum([0 if row is None else len(row.value) for row in rows.values()])
+        if not checks or FOREIGN_REVISION in revisions or row_bytes > self._row_bytes_max:
             return
-        self._cached.pop(name, None)
-        if len(self._cached) >= self._results_max:
-            del self._cached[next(iter(self._cached))]  # the oldest
-        self._cached[name] = _Cached([*checks], revisions, checks, live_until, result)
+        self._drop(name)
+        while self._cached and (
+            len(self._cached) >= self._results_max
+            or self._row_bytes + row_bytes > self._row_bytes_max
+        ):
+            self._drop(next(iter(self._cached)))  # the oldest
+        self._row_bytes += row_bytes
+        self._cached[name] = _Cached([*checks], revisions, checks, live_until, row_bytes, result)
+
+    def _drop(self, name: str) -> None:
+        if (cached := self._cached.pop(name, None)) is not None:
+            self._row_bytes -= cached.row_bytes
