@@ -8,14 +8,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from keyhouse.errors import KeyhouseError, LimitError, RevisionError, UsageError
 from keyhouse.limits import SERVED_BATCH_OPERATIONS_MAX
+from keyhouse.service.schema_service.answers import ServedItem, item_of
 from keyhouse.service.schema_service.catalog import Catalog, Kind, ServedRecord
-from keyhouse.service.schema_service.operations import (
-    ServedItem,
-    SpaceOperations,
-    item_of,
-    patch_in,
-    put_in,
-)
+from keyhouse.service.schema_service.operations import SpaceOperations, patch_in, put_in
 from keyhouse.store import Entry, Transaction
 
 __all__ = ["BatchOperation", "Protocol", "SchemaBatch", "SchemaBatchReply", "run_batch"]

@@ -16,21 +16,20 @@ from keyhouse.limits import (
 )
 from keyhouse.schema.description import SchemaText, describe
 from keyhouse.service.event_hub import EventHub
-from keyhouse.service.schema_service.batch import SchemaBatch, SchemaBatchReply, run_batch
-from keyhouse.service.schema_service.catalog import Catalog, ServedDerived, ServedRecord
-from keyhouse.service.schema_service.document_types import texts_of
-from keyhouse.service.schema_service.operations import (
-    PAGE_ITEMS,
+from keyhouse.service.schema_service.answers import (
     ClearedRecords,
     CounterValue,
     FoundItems,
     ListedKeys,
     ServedItem,
     ServedPage,
-    SpaceOperations,
     SummaryMembers,
     item_of,
 )
+from keyhouse.service.schema_service.batch import SchemaBatch, SchemaBatchReply, run_batch
+from keyhouse.service.schema_service.catalog import Catalog, ServedDerived, ServedRecord
+from keyhouse.service.schema_service.document_types import texts_of
+from keyhouse.service.schema_service.operations import PAGE_ITEMS, SpaceOperations
 from keyhouse.service.schema_service.settings import SchemaSettings
 from keyhouse.service.tenants import Tenants
 from keyhouse.store import Event

@@ -10,35 +10,35 @@ from hashlib import sha256
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from keyhouse.engine import Engine
 from keyhouse.errors import ConflictError, NotFoundError, RevisionError, UsageError
 from keyhouse.keyring import KeyRing
-from keyhouse.keys.segment_protocol import Segment
 from keyhouse.limits import SERVED_CLEAR_RECORDS, SERVED_PAGE_ITEMS_MAX, SERVED_PAGE_KEYS_MAX
-from keyhouse.schema import MILLISECONDS, RecordCount, Schema, Summary, Unique
+from keyhouse.schema import RecordCount, Schema, Summary, Unique
+from keyhouse.service.schema_service.answers import (
+    ClearedRecords,
+    CounterValue,
+    FoundItems,
+    ListedKeys,
+    ServedItem,
+    ServedPage,
+    SummaryMembers,
+    item_of,
+)
 from keyhouse.service.schema_service.bounded_page import BoundedPages
 from keyhouse.service.schema_service.catalog import Fields, ServedDerived, ServedRecord
-from keyhouse.service.schema_service.fields import field_of_json, field_of_text
+from keyhouse.service.schema_service.page_filters import no_index, page_arguments
 from keyhouse.service.schema_service.preparation import SpaceState
 from keyhouse.service.tenants import Tenant
 from keyhouse.service.usage import Quota, Reservation
-from keyhouse.store import Entry, Event, RecordPage, Transaction, append_in, clear
+from keyhouse.store import Entry, RecordPage, Transaction, append_in, clear
 
 __all__ = [
     "OPERATIONS",
     "PAGE_ITEMS",
-    "ClearedRecords",
-    "CounterValue",
-    "FoundItems",
-    "ListedKeys",
-    "ServedItem",
-    "ServedPage",
     "SpaceOperations",
-    "SummaryMembers",
-    "item_of",
-    "no_index",
     "patch_in",
     "put_in",
 ]
@@ -71,57 +71,6 @@ Check = Callable[[int | None], None]
 """Raises RevisionError if a record at this revision (None: no record) must not be written."""
 
 R = TypeVar("R")
-
-_RANGES: Final = ("from", "to", "prefix")
-
-
-class ServedItem(msgspec.Struct, omit_defaults=True):
-    """A record as it is sent. `value` is left out for a caller that may not read."""
-
-    key: str
-    fields: dict[str, Any]
-    revision: int
-    expires_at: str | None
-    value: Any = UNSET
-
-
-class ServedPage(msgspec.Struct):
-    """Some items, encoded. A watch since `revision` misses nothing; `cursor` is that of the next
-    page."""
-
-    items: list[ServedItem]
-    revision: int | UnsetType
-    cursor: str | UnsetType
-
-
-class FoundItems(msgspec.Struct):
-    """The items of some addresses, in their order; null where there is none."""
-
-    items: list[Any]
-
-
-class ListedKeys(msgspec.Struct):
-    """Some keys; `cursor` is that of the next page."""
-
-    keys: list[str]
-    cursor: str | UnsetType = UNSET
-
-
-class CounterValue(msgspec.Struct):
-    value: int | UnsetType = UNSET
-
-
-class SummaryMembers(msgspec.Struct):
-    """The members that a summary row lists, each with its entry; null in a plain list."""
-
-    members: dict[str, Any]
-
-
-class ClearedRecords(msgspec.Struct):
-    """The number of records that were deleted, and whether more are left: repeat the request."""
-
-    deleted: int
-    more: bool
 
 
 class SpaceOperations(Tenant):
@@ -225,7 +174,7 @@ class SpaceOperations(Tenant):
         index = None if by is None else served.indexes[by]
         if index is not None and not self.state.is_complete:
             await self.state.check_index(served.record, index.row)
-        arguments = _filter_arguments(served, index, filters)
+        arguments = page_arguments(served, index, filters)
 
         def read(step: int, cursor: str | None) -> Awaitable[RecordPage[Any]]:
             return self.store.page(
@@ -266,7 +215,7 @@ class SpaceOperations(Tenant):
             limit=limit,
             cursor=cursor,
             reverse=order == "desc",
-            **_filter_arguments(served, row, filters),
+            **page_arguments(served, row, filters),
         )
         return ListedKeys(keys, UNSET if following is None else following)
 
@@ -456,72 +405,6 @@ async def patch_in(
         value, _ = served.record.patched(before.record, patch, before.stored)
         served.check_address(value, fields)
     return await tx.update(served.record, patch, ttl=ttl, **fields)
-
-
-def item_of(
-    served: ServedRecord, entry: Entry[Any] | Event[Any], revision: int | None = None
-) -> ServedItem:
-    """Return an entry as it is sent; `revision` is that of its commit. The event of a record that
-    is gone has no value."""
-    expires = entry.expires
-    return ServedItem(
-        entry.key,
-        dict(zip(served.fields, entry.values, strict=True)),
-        entry.revision if revision is None else revision,
-        None if expires is None else MILLISECONDS.format(expires),
-        UNSET
-        if type(entry) is Event and entry.gone
-        else entry.record
-        if served.is_shown_whole
-        else served.record.shown(entry.record, entry.stored),
-    )
-
-
-def _filter_arguments(
-    served: ServedRecord, index: ServedDerived[Any] | None, filters: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the arguments of `Store.page`. Raises UsageError, with the indexes that exist, if the
-    key does not serve the filters."""
-    segments = served.segments if index is None else index.segments
-    names = list(segments)
-    equal: Fields = {}
-    bounds: dict[str, Any] = {}
-    ranged: set[str] = set()
-    for parameter, text in filters.items():
-        name, dot, kind = parameter.rpartition(".")
-        if not dot or kind not in _RANGES:
-            name, kind = parameter, ""
-        if name not in segments:
-            raise no_index(served, by=None if index is None else index.name, filter=parameter)
-        if not kind:
-            equal[name] = _field(name, segments[name], text)
-            continue
-        ranged.add(name)
-        bounds[kind] = text if kind == "prefix" else _field(name, segments[name], text)
-    following = names[len(equal)] if len(equal) < len(names) else None
-    if set(names[: len(equal)]) != set(equal) or (ranged and ranged != {following}):
-        raise no_index(served, by=None if index is None else index.name, filter=", ".join(filters))
-    if "prefix" in bounds:
-        if len(bounds) > 1:
-            raise UsageError("Give a range or a prefix of a field, not both.", field=following)
-        return {**equal, "prefix": bounds["prefix"]}
-    return {**equal, "between": (bounds.get("from"), bounds.get("to"))} if bounds else equal
-
-
-def _field(name: str, segment: Segment, value: Any) -> Any:
-    read = field_of_text if isinstance(value, str) else field_of_json
-    return read(name, segment, value)
-
-
-def no_index(served: ServedRecord, **given: object) -> UsageError:
-    return UsageError(
-        "No index serves this request: filter the leading fields by equality, and the next one by "
-        "range or prefix.",
-        record=served.name,
-        **{name: value for name, value in given.items() if value is not None},
-        key=", ".join(served.fields),
-        indexes=[f"{name}: {', '.join(each.fields)}" for name, each in served.indexes.items()],
-    )
 
 
 def _absent(served: ServedRecord, fields: Fields) -> NotFoundError:

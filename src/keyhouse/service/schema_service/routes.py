@@ -28,6 +28,7 @@ from keyhouse.http import Conditions, Response, ResponseSpec, Route
 from keyhouse.http.signature import ARGUMENTS
 from keyhouse.schema import Counter
 from keyhouse.schema.counter import DAYS_MAX
+from keyhouse.service.schema_service.answers import CounterValue, ListedKeys, SummaryMembers
 from keyhouse.service.schema_service.catalog import Catalog, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.document_types import (
     RecordTypes,
@@ -47,12 +48,7 @@ from keyhouse.service.schema_service.handlers import (
     SpaceHeader,
     WriteHeaders,
 )
-from keyhouse.service.schema_service.operations import (
-    CounterValue,
-    ListedKeys,
-    SummaryMembers,
-    no_index,
-)
+from keyhouse.service.schema_service.page_filters import no_index
 from keyhouse.service.schema_service.space_routes import WRITE_PROBLEMS, space_routes
 
 __all__ = ["routes"]
@@ -93,14 +89,14 @@ class _Routes:
             yield "get", self._get()
         yield self._get_many()
         if self._served.lookups:
-            yield "lookup", self._lookup()
+            yield self._lookup()
         yield self._keys()
         if counts := self._served.counts:
             doc = f"Read a number of {self._served.name} records that a count row holds."
-            yield self._row("record_count", "record-counts", counts, CounterValue, doc)
+            yield self._row("record_count", "record-counts", counts, doc, CounterValue)
         if summaries := self._served.summaries:
             doc = f"Read the {self._served.name} records that a summary row lists."
-            yield self._row("members", "members", summaries, SummaryMembers, doc)
+            yield self._row("members", "members", summaries, doc, SummaryMembers)
         if self._served.is_writable:
             yield "create", self._create()
             yield "put", self._put()
@@ -125,7 +121,7 @@ class _Routes:
         yield self._get_many()
         yield self._keys()
         if isinstance(self._served.record, Counter) and self._served.record.day_field is not None:
-            yield "sum_of_days", self._sum_of_days()
+            yield self._sum_of_days()
         if self._served.is_writable:
             yield (
                 "add",
@@ -188,72 +184,92 @@ class _Routes:
 
     def _keys(self) -> Named:
         served = self._served
-        route = self._route(
-            "GET",
-            f"keys_{served.name}",
+        return self._read(
+            "keys",
+            "keys",
             f"List keys of {served.name}, or of a row that is derived from it, without values.",
-            self._on.keys,
-            {"query": self._page_query("Keys", KeyLimit, served.derived), "headers": SpaceHeader},
+            {"query": self._page_query("Keys", KeyLimit, served.derived)},
             ListedKeys,
-            scope=READ,
             problems=[AccessError, PreparingError],
         )
-        return "keys", msgspec.structs.replace(route, path=f"/keys/{served.name}")
 
     def _get_many(self) -> Named:
         served = self._served
         item: Any = CounterValue if served.kind == "counter" else self._types.item | None
-        found = msgspec.defstruct(f"{self._types.name}Found", [("items", list[item])])
-        route = self._route(
-            "POST",
-            f"get_many_{served.name}",
+        return self._read(
+            "get_many",
+            "get-many",
             f"Read {served.name} at several addresses; null where there is none.",
-            self._on.get_many,
-            {"body": RecordAddresses, "headers": SpaceHeader},
-            found,
-            scope=READ,
+            {"body": RecordAddresses},
+            msgspec.defstruct(f"{self._types.name}Found", [("items", list[item])]),
+            method="POST",
         )
-        return "get_many", msgspec.structs.replace(route, path=f"/get-many/{served.name}")
 
-    def _row(
-        self,
-        operation: str,
-        path: str,
-        rows: Mapping[str, ServedDerived[Any]],
-        returns: Any,
-        doc: str,
-    ) -> Named:
-        """Return the route that reads one derived row, by its name and its key fields."""
-        name = self._served.name
-        fields = dict.fromkeys([field for row in rows.values() for field in row.fields])
-        by = ("by", choice([*rows]), msgspec.NODEFAULT)
-        route = self._route(
-            "GET",
-            f"{operation}_{name}",
-            doc,
-            getattr(self._on, operation),
-            {"query": parameters(f"{operation}{name}", [*fields], [by]), "headers": SpaceHeader},
-            returns,
-            scope=READ,
-            problems=[AccessError, PreparingError],
-        )
-        return operation, msgspec.structs.replace(route, path=f"/{path}/{name}")
-
-    def _sum_of_days(self) -> Route:
+    def _sum_of_days(self) -> Named:
         served = self._served
         counter: Any = served.record
         fields = [name for name in served.fields if name != counter.day_field]
         days = ("days", Annotated[int, Meta(ge=1, le=DAYS_MAX)], msgspec.NODEFAULT)
-        route = self._route(
-            "GET",
-            f"sum_of_days_{served.name}",
+        return self._read(
+            "sum_of_days",
+            "sums",
             f"Sum the counter {served.name} over the last days (UTC), with today.",
-            self._on.sum_of_days,
-            {"query": parameters(f"Sum{served.name}", fields, [days]), "headers": SpaceHeader},
+            {"query": parameters(f"Sum{served.name}", fields, [days])},
             CounterValue,
-            scope=READ,
         )
-        return msgspec.structs.replace(route, path=f"/sums/{served.name}")
+
+    def _lookup(self) -> Named:
+        return self._row(
+            "lookup",
+            "lookup",
+            self._served.lookups,
+            f"Find the {self._served.name} record that a unique row leads to.",
+            Response,
+            replies={200: ResponseSpec(type=self._types.item, headers=_ETAG)},
+            problems=[NotFoundError, PreparingError],
+        )
+
+    def _row(
+        self,
+        operation: str,
+        folder: str,
+        rows: Mapping[str, ServedDerived[Any]],
+        doc: str,
+        returns: Any,
+        **route: Any,
+    ) -> Named:
+        """Return the route that reads one derived row, by its name and its key fields."""
+        fields = dict.fromkeys([field for row in rows.values() for field in row.fields])
+        by = ("by", choice([*rows]), msgspec.NODEFAULT)
+        query = parameters(f"{operation}{self._served.name}", [*fields], [by])
+        route = {"problems": [AccessError, PreparingError], **route}
+        return self._read(operation, folder, doc, {"query": query}, returns, **route)
+
+    def _read(
+        self,
+        operation: str,
+        folder: str,
+        doc: str,
+        arguments: dict[str, Any],
+        returns: Any,
+        *,
+        method: str = "GET",
+        **route: Any,
+    ) -> Named:
+        """Return the route of a read that has its own path, `/folder/name`."""
+        name = self._served.name
+        made = self._route(
+            method,
+            f"{operation}_{name}",
+            doc,
+            getattr(self._on, operation),
+            {**arguments, "headers": SpaceHeader},
+            returns,
+            path=f"/{folder}/{name}",
+            scope=READ,
+            **route,
+        )
+        return operation, made
 
     def _get(self) -> Route:
         name = self._served.name
@@ -269,24 +285,6 @@ class _Routes:
             replies={200: ResponseSpec(type=self._types.item, headers=_ETAG)},
             problems=[NotFoundError, PreparingError],
         )
-
-    def _lookup(self) -> Route:
-        served = self._served
-        fields = dict.fromkeys([name for index in served.lookups.values() for name in index.fields])
-        by = ("by", choice([*served.lookups]), msgspec.NODEFAULT)
-        query = parameters(f"Lookup{served.name}", [*fields], [by])
-        route = self._route(
-            "GET",
-            f"lookup_{served.name}",
-            f"Find the {served.name} record that a unique row leads to.",
-            self._on.lookup,
-            {"query": query, "headers": SpaceHeader},
-            Response,
-            scope=READ,
-            replies={200: ResponseSpec(type=self._types.item, headers=_ETAG)},
-            problems=[NotFoundError, PreparingError],
-        )
-        return msgspec.structs.replace(route, path=f"/lookup/{served.name}")
 
     def _create(self) -> Route:
         return self._new("create", f"Create a {self._served.name} record.")
@@ -382,10 +380,11 @@ class _Routes:
         returns: Any,
         *,
         at: bool = False,
+        path: str = "",
         **route: Any,
     ) -> Route:
         """Return a route whose handler has these arguments, the caller, and the fields of the path
-        if it is `at` a record."""
+        if it is `at` a record. `path` is by default that of the records."""
         served, names = self._served, self._names if at else {}
 
         async def handler(**given: Any) -> Any:
@@ -401,5 +400,5 @@ class _Routes:
         handler.__signature__ = Signature(  # type: ignore[attr-defined]  # read by `inspect`
             [Parameter(each, Parameter.KEYWORD_ONLY) for each in types]
         )
-        path = self._path + (self._address if at else "")
+        path = path or self._path + (self._address if at else "")
         return Route(method=method, path=path, handler=handler, tag=served.name, **route)

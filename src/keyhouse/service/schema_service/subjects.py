@@ -26,14 +26,10 @@ from keyhouse.service.errors import SubjectError
 from keyhouse.service.nats_watches import Watches
 from keyhouse.service.operation_log import error_code
 from keyhouse.service.runtime import ServiceRuntime
+from keyhouse.service.schema_service.answers import item_of
 from keyhouse.service.schema_service.batch import BatchOperation, run_batch
 from keyhouse.service.schema_service.catalog import Catalog, D, Kind, ServedDerived, ServedRecord
-from keyhouse.service.schema_service.operations import (
-    OPERATIONS,
-    PAGE_ITEMS,
-    SpaceOperations,
-    item_of,
-)
+from keyhouse.service.schema_service.operations import OPERATIONS, PAGE_ITEMS, SpaceOperations
 from keyhouse.service.schema_service.settings import SchemaSettings
 
 __all__ = ["SchemaSubjects", "changes_prefix", "subject_prefix"]

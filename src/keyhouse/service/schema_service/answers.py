@@ -1,0 +1,89 @@
+"""The answers of a served schema, as both protocols send them."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from keyhouse.schema import MILLISECONDS
+from keyhouse.service.schema_service.catalog import ServedRecord
+from keyhouse.store import Entry, Event
+
+__all__ = [
+    "ClearedRecords",
+    "CounterValue",
+    "FoundItems",
+    "ListedKeys",
+    "ServedItem",
+    "ServedPage",
+    "SummaryMembers",
+    "item_of",
+]
+
+
+class ServedItem(msgspec.Struct, omit_defaults=True):
+    """A record as it is sent. `value` is left out for a caller that may not read."""
+
+    key: str
+    fields: dict[str, Any]
+    revision: int
+    expires_at: str | None
+    value: Any = UNSET
+
+
+class ServedPage(msgspec.Struct):
+    """Some items, encoded. A watch since `revision` misses nothing; `cursor` is that of the next
+    page."""
+
+    items: list[ServedItem]
+    revision: int | UnsetType
+    cursor: str | UnsetType
+
+
+class FoundItems(msgspec.Struct):
+    """The items of some addresses, in their order; null where there is none."""
+
+    items: list[Any]
+
+
+class ListedKeys(msgspec.Struct):
+    """Some keys; `cursor` is that of the next page."""
+
+    keys: list[str]
+    cursor: str | UnsetType = UNSET
+
+
+class CounterValue(msgspec.Struct):
+    value: int | UnsetType = UNSET
+
+
+class SummaryMembers(msgspec.Struct):
+    """The members that a summary row lists, each with its entry; null in a plain list."""
+
+    members: dict[str, Any]
+
+
+class ClearedRecords(msgspec.Struct):
+    """The number of records that were deleted, and whether more are left: repeat the request."""
+
+    deleted: int
+    more: bool
+
+
+def item_of(
+    served: ServedRecord, entry: Entry[Any] | Event[Any], revision: int | None = None
+) -> ServedItem:
+    """Return an entry as it is sent; `revision` is that of its commit. The event of a record that
+    is gone has no value."""
+    expires = entry.expires
+    return ServedItem(
+        entry.key,
+        dict(zip(served.fields, entry.values, strict=True)),
+        entry.revision if revision is None else revision,
+        None if expires is None else MILLISECONDS.format(expires),
+        UNSET
+        if type(entry) is Event and entry.gone
+        else entry.record
+        if served.is_shown_whole
+        else served.record.shown(entry.record, entry.stored),
+    )
