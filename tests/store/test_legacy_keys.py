@@ -4,6 +4,7 @@ once."""
 import asyncio
 import random
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,8 +109,28 @@ async def test_a_record_at_its_legacy_key_is_found_by_every_read(harness: Harnes
         assert await store.record_row(NOTE, id="b") is None
         async with store.transaction() as tx:
             assert await tx.get(NOTE, id="a") == written.record
+            assert await tx.get_each((NOTE, {"id": "b"}), (NOTE, {"id": "a"})) == [
+                None,
+                written.record,
+            ]
             assert await tx.lookup(NOTE, BY_TITLE, title="title a") == written
         await clean(store)
+
+
+@everywhere
+async def test_get_each_finds_a_record_that_moves_to_its_current_key(harness: Harness) -> None:
+    """It read the current key first and the legacy key later: the record was at neither."""
+    old, new = stores(harness)
+    for call in (1, 2, 3):
+        moved = note(str(call))
+        move = partial(new.put, NOTE, moved)
+        await old.put(NOTE, moved)
+        reader = Store(NOTES, harness.faulty(meanwhile(call, move, call="read", after=True)), SPACE)
+        assert await reader.transact(partial(_each, moved.id)) == [moved]
+
+
+async def _each(id: str, tx: Transaction) -> list[Any]:
+    return await tx.get_each((NOTE, {"id": id}))
 
 
 @everywhere

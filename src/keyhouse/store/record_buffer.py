@@ -34,7 +34,8 @@ class RecordBuffer(LinkedRows):
         self, *addresses: tuple[Record[Any], Mapping[str, Any]], ahead: Sequence[str] = ()
     ) -> list[Any]:
         """Return the records at these addresses, in their order, by one read of the engine; None
-        for an absent one. The rows `ahead` are read with them, for later.
+        for an absent one. The rows `ahead` are read with them, for later. A record that has legacy
+        keys is read alone, at both.
 
         An address is a record and its key fields: `get_each((BOOK, {"id": "a"}), (USER, {"id":
         "u"}))`.
@@ -44,7 +45,8 @@ class RecordBuffer(LinkedRows):
             for record, fields in addresses
         ]
         rows, writes = self._rows, self._writes
-        keys = [*[key for _, key in found], *ahead] if ahead else [key for _, key in found]
+        keys = [key for bound, key in found if bound.legacy is None]
+        keys.extend(ahead)
         missing = [key for key in keys if key not in rows and key not in writes]
         if missing:
             for key, row in zip(
