@@ -22,7 +22,7 @@ STREAM_BYTES_MAX = 50 * 1_024
 
 
 class Program:
-    """A process that is told what to do by lines, and prints lines."""
+    """A process that reads and prints lines."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -47,7 +47,7 @@ class Program:
         assert line, "the program has ended"
         return line.decode()
 
-    async def tell(self) -> str:
+    async def ask(self) -> str:
         """Send a line; return the next one that the program prints."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"\n")
@@ -78,12 +78,12 @@ def test_streams_listeners_and_logins_at_once_leave_other_requests_fast(tmp_path
             async with Program.running("listening_clients", port, STREAMS, LISTENERS) as clients:
                 assert await clients.line() == "connected\n"
                 stream_bytes = (server.resident_bytes() - before) / STREAMS
-                assert await clients.tell() == "loading\n"
+                assert await clients.ask() == "loading\n"
                 busy = await percentile_99(port)
                 for _ in range(2):  # another process may have taken a core meanwhile
                     if busy > max(3 * calm, FLOOR_SECONDS):
                         busy = min(busy, await percentile_99(port))
-                last = sorted(json.loads(await clients.tell()))
+                last = sorted(json.loads(await clients.ask()))
         print(
             f"p99 calm {calm * 1e3:.1f} ms, busy {busy * 1e3:.1f} ms; last delivery: median"
             f" {last[len(last) // 2] * 1e3:.0f} ms; {stream_bytes / 1_024:.1f} KiB a stream"
