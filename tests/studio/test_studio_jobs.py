@@ -6,7 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from keyhouse.clock import SystemClock
+from keyhouse import open_engine
+from keyhouse.clock import SystemClock, UlidSource
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.metrics import MeteredEngine
@@ -89,6 +90,9 @@ def test_a_deletion_is_cancelled_half_way(tmp_path: Path) -> None:
             await send(client, "/studio/job", {"id": id, "action": "cancel"})
             page = await ended(client, answer)
             assert page["job"]["error"] == "cancelled"
+            lines = (await client.get("/studio/journal.json")).json()["lines"]
+            named = {line["action"]: line["job"] for line in lines if line["job"]}
+            assert named == {"start delete": id, "cancel job": id}
             left = await served.store.count(BOOK)
             assert 0 < left < 2_000
             await asyncio.sleep(0.2)
@@ -162,5 +166,24 @@ def test_a_change_that_is_cancelled_while_it_is_committed_can_be_undone(tmp_path
                 answer = await client.post("/studio/journal", data={"id": line["id"]})
                 assert answer.status_code == 303
             assert await served.store.get(BOOK, id="b000") is not None
+
+    asyncio.run(main())
+
+
+def test_a_journal_line_without_its_job_is_shown_with_its_text(tmp_path: Path) -> None:
+    """Lines had the id of their job in their text only."""
+
+    async def main() -> None:
+        own = await open_engine("memory:")
+        id = UlidSource(own.clock).new()
+        line = {"id": id, "at": 1, "operator": "ann", "action": "verify", "detail": f"job {id}"}
+        row = msgspec.json.encode(line)
+        await own.commit("studio", Batch(puts=(Put(f"journal:{id}", row),)))
+        async with library(tmp_path, own=own) as served, served.signed_in() as client:
+            lines = (await client.get("/studio/journal.json")).json()["lines"]
+            assert [each["job"] for each in lines if each["id"] == id] == [""]
+            journal = (await client.get("/studio/journal")).text
+            assert f"job {id}" in journal
+            assert f"/studio/job?id={id}" not in journal
 
     asyncio.run(main())
