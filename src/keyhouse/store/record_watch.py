@@ -31,12 +31,23 @@ def check_watch_start(since: int | None) -> None:
 class WatchedRecord(Generic[T]):
     """A bound record, and the range of its keys that is watched."""
 
-    __slots__ = ("_accepts", "_at", "_bound", "_names", "_span", "has_legacy", "span")
+    __slots__ = (
+        "_accepts",
+        "_at",
+        "_bound",
+        "_names",
+        "_split",
+        "_start",
+        "_stop",
+        "has_legacy",
+        "span",
+    )
 
     def __init__(self, bound: Record[T], keys: KeyRange) -> None:
         self._bound = bound
         self._names = bound.template.fields
-        self._span = keys.span
+        self._split = bound.template.split
+        self._start, self._stop = keys.span.start, keys.span.stop
         self._accepts = keys.accepts
         self._at = 0 if keys.accepts is None else self._names.index(keys.field)
         self.has_legacy = bound.legacy is not None
@@ -44,10 +55,11 @@ class WatchedRecord(Generic[T]):
 
     def values(self, key: str) -> Keys | None:
         """Return the values of a key, which may be a legacy one; None if it is not watched."""
-        current = self._bound.current_key(key)
-        if current not in self._span:
+        if self.has_legacy:
+            key = self._bound.current_key(key)
+        if key < self._start or (self._stop is not None and key >= self._stop):
             return None
-        values = self._bound.template.split(current)
+        values = self._split(key)
         if values is None or (self._accepts is not None and not self._accepts(values[self._at])):
             return None
         return values
