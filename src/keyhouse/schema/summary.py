@@ -121,14 +121,16 @@ class Summary(Derived):
 
     def has_room(self, row: bytes, count: int = 0) -> bool:
         """Tell whether a truncated row has fewer members than it may have, and so would a row of
-        `count` members."""
+        `count` members. A row of a newer version has none: it is only read."""
         if not self.is_truncated(row) or self.members_max is None:
             return False
-        return max(count, len(self.members(row))) < self.members_max
+        members, others, _ = self._parsed(row)
+        return not self._is_newer(others) and max(count, len(members)) < self.members_max
 
-    def without_mark(self, row: bytes) -> bytes | None:
+    def without_mark(self, key: str, row: bytes) -> bytes | None:
         """Return the value of a truncated row that lacks no member; None: no row."""
         members, others, _ = self._parsed(row)
+        self._reject_newer(key, others)
         del others[TRUNCATED]
         return document.encode_checked({self.under: list(members), **others}) if members else None
 
@@ -183,13 +185,16 @@ class Summary(Derived):
                 "The summary row is not a list of members.", index=self.template.text
             ) from error
 
-    def _reject_newer(self, key: str, others: dict[str, object]) -> None:
+    def _is_newer(self, others: dict[str, object]) -> bool:
         found = None if self.version is None else others.get(self.version[0])
-        if self.version is not None and isinstance(found, int) and found > self.version[1]:
+        return self.version is not None and isinstance(found, int) and found > self.version[1]
+
+    def _reject_newer(self, key: str, others: dict[str, object]) -> None:
+        if self.version is not None and self._is_newer(others):
             raise NewerError(
                 "The row that lists the records was written by newer code, and is only read: use the newer program to write.",
                 key=key,
-                found=found,
+                found=others[self.version[0]],
                 known=self.version[1],
             )
 

@@ -2,7 +2,9 @@
 
 The space is read once, page by page, while others write. A row that seems wrong is read again in a
 transaction together with its record: only what is wrong at one moment is reported, and it is
-repaired in that same commit. Memory grows only with the number of RecordCount rows.
+repaired in that same commit. Records are read again to recount a wrong count, and by `repair` to
+complete truncated lists, a bounded number of them at a time. Memory grows only with the number of
+RecordCount rows.
 
     finding       meaning                                                       repaired
     missing       a record's derived row does not exist                         yes
@@ -30,10 +32,8 @@ from typing import Any
 import msgspec
 
 from keyhouse.arguments import checked
-from keyhouse.counter import number_of
 from keyhouse.engine import FOREIGN_REVISION, Row, Span
 from keyhouse.errors import (
-    CounterError,
     DataError,
     DocumentError,
     KeyFieldError,
@@ -46,12 +46,12 @@ from keyhouse.store.finding import Finding, Kind, confirmed
 from keyhouse.store.record_reader import read_records
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
+from keyhouse.store.verify_counts import check_count
 from keyhouse.store.verify_links import check_deletions, check_links
-from keyhouse.store.verify_lists import has_room, refill_lists
+from keyhouse.store.verify_lists import TruncatedLists, refill_lists
 from keyhouse.store.verify_logs import check_streams
 
 _PAGE_ROWS = 500
-_RECOUNTS_MAX = 20
 
 
 @checked(UsageError)
@@ -65,7 +65,8 @@ async def verify(
     """Yield every finding as it is made. `repair` corrects what can be corrected.
 
     `delete_unreadable` deletes unreadable and unknown rows; rows derived from such a record dangle
-    then, and the next run repairs them. `on_progress` is called with the number of rows read.
+    then, and the next run repairs them. `on_progress` is called with the number of rows read; rows
+    that are read again for truncated lists count again.
     """
     async for finding in _findings(store, repair=repair, on_progress=on_progress):
         if delete_unreadable and finding.kind in ("unreadable", "unknown") and not finding.repaired:
@@ -103,9 +104,16 @@ async def _findings(
 ) -> AsyncIterator[Finding]:
     counted: Multiset[str] = Multiset()
     stored: set[str] = set()
-    truncated: dict[str, KeyMatch] = {}
+    truncated = TruncatedLists()
     span: Span | None = Span()
     seen = 0
+
+    def on_rows(count: int) -> None:
+        nonlocal seen
+        seen += count
+        if on_progress is not None:
+            on_progress(seen)
+
     async for finding in check_deletions(store, repair=repair):
         yield finding
     while span is not None:
@@ -127,18 +135,16 @@ async def _findings(
             else:
                 async for finding in _check_derived(store, found, row, repair=repair):
                     yield finding
-                if repair and has_room(found.declared, row.value):
-                    truncated[row.key] = found
-        seen += len(page.rows)
-        if on_progress is not None:
-            on_progress(seen)
+                if repair:
+                    truncated.add(found, row)
+        on_rows(len(page.rows))
         span = span.after(page.rows[-1].key) if page.more else None
     for key in sorted(stored | counted.keys()):
-        if (miscount := await _check_count(store, key, counted[key], repair=repair)) is not None:
+        if (miscount := await check_count(store, key, counted[key], repair=repair)) is not None:
             yield miscount
     async for finding in check_streams(store, repair=repair):
         yield finding
-    async for finding in refill_lists(store, truncated):
+    async for finding in refill_lists(store, truncated, on_rows):
         yield finding
 
 
@@ -384,62 +390,3 @@ async def _repair_dangling(
     elif repair:
         await tx.merge(record, derived, key, candidates[0], removed, None, there[1])
     return Finding("dangling", key, record.name, detail, repair)
-
-
-async def _check_count(store: Store, key: str, expected: int, *, repair: bool) -> Finding | None:
-    """Count again while the count row changes, and report it if it is still wrong.
-
-    Every commit that changes the true count also writes this row, so an unchanged revision proves
-    that the recount is current.
-    """
-    found = store.find(key)
-    assert found is not None
-    row = await store.row(key)
-    if _stored_count(row) == expected:
-        return None
-    for _ in range(_RECOUNTS_MAX):
-        true, unreadable = await _recount(store, found, key)
-        tx = Transaction(store.engine, store.space, store.binding)
-        written = await tx.row(key)
-        again = await store.row(key)
-        if (row and row.revision) != (again and again.revision):
-            row = again
-            continue
-        count = _stored_count(row)
-        if count is not None and true <= count <= true + unreadable:
-            return None  # it may be right: unreadable records are separate findings
-        if repair:
-            tx.write(key, (str(true).encode(), None if written is None else written[1]))
-            if await tx.commit() is None:
-                row = await store.row(key)
-                continue
-        return Finding(
-            "miscounted", key, found.record.name, f"is {count}, should be {true}", repair
-        )
-    return Finding(
-        "miscounted",
-        key,
-        found.record.name,
-        "changes too often to be counted; run verify again later",
-    )
-
-
-def _stored_count(row: Row | None) -> int | None:
-    if row is None:
-        return 0
-    try:
-        return number_of(row.key, row.value)
-    except CounterError:
-        return None
-
-
-async def _recount(store: Store, found: KeyMatch, key: str) -> tuple[int, int]:
-    """Return the number of records with this row, and the number of unreadable ones."""
-    total = unreadable = 0
-    record: Record[Any] = found.record
-    async for values, row in store.record_rows(store.schema.record(record.name)):
-        try:
-            total += key in found.declared.rows(record.decode(row.value, row.key), values)
-        except (DataError, KeyFieldError):
-            unreadable += 1
-    return total, unreadable
