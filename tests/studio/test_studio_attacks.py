@@ -10,6 +10,8 @@ from structlog.testing import capture_logs
 
 from keyhouse import Store
 from keyhouse.engine import Batch, Put
+from keyhouse.limits import VALUE_BYTES_MAX
+from keyhouse.studio.rendering import MASK
 from tests.studio.support.jobs import ended, running_jobs
 from tests.studio.support.library import BOOK, SCHEMA, Book, Library, run, send, token
 
@@ -198,6 +200,66 @@ def test_a_viewer_is_rejected_on_every_route_that_writes(tmp_path: Path) -> None
                 assert answer.status_code == 303, path
                 assert answer.headers["location"].startswith("/studio/login")
         assert await served.store.revision() == before
+
+    run(tmp_path, scenario)
+
+
+def test_a_preview_does_not_tell_whether_a_private_value_was_guessed(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        key = {"k": "book:b000", "mode": "text"}
+
+        async def submit(client: httpx.AsyncClient, action: str, lender: str) -> httpx.Response:
+            page = (await client.get("/studio/library/main/edit.json", params=key)).json()
+            text = page["text"].replace("{", f'{{"\\u006cender": "{lender}", ', 1)
+            form = {"revision": page["revision"], "action": action, "text": text}
+            return await client.post("/studio/library/main/edit", params=key, data=form)
+
+        for scope in ("studio:read", "studio:write"):
+            async with served.signed_in(scope, unlocked=scope == "studio:write") as client:
+                right = await submit(client, "preview", "secret friend")
+                wrong = await submit(client, "preview", "another friend")
+                assert right.status_code == wrong.status_code == 403
+                assert "Remove from the text: lender" in right.text
+                assert right.text.replace("secret", "another") == wrong.text
+                assert (await submit(client, "save", "another friend")).status_code == 403
+                masked = await submit(client, "preview", MASK)
+                assert "No value changes." in masked.text
+        async with served.signed_in(unlocked=True) as admin:
+            assert (await submit(admin, "save", "another friend")).status_code == 303
+        book = await served.store.get(BOOK, id="b000")
+        assert book is not None
+        assert book.lender == "another friend"
+
+    run(tmp_path, scenario)
+
+
+def test_an_address_without_a_session_has_a_rate(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        form = {"revision": "1", "action": "save", "text": "x" * 300_000}
+        path = "/studio/library/main/edit?k=book:b000"
+        async with served.client() as stranger, served.signed_in() as operator:
+            statuses = [(await stranger.post(path, data=form)).status_code for _ in range(120)]
+            assert statuses[:10] == [401] * 10
+            assert statuses[-1] == 429, "a large form counts as several requests"
+            page = await stranger.get("/studio/login")
+            assert page.status_code == 200 or "Too many requests" in page.text
+            assert (await operator.get("/studio/")).status_code == 200, "who is signed in is served"
+
+    run(tmp_path, scenario)
+
+
+def test_a_form_without_a_session_is_shown_again_up_to_the_size_of_a_record(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        form = {"revision": "1", "action": "save", "text": "x" * VALUE_BYTES_MAX}
+        path = "/studio/library/main/edit?k=book:b000"
+        async with served.client() as stranger:
+            answer = await stranger.post(path, data=form)
+            assert answer.status_code == 401
+            assert form["text"] in answer.text
+            answer = await stranger.post(path, data=form | {"text": "x" * 500_000})
+            assert answer.status_code == 413
+            assert "too large to be shown again" in answer.text
+            assert len(answer.content) < 10_000
 
     run(tmp_path, scenario)
 

@@ -78,6 +78,36 @@ def test_a_selection_of_no_record_is_rejected(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_a_deletion_of_no_record_starts_no_job(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in(unlocked=True) as client:
+            for selection in ({}, {"prefix": "nothing:"}, {"record": "book", "q": "author=x"}):
+                form = {"count": "0"}
+                answer = await client.post(f"{MAIN}/bulk", params=selection, data=form)
+                assert answer.status_code == 400, answer.text
+                assert "No record is selected" in answer.text
+            assert (await client.get("/studio/jobs.json")).json()["jobs"] == []
+
+    run(tmp_path, scenario)
+
+
+def test_a_record_that_is_selected_twice_counts_once(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in(unlocked=True) as client:
+            selection = {"k": ["book:b000", "book:b001", "book:b000"]}
+            page = (await client.get(f"{MAIN}/bulk.json", params=selection)).json()
+            assert (page["text"], page["counted"]["count"]) == ("2 selected", 2)
+            lines = (await client.get(f"{MAIN}/export", params=selection)).text
+            assert lines.count("book:b000") == 1
+            form = {"count": "2"}
+            done = await ended(
+                client, await client.post(f"{MAIN}/bulk", params=selection, data=form)
+            )
+            assert done["job"]["current"] == 2
+
+    run(tmp_path, scenario)
+
+
 def test_records_of_a_filter_are_deleted_and_the_job_is_undone(tmp_path: Path) -> None:
     async def scenario(served: Library) -> None:
         store = served.store

@@ -63,7 +63,17 @@ def test_a_wrong_token_is_rejected_and_guesses_are_slowed(tmp_path: Path) -> Non
 
 def test_the_login_leads_to_no_other_place(tmp_path: Path) -> None:
     async def scenario(served: Library) -> None:
-        for place in ("https://evil.example/", "//evil.example", "/other", "/studio/\\evil"):
+        for place in (
+            "https://evil.example/",
+            "//evil.example",
+            "/other",
+            "/studio/\\evil",
+            "/studio/../evil",
+            "/studio/library/../../evil",
+            "/studio/%2e%2E/evil",
+            "/studio/.%2e?next=/studio/",
+            "/studio/./library/",
+        ):
             async with served.client() as client:
                 form = {"token": token(), "next": place}
                 answer = await client.post("/studio/login", data=form)

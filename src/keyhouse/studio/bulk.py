@@ -60,6 +60,9 @@ class Bulk:
         """Start to delete records, once their number was typed."""
         selection = _selection(query)
         page = await self._counted(system, space, selection, whole=True)
+        if not page.counted.count:
+            page.error = "No record is selected: give a prefix, a filter or keys of records."
+            return FormPage("bulk.html", page, status=400)
         if form.count.replace(",", "").strip() != str(page.counted.count):
             page.error = f"Type the number of records, {page.counted.count}, to confirm."
             return FormPage("bulk.html", page, status=400)

@@ -161,13 +161,14 @@ class RecordChange:
         hidden = hidden_members(self._record)
         if hidden and self.row is not None:
             opened = self._record.plain(self._match.record.decode(self.row.value, self.key))
-            given = _members(text)
+            given, changed = _members(text), members_set(text, hidden)
             kept = {
                 name: msgspec.Raw(msgspec.json.encode(opened[name]))
                 for name in hidden
-                if name in opened and bytes(given.get(name, _MASKED)) == bytes(_MASKED)
+                if name in opened and name not in changed
             }
-            text = msgspec.json.encode({**given, **kept})
+            shown = {name: raw for name, raw in given.items() if name not in hidden}
+            text = msgspec.json.encode({**shown, **{name: given[name] for name in changed}, **kept})
         return self._record.parse(text)
 
     def _ttl_left(self, now: int) -> float | None:
@@ -185,6 +186,12 @@ class RecordChange:
         if match is None or not isinstance(match.declared, Record):
             return value.decode(errors="replace")
         return pretty(masked(value, hidden_members(match.record)))[0]
+
+
+def members_set(text: bytes, hidden: Sequence[str]) -> list[str]:
+    """Return the hidden members that the text has with another value than the mask."""
+    given = _members(text)
+    return [name for name in hidden if name in given and bytes(given[name]) != bytes(_MASKED)]
 
 
 def _members(text: bytes) -> dict[str, msgspec.Raw]:

@@ -16,6 +16,7 @@ from keyhouse.errors import (
     LinkError,
     NotFoundError,
     RevisionError,
+    ScopeError,
     UniqueError,
     UsageError,
 )
@@ -23,13 +24,20 @@ from keyhouse.http import Redirect
 from keyhouse.schema import KeyMatch, Record
 from keyhouse.store import Store
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog
-from keyhouse.studio.change import ABSENT, UNDOABLE, Changes, Preview, RecordChange
+from keyhouse.studio.change import (
+    ABSENT,
+    UNDOABLE,
+    Changes,
+    Preview,
+    RecordChange,
+    members_set,
+)
 from keyhouse.studio.edit_form import FormField, document_of, form_fields, keep_values
 from keyhouse.studio.journal import Journal
 from keyhouse.studio.login import Login
 from keyhouse.studio.page_routes import FormPage, require_unlocked
 from keyhouse.studio.rendering import hidden_members, masked, pretty, studio_path
-from keyhouse.studio.settings import WRITE
+from keyhouse.studio.settings import ADMIN, WRITE
 
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -116,6 +124,8 @@ class Edit:
                 require_unlocked(caller, WRITE)
             ttl = _ttl(form)
             text = None if page.is_deletion else _submitted(page, form)
+            if text is not None and row is not None and ADMIN not in caller.scopes:
+                _check_private(text, page.hidden)
             change = RecordChange(
                 store,
                 match,
@@ -149,6 +159,17 @@ class Edit:
             raise NotFoundError("The journal has no such change.", id=form.id)
         await self._changes.undo(caller.tenant, line)
         return Redirect(studio_path(line.system, line.space, "key", k=line.key))
+
+
+def _check_private(text: bytes, hidden: list[str]) -> None:
+    """Raise ScopeError if the text has private members of a stored record: whether a value changes
+    would tell what is stored."""
+    given = members_set(text, hidden) if hidden else []
+    if given:
+        raise ScopeError(
+            f"Only {ADMIN} may set private members. Remove from the text:",
+            reason=", ".join(given),
+        )
 
 
 def _ttl(form: EditForm) -> int | None:

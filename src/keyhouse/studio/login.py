@@ -91,6 +91,8 @@ class Login:
                 form.token, client, headers.host, f"{root}/{NAME}"
             )
         except KeyhouseError as error:
+            if error.status >= 500:
+                raise
             page = LoginPage(local_path(form.next), "", self._sessions.takes_tokens, error.sentence)
             return self._page(page, root, status=error.status)
         self._guard.succeeded("", client)
@@ -128,10 +130,12 @@ class Login:
         return Redirect(f"/{NAME}/sessions")
 
     def routes(self) -> list[Route]:
-        form = self._pages.form
+        form, error = self._pages.form, self._pages.rejected
         return [
-            Route(method="GET", path="/login", handler=self.show, listed=False),
-            Route(method="POST", path="/login", handler=self.sign_in, listed=False),
+            Route(method="GET", path="/login", handler=self.show, listed=False, error_page=error),
+            Route(
+                method="POST", path="/login", handler=self.sign_in, listed=False, error_page=error
+            ),
             form("/logout", self.sign_out, scope=READ, locked=False, back="/"),
             form("/lock", self.lock, scope=WRITE, locked=False, back="/"),
             *self._pages.page("/sessions", self.sessions, "sessions.html", scope=ADMIN),

@@ -17,10 +17,11 @@ from urllib.parse import urlencode
 import msgspec
 
 from keyhouse.auth import Caller
-from keyhouse.errors import KeyhouseError, ScopeError, TokenError
+from keyhouse.errors import KeyhouseError, LimitError, ScopeError, TokenError
 from keyhouse.http import HtmlPage, Redirect, Response, ResponseSpec, Route, Templates
 from keyhouse.http.page_handlers import page_handler, page_location
 from keyhouse.http.response import Responder
+from keyhouse.limits import VALUE_BYTES_MAX
 from keyhouse.studio import rendering
 from keyhouse.studio.line_comparison import LineComparer
 from keyhouse.studio.sessions import UNLOCKED
@@ -29,6 +30,7 @@ from keyhouse.studio.settings import ADMIN, NAME, READ, WRITE
 Handler = Callable[..., Awaitable[Any]]
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
+_RETRY_CHARS_MAX: Final = VALUE_BYTES_MAX + 16 * 1_024
 _PRIVATE: Final = (("Cache-Control", "private, no-store"),)
 
 
@@ -103,7 +105,7 @@ class PageRoutes:
             handler=page_handler(handler, call, HtmlPage),
             scope="",
             listed=False,
-            error_page=self._rejected,
+            error_page=self.rejected,
         )
 
     def render(
@@ -140,6 +142,8 @@ class PageRoutes:
             caller.require(scope)
             page = await handler(**arguments)
         except KeyhouseError as error:
+            if error.status >= 500:
+                raise  # the app logs it, and shows it by `rejected`
             return self._error(error, caller, root, here)
         if isinstance(page, Redirect):
             return page.below(root)
@@ -152,7 +156,7 @@ class PageRoutes:
         caller: Caller | None = arguments["caller"]
         if caller is None:
             if options.has_text:
-                page = RetryForm(_inputs(arguments["form"]))
+                page = _retry(arguments["form"])
                 return self.render("retry.html", None, page, root=root, here=here, status=401)
             return Redirect(f"{root}/{NAME}/login?{urlencode({'next': here})}")
         try:
@@ -161,6 +165,8 @@ class PageRoutes:
                 require_unlocked(caller, options.scope)
             answer = await handler(**arguments)
         except KeyhouseError as error:
+            if error.status >= 500:
+                raise  # the app logs it, and shows it by `rejected`
             return self._error(error, caller, root, here)
         if isinstance(answer, Redirect):
             return answer.below(root)
@@ -172,8 +178,9 @@ class PageRoutes:
     def _error(self, error: KeyhouseError, caller: Caller, root: str, here: str) -> HtmlPage:
         return self.render("error.html", caller, error, root=root, here=here, status=error.status)
 
-    def _rejected(self, error: KeyhouseError, root: str, here: str) -> HtmlPage:
-        """Return the page of a request that was rejected before its handler ran."""
+    def rejected(self, error: KeyhouseError, root: str, here: str) -> HtmlPage:
+        """Return the page of a request that was rejected before its handler ran, or that failed on
+        our side."""
         return self.render("error.html", None, error, root=root, status=error.status)
 
 
@@ -182,6 +189,18 @@ class _FormOptions(NamedTuple):
     locked: bool
     back: str
     has_text: bool
+
+
+def _retry(form: msgspec.Struct) -> RetryForm:
+    """Return the form again. Anybody can send one, so it is no longer than that of a record."""
+    inputs = _inputs(form)
+    if sum(len(name) + len(value) for name, value in inputs) > _RETRY_CHARS_MAX:
+        raise LimitError(
+            "The session has ended, and the form is too large to be shown again: sign in, in"
+            " another tab, and send it from the page before.",
+            limit=_RETRY_CHARS_MAX,
+        )
+    return RetryForm(inputs)
 
 
 def _inputs(form: msgspec.Struct) -> list[tuple[str, str]]:

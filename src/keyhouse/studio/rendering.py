@@ -2,7 +2,7 @@
 
 import re
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import msgspec
 
@@ -36,8 +36,12 @@ def studio_path(*segments: str, **query: Any) -> str:
 
 
 def local_path(path: str) -> str:
-    """Return the path if it is one of the Studio, else nothing."""
-    return path if _HERE.fullmatch(path) else ""
+    """Return the path if it is one of the Studio, else nothing. Browsers resolve dots, also encoded
+    ones, and so leave it."""
+    if not _HERE.fullmatch(path):
+        return ""
+    segments = re.split(r"[?#]", path, maxsplit=1)[0].split("/")
+    return "" if any(unquote(each) in (".", "..") for each in segments) else path
 
 
 def record_segment(name: str) -> str:

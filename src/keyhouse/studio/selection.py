@@ -24,13 +24,17 @@ _LOOKED_AT: Final = 256
 
 
 class RecordSelection(msgspec.Struct, forbid_unknown_fields=True):
-    """`k` are keys of records; else `record` with the filter `q` and `by`; else `prefix`."""
+    """`k` are keys of records, each once; else `record` with the filter `q` and `by`; else
+    `prefix`."""
 
     prefix: str = ""
     record: str = ""
     q: str = ""
     by: str = ""
     k: list[str] = []
+
+    def __post_init__(self) -> None:
+        self.k = list(dict.fromkeys(self.k))
 
     @property
     def is_empty(self) -> bool:

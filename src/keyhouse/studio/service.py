@@ -8,6 +8,7 @@ from keyhouse.engine import Engine
 from keyhouse.http import ResponseSpec, Route, file_route
 from keyhouse.http.static import VENDOR
 from keyhouse.metrics import HttpMetrics
+from keyhouse.service.rates import RateLimiter
 from keyhouse.service.spec import ServiceSpec
 from keyhouse.store import Store
 from keyhouse.studio.bulk import Bulk
@@ -106,6 +107,7 @@ class Studio:
             examples=examples,
             routes=self._routes(),
             auth=self.sessions,
+            address_rates=RateLimiter(50, burst=1_000),  # files of pages count too
             tasks=[self._jobs.operations.run],
         )
 
