@@ -6,6 +6,7 @@ It names no engine: any implementation of `keyhouse.engine` will do.
 
 from keyhouse.store.backup import BackupResult, back_up, restore
 from keyhouse.store.backup_file import BackupReader, read_backup
+from keyhouse.store.bounded_records import first_entries, page_within, record_keys
 from keyhouse.store.bounded_rows import rows_while
 from keyhouse.store.bulk_delete import BulkDelete, BulkDeleteResult
 from keyhouse.store.cached_reads import CachedReads
@@ -98,6 +99,7 @@ __all__ = [
     "convert_prefix",
     "digest",
     "export_rows",
+    "first_entries",
     "fold",
     "forget",
     "forget_job",
@@ -110,9 +112,11 @@ __all__ = [
     "move",
     "note_new_space",
     "open_migrated",
+    "page_within",
     "prune",
     "read_backup",
     "read_partial_export",
+    "record_keys",
     "reindex",
     "reseal",
     "restore",

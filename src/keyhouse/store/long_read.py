@@ -17,7 +17,7 @@ read that may go through a whole space therefore goes page by page:
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -31,18 +31,41 @@ WATCH_ROWS: Final = 64
 
 _GROWTH: Final = 4
 
+Keep = Callable[[Sequence[int]], int]
+"""Takes the sizes of the rows that were read, and returns how many of them belong to the page: see
+`LongRead.keep`."""
+
 
 class LongRead:
     """The page sizes and turns of one long read of a space.
 
-    Per page: `await turn()`, read up to `rows` rows, and keep as many as `keep` returns.
+    Per page: `await turn()`, read up to `rows` rows, and keep as many as `keep` returns. `kept` and
+    `kept_bytes` are the rows and bytes of the page that was kept last.
     """
 
-    __slots__ = ("_meter", "_rows_max", "_space", "_started", "rows")
+    __slots__ = (
+        "_meter",
+        "_page_bytes",
+        "_rows_max",
+        "_space",
+        "_started",
+        "kept",
+        "kept_bytes",
+        "rows",
+    )
 
-    def __init__(self, space: str, rows_max: int = PAGE_ROWS) -> None:
-        self.rows = PAGE_ROWS_FIRST
+    def __init__(
+        self,
+        space: str,
+        rows_max: int = PAGE_ROWS,
+        *,
+        rows: int = PAGE_ROWS_FIRST,
+        page_bytes: int = PAGE_BYTES,
+    ) -> None:
+        self.rows = rows
+        self.kept = self.kept_bytes = 0
         self._rows_max = rows_max
+        self._page_bytes = page_bytes
         self._space = space
         self._started = False
         self._meter = read_meter.get()
@@ -54,22 +77,28 @@ class LongRead:
         self._started = True
 
     def keep(self, sizes: Sequence[int]) -> int:
-        """Return how many of the rows that were read belong to the page: one at least."""
+        """Return how many of the rows that were read belong to the page: one at least. They count
+        for the meter; the others are read again."""
         count, size = len(sizes), sum(sizes)
+        if size > self._page_bytes:
+            count = fitting_rows(sizes, self._page_bytes)
+            size = sum(sizes[:count])
         if self._meter is not None:
             self._meter(count, size)
-        if size > PAGE_BYTES:
-            size = at = 0
-            for at, each in enumerate(sizes):
-                if at and size + each > PAGE_BYTES:
-                    break
-                size += each
-            else:
-                at += 1
-            count = at
-        fitting = PAGE_BYTES * count // max(size, 1)
+        fitting = self._page_bytes * count // max(size, 1)
         self.rows = max(1, min(fitting, _GROWTH * self.rows, self._rows_max))
+        self.kept, self.kept_bytes = count, size
         return count
+
+
+def fitting_rows(sizes: Sequence[int], bytes_max: int) -> int:
+    """Return how many rows of these sizes fit in `bytes_max`: the first always does."""
+    left = bytes_max
+    for at, size in enumerate(sizes):
+        left -= size
+        if left < 0:
+            return max(at, 1)
+    return len(sizes)
 
 
 class LongWatch:

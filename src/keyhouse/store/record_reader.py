@@ -8,6 +8,7 @@ from keyhouse.engine import Engine, Row
 from keyhouse.errors import DataError
 from keyhouse.schema import Record
 from keyhouse.store.entry import Entry
+from keyhouse.store.long_read import Keep
 from keyhouse.store.unreadable import OnUnreadable, UnreadableRows
 
 T = TypeVar("T")
@@ -36,21 +37,32 @@ async def read_records(
 
 
 async def record_entries(
-    engine: Engine, space: str, bound: Record[T], keys: Sequence[str], on_unreadable: OnUnreadable
+    engine: Engine,
+    space: str,
+    bound: Record[T],
+    keys: Sequence[str],
+    on_unreadable: OnUnreadable,
+    keep: Keep | None = None,
 ) -> list[Entry[T] | None]:
     """Return the entries of the records at these current keys, in their order; None where there is
-    none, and where the row is unreadable, unless that raises."""
+    none, and where the row is unreadable, unless that raises. With `keep`, those of the first keys
+    alone, as many as it returns; the other rows are not decoded."""
     unreadable, now = UnreadableRows(on_unreadable), engine.clock.now()
     names, entries = bound.template.fields, list[Entry[T] | None]()
-    for key, row in zip(keys, await read_records(engine, space, bound, keys), strict=True):
+    decode, split, keeps = bound.decode, bound.template.split, bound.keeps_unknown
+    expires_by_field = bound.expires_by_field
+    rows = await read_records(engine, space, bound, keys)
+    if keep is not None:
+        rows = rows[: keep([0 if row is None else len(row.value) for row in rows])]
+    for key, row in zip(keys, rows, strict=keep is None):
         entry: Entry[T] | None = None
         if row is not None:
             try:
-                value = bound.decode(row.value, row.key)
-                if bound.is_live(value, row.key, now):
-                    values = bound.template.split(key)
+                value = decode(row.value, row.key)
+                if not expires_by_field or bound.is_live(value, row.key, now):
+                    values = split(key)
                     assert values is not None, "the template has built the key"
-                    stored = row.value if bound.keeps_unknown else None
+                    stored = row.value if keeps else None
                     entry = Entry(value, row.key, values, row.revision, row.expires, names, stored)
             except DataError as error:
                 unreadable.add(row, error)

@@ -216,10 +216,10 @@ class RecordReads(RawRows):
         """
         if by is None:
             bound = self.binding.record(record)
-            scan = self._scan(bound, fields, prefix=prefix, between=between, reverse=reverse)
+            scan = scan_of(self, bound, fields, prefix=prefix, between=between, reverse=reverse)
             return await records(scan, bound, limit, cursor, unreadable)
         bound, index = self.binding.index(record, by)
-        scan = self._scan(index, fields, prefix=prefix, between=between, reverse=reverse)
+        scan = scan_of(self, index, fields, prefix=prefix, between=between, reverse=reverse)
         return await records_by(scan, bound, index, limit, cursor, unreadable)
 
     async def scan(
@@ -241,11 +241,11 @@ class RecordReads(RawRows):
             raise UsageError("The limit of a scan is a whole number from 1.", limit=limit)
         if by is None:
             bound = self.binding.record(record)
-            scan = self._scan(bound, fields, prefix=prefix, between=between, reverse=reverse)
+            scan = scan_of(self, bound, fields, prefix=prefix, between=between, reverse=reverse)
             pages = all_records(scan, bound, unreadable)
         else:
             bound, index = self.binding.index(record, by)
-            scan = self._scan(index, fields, prefix=prefix, between=between, reverse=reverse)
+            scan = scan_of(self, index, fields, prefix=prefix, between=between, reverse=reverse)
             pages = all_records_by(self.space, scan, bound, index, unreadable)
         left = limit
         async with aclosing(pages):
@@ -268,8 +268,8 @@ class RecordReads(RawRows):
         **fields: Any,
     ) -> tuple[list[str], str | None]:
         """Return some keys without their values, and the cursor of the next page."""
-        scan = self._scan(
-            self._bound(declared), fields, prefix=prefix, between=between, reverse=reverse
+        scan = scan_of(
+            self, self._bound(declared), fields, prefix=prefix, between=between, reverse=reverse
         )
         page, following = await scan.rows(limit, cursor, keys_only=True)
         return [row.key for row in page.rows], following
@@ -284,7 +284,7 @@ class RecordReads(RawRows):
         **fields: Any,
     ) -> int:
         """Count the rows of `page` by reading their keys."""
-        scan = self._scan(self._bound(declared), fields, prefix=prefix, between=between)
+        scan = scan_of(self, self._bound(declared), fields, prefix=prefix, between=between)
         total = 0
         async with aclosing(scan.pages(keys_only=True)) as pages:
             async for page in pages:
@@ -348,7 +348,7 @@ class RecordReads(RawRows):
         of these values.
         """
         bound = self.binding.record(record)
-        scan = self._scan(bound, fields)
+        scan = scan_of(self, bound, fields)
         position = None if after is None else bound.template.join(after)
         async with aclosing(scan.pages(position, keys_only=keys_only)) as pages:
             async for page in pages:
@@ -379,23 +379,24 @@ class RecordReads(RawRows):
             raise KeyFieldError("A key must be text.", key=key)
         return self.binding.find(key)
 
-    def _scan(
-        self,
-        bound: Declared,
-        fields: dict[str, Any],
-        *,
-        prefix: str | None = None,
-        between: Between | None = None,
-        reverse: bool = False,
-    ) -> Scan:
-        keys = bound.template.range(fields, prefix=prefix, between=between)
-        # a range that a span alone does not tell apart is part of what a cursor belongs to
-        mark = "" if keys.accepts is None else f"\0{prefix}\0{between}"
-        return Scan(self.engine, self.space, self.binding, bound, keys, reverse=reverse, mark=mark)
-
     def _bound(self, declared: Declared) -> Declared:
         return (
             self.binding.derived(declared)
             if isinstance(declared, Derived)
             else self.binding.record(declared)
         )
+
+
+def scan_of(
+    reads: RecordReads,
+    bound: Declared,
+    fields: dict[str, Any],
+    *,
+    prefix: str | None = None,
+    between: Between | None = None,
+    reverse: bool = False,
+) -> Scan:
+    keys = bound.template.range(fields, prefix=prefix, between=between)
+    # a range that a span alone does not tell apart is part of what a cursor belongs to
+    mark = "" if keys.accepts is None else f"\0{prefix}\0{between}"
+    return Scan(reads.engine, reads.space, reads.binding, bound, keys, reverse=reverse, mark=mark)

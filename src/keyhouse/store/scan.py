@@ -20,7 +20,7 @@ from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import Declared, Index, Keys, Record
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import Entry, RecordPage, UsagePage
-from keyhouse.store.long_read import PAGE_ROWS, LongRead
+from keyhouse.store.long_read import PAGE_ROWS, Keep, LongRead
 from keyhouse.store.record_reader import read_records
 from keyhouse.store.unreadable import OnUnreadable, UnreadableRows
 
@@ -111,8 +111,7 @@ class Scan:
             page, following = await self.rows_after(read.rows, position, keys_only=keys_only)
             count = read.keep([len(row.value) for row in page.rows])
             if count < len(page.rows):
-                page = Page(page.rows[:count], True, page.revision)
-                following = self._position(page.rows[-1])
+                page, following = self._cut(page, count)
             yield page
             if (position := following) is None:
                 return
@@ -154,6 +153,15 @@ class Scan:
         elif found := self._values.get(key):
             return found
         return self.declared.template.split(key) or ()
+
+    def cut(self, page: Page, count: int) -> tuple[Page, str]:
+        """Return the first rows of a page, and the cursor of the next."""
+        page, position = self._cut(page, count)
+        return page, self._cursor(position)
+
+    def _cut(self, page: Page, count: int) -> tuple[Page, str]:
+        page = Page(page.rows[:count], True, page.revision)
+        return page, self._position(page.rows[-1])
 
     def _position(self, row: Row) -> str:
         """Return the row's place in the scan: its key, or its record's current key."""
@@ -368,11 +376,21 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
 
 
 async def records(
-    scan: Scan, record: Record[T], limit: int, cursor: str | None, on_unreadable: OnUnreadable
+    scan: Scan,
+    record: Record[T],
+    limit: int,
+    cursor: str | None,
+    on_unreadable: OnUnreadable,
+    keep: Keep | None = None,
 ) -> RecordPage[T]:
-    """Return a page of records in the order of their keys."""
+    """Return a page of records in the order of their keys. With `keep`, it ends after as many of
+    the rows that were read; the others are not decoded."""
     unreadable = UnreadableRows(on_unreadable)
     page, following = await scan.rows(limit, cursor)
+    if keep is not None:
+        count = keep([len(row.value) for row in page.rows])
+        if count < len(page.rows):
+            page, following = scan.cut(page, count)
     entries = _entries(scan, record, page.rows, unreadable)
     return RecordPage(entries, following, page.revision, unreadable.rows)
 
@@ -434,8 +452,9 @@ async def records_by(
     limit: int,
     cursor: str | None,
     on_unreadable: OnUnreadable,
+    keep: Keep | None = None,
 ) -> RecordPage[T]:
-    """Return a page of records in the order of an index.
+    """Return a page of records in the order of an index. `keep` is as in `records`.
 
     The index rows are read before the records. A record that changed in between, as its revision
     shows, is left out if it no longer has that index row. Records that expire are always compared:
@@ -444,6 +463,11 @@ async def records_by(
     unreadable = UnreadableRows(on_unreadable)
     page, following = await scan.rows(limit, cursor, keys_only=index.value is None)
     owners, rows = await scan.owners(record, index, page.rows)
+    if keep is not None:
+        count = keep([0 if row is None else len(row.value) for row in rows])
+        if count < len(rows):
+            page, following = scan.cut(page, count)
+            owners, rows = owners[:count], rows[:count]
     entries = _listed_entries(scan, record, index, page, owners, rows, unreadable)
     return RecordPage(entries, following, page.revision, unreadable.rows)
 

@@ -1,37 +1,42 @@
-"""Pages of a list, bounded by bytes, and read and encoded in steps.
+"""Pages of a list, and of records by their addresses, bounded by bytes, read and encoded in steps.
 
 A page has up to 500 records, each of up to 380 KiB. To read, decode and encode them at once would
 take seconds, in which no other request is served, and hundreds of megabytes. So a page is read in
-steps of a bounded number of records, fewer where they are large, and ends once it has
+steps, one per turn of the event loop: of a bounded number of records, and of those that were read
+no more are decoded than fit in `STEP_BYTES`, one at least. A page ends with the record that reaches
 `SERVED_PAGE_BYTES_MAX`; its cursor continues after it.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from keyhouse.limits import SERVED_PAGE_BYTES_MAX
-from keyhouse.store import RecordPage
-from keyhouse.store.long_read import wait_for_turn
+from keyhouse.store import Entry, RecordPage
+from keyhouse.store.long_read import LongRead, wait_for_turn
 
 __all__ = ["BoundedPages"]
 
 STEP_ITEMS_MAX: Final = 50
 STEP_BYTES: Final = 128 * 1_024
-"""Bytes of a step, by the average of those before it."""
+"""Stored bytes of a step."""
 
 UNKNOWN_ITEM_BYTES: Final = 64 * 1_024
 """The size of a record before the first one of its kind was read: the first step is a small one."""
 
-ReadStep = Callable[[int, str | None], Awaitable[RecordPage[Any]]]
-"""Reads up to so many records from a cursor."""
+ReadPage = Callable[[LongRead, int, str | None], Awaitable[RecordPage[Any]]]
+"""Reads up to so many records of a step from a cursor."""
+
+ReadEach = Callable[[LongRead, Sequence[str]], Awaitable[list[Entry[Any] | None]]]
+"""Reads the records at the first of some keys, as many as the step allows."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 class BoundedPages:
-    """Reads pages, and remembers the size of records by their name: it sizes the next step."""
+    """Reads pages, and remembers the size of records by their name: it sizes the first step of the
+    next page."""
 
     def __init__(self, space: str) -> None:
         self._space = space
@@ -40,7 +45,7 @@ class BoundedPages:
     async def read(
         self,
         name: str,
-        read: ReadStep,
+        read: ReadPage,
         item: Callable[[Any], Any],
         limit: int,
         cursor: str | None,
@@ -48,19 +53,49 @@ class BoundedPages:
         """Return encoded items, the revision of the first step, and the cursor of the next page."""
         items: list[msgspec.Raw] = []
         size, revision = 0, None
+        step = self._first_step(name)
         while True:
-            each = self._item_bytes.get(name, UNKNOWN_ITEM_BYTES)
-            step = min(limit, STEP_ITEMS_MAX, max(1, STEP_BYTES // each))
-            await wait_for_turn(self._space)  # one step per turn of the event loop, by spaces
-            page = await read(step, cursor)
+            await wait_for_turn(self._space)
+            page = await read(step, limit, cursor)
+            self._remember(name, step)
             found = [_encode(item(entry)) for entry in page.entries]
-            step_bytes = sum(map(len, found))
-            if found:
-                self._item_bytes[name] = step_bytes // len(found)
             items += map(msgspec.Raw, found)
-            size += step_bytes
-            limit -= step
+            size += sum(map(len, found))
+            limit -= step.kept
             cursor = page.cursor
             revision = page.revision if revision is None else revision
             if limit <= 0 or cursor is None or size >= SERVED_PAGE_BYTES_MAX:
                 return items, revision, cursor
+
+    async def read_each(
+        self, name: str, read: ReadEach, item: Callable[[Any], Any], keys: Sequence[str]
+    ) -> list[Any]:
+        """Return the encoded items at the first keys, null where there is none. A record is
+        read once, however often its key is given."""
+        items: list[msgspec.Raw] = []
+        size = 0
+        distinct = [*dict.fromkeys(keys)]
+        found: dict[str, bytes] = {}
+        step = self._first_step(name)
+        for key in keys:
+            if key not in found:
+                await wait_for_turn(self._space)
+                asked = distinct[len(found) : len(found) + step.rows]
+                entries = await read(step, asked)
+                self._remember(name, step)
+                encoded = [_encode(entry and item(entry)) for entry in entries]
+                found.update(zip(asked, encoded, strict=False))
+            items.append(msgspec.Raw(data := found[key]))
+            size += len(data)
+            if size >= SERVED_PAGE_BYTES_MAX:
+                break
+        return items
+
+    def _first_step(self, name: str) -> LongRead:
+        each = self._item_bytes.get(name, UNKNOWN_ITEM_BYTES)
+        rows = min(STEP_ITEMS_MAX, max(1, STEP_BYTES // max(1, each)))
+        return LongRead(self._space, STEP_ITEMS_MAX, rows=rows, page_bytes=STEP_BYTES)
+
+    def _remember(self, name: str, step: LongRead) -> None:
+        if step.kept:
+            self._item_bytes[name] = step.kept_bytes // step.kept

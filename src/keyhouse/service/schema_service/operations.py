@@ -16,6 +16,7 @@ from keyhouse.engine import Engine
 from keyhouse.errors import ConflictError, NotFoundError, RevisionError, UsageError
 from keyhouse.keyring import KeyRing
 from keyhouse.limits import SERVED_CLEAR_RECORDS, SERVED_PAGE_ITEMS_MAX, SERVED_PAGE_KEYS_MAX
+from keyhouse.read_meter import report_read
 from keyhouse.schema import RecordCount, Schema, Summary, Unique
 from keyhouse.service.schema_service.answers import (
     ClearedRecords,
@@ -33,7 +34,17 @@ from keyhouse.service.schema_service.page_filters import no_index, page_argument
 from keyhouse.service.schema_service.preparation import SpaceState
 from keyhouse.service.tenants import Tenant
 from keyhouse.service.usage import Quota, Reservation
-from keyhouse.store import Entry, RecordPage, Transaction, append_in, clear
+from keyhouse.store import (
+    Entry,
+    RecordPage,
+    Transaction,
+    append_in,
+    clear,
+    first_entries,
+    page_within,
+    record_keys,
+)
+from keyhouse.store.long_read import LongRead
 
 __all__ = [
     "OPERATIONS",
@@ -121,23 +132,15 @@ class SpaceOperations(Tenant):
             )
         asked = [served.of_json(fields) for fields in addresses]
         if served.kind == "counter":
-            return FoundItems(
-                [
-                    CounterValue(number or 0)
-                    for number in await self.store.get_many(served.record, asked)
-                ]
-            )
+            numbers = await self.store.get_many(served.record, asked)
+            report_read(len(numbers), 0)
+            return FoundItems([CounterValue(number or 0) for number in numbers])
 
-        async def read(step: int, cursor: str | None) -> RecordPage[Any]:
-            start = int(cursor or 0)
-            found: list[Any] = await self.store.entries(served.record, asked[start : start + step])
-            following = str(start + step) if start + step < len(asked) else None
-            return RecordPage(found, following, 0)
+        def read(step: LongRead, keys: Sequence[str]) -> Awaitable[list[Entry[Any] | None]]:
+            return first_entries(self.store, step, served.record, keys)
 
-        def item(entry: Entry[Any] | None) -> ServedItem | None:
-            return None if entry is None else item_of(served, entry)
-
-        items, _, _ = await self._pages.read(served.name, read, item, len(asked), None)
+        keys = record_keys(self.store, served.record, asked)
+        items = await self._pages.read_each(served.name, read, partial(item_of, served), keys)
         return FoundItems(items)
 
     async def lookup(
@@ -176,11 +179,13 @@ class SpaceOperations(Tenant):
             await self.state.check_index(served.record, index.row)
         arguments = page_arguments(served, index, filters)
 
-        def read(step: int, cursor: str | None) -> Awaitable[RecordPage[Any]]:
-            return self.store.page(
+        def read(step: LongRead, limit: int, cursor: str | None) -> Awaitable[RecordPage[Any]]:
+            return page_within(
+                self.store,
+                step,
                 served.record,
                 by=None if index is None else index.row,
-                limit=step,
+                limit=limit,
                 cursor=cursor,
                 reverse=order == "desc",
                 unreadable="skip",
@@ -217,6 +222,7 @@ class SpaceOperations(Tenant):
             reverse=order == "desc",
             **page_arguments(served, row, filters),
         )
+        report_read(len(keys), sum(map(len, keys)))
         return ListedKeys(keys, UNSET if following is None else following)
 
     async def record_count(

@@ -26,7 +26,12 @@ from keyhouse.service.errors import SubjectError
 from keyhouse.service.nats_watches import Watches
 from keyhouse.service.operation_log import error_code
 from keyhouse.service.runtime import ServiceRuntime
-from keyhouse.service.schema_service.answers import item_of
+from keyhouse.service.schema_service.answers import (
+    FoundItems,
+    ListedKeys,
+    ServedPage,
+    item_of,
+)
 from keyhouse.service.schema_service.batch import BatchOperation, run_batch
 from keyhouse.service.schema_service.catalog import Catalog, D, Kind, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.operations import OPERATIONS, PAGE_ITEMS, SpaceOperations
@@ -155,11 +160,23 @@ class SchemaSubjects:
             self._metrics.failed("", error_code(error))
             self._log.failed(known, space, error, answered=bool(request.reply), fields={})
             raise
+        data = _encode(reply)
+        self._spend_read(space, reply, len(data))
         seconds = perf_counter() - started
         self._metrics.timing(operation, "").add(seconds)
         if seconds >= self._log.logged_from:
             self._log.done(operation, space, seconds, {})
-        return _successful(_encode(reply))
+        return _successful(data)
+
+    def _spend_read(self, space: str, reply: Any, size: int) -> None:
+        """Count a list towards the rate of its space. Here, and not by the `read_meter`: requests
+        of one connection share a context."""
+        if self._rates is None:
+            return
+        if isinstance(reply, ServedPage | FoundItems):
+            self._rates.spend_read(space, len(reply.items), size)
+        elif isinstance(reply, ListedKeys):
+            self._rates.spend_read(space, len(reply.keys), size)
 
     def _tenant(self, space: str, operation: str) -> SpaceOperations:
         if operation not in OPERATIONS:

@@ -1,0 +1,197 @@
+"""Pages of large records: bounded in bytes, also after small ones, and charged to the rate."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from keyhouse.clock import ManualClock
+from keyhouse.engines.memory import MemoryEngine
+from keyhouse.limits import SERVED_PAGE_BYTES_MAX
+from keyhouse.read_meter import read_meter
+from keyhouse.service.schema_service.bounded_page import STEP_BYTES, BoundedPages
+from keyhouse.service.schema_service.catalog import Catalog
+from keyhouse.service.schema_service.operations import SpaceOperations
+from keyhouse.service.usage import Quota
+from keyhouse.store import Store, first_entries, page_within
+from keyhouse.store.long_read import LongRead
+from tests.service.schema_service.support.nats_caller import called
+from tests.service.schema_service.support.recipes import BOX, NOTE, RECIPE, Recipe
+from tests.service.schema_service.support.served import Served, serving
+from tests.support.engine_openers import memory
+
+RECORD_BYTES = 300_000
+PAGE_BYTES = SERVED_PAGE_BYTES_MAX + RECORD_BYTES + 50_000
+"""A page ends with the record that reaches its bytes."""
+
+LARGE = "x" * RECORD_BYTES
+SMALL_COUNT = 60
+LARGE_COUNT = 40
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with serving(memory(tmp_path), tmp_path, rate_per_second=1, rate_burst=600) as each:
+        yield each
+
+
+@pytest.fixture
+def box(served: Served) -> httpx.Client:
+    """Return a client of a space whose first records are small, and the others large."""
+    client = served.client("ann")
+    for number in range(SMALL_COUNT):
+        assert client.put(f"/records/recipe/a{number:03d}", json=recipe("")).status_code == 201
+    for number in range(LARGE_COUNT):
+        assert client.put(f"/records/recipe/b{number:03d}", json=recipe(LARGE)).status_code == 201
+    return client
+
+
+def recipe(note: str) -> dict[str, Any]:
+    number = next(_numbers)
+    return {"title": "t", "slug": f"s{number}", "minutes": number, "note": note}
+
+
+_numbers = iter(range(100_000))
+
+
+@pytest.mark.parametrize("by", [{}, {"by": "minutes"}])
+def test_large_records_after_small_ones_do_not_exceed_a_page(
+    served: Served, box: httpx.Client, by: dict[str, str]
+) -> None:
+    """50 records of 380 KiB were read and encoded in one step, which was sized by the small ones."""
+    ids: list[str] = []
+    cursor: dict[str, str] = {}
+    while len(ids) < SMALL_COUNT + LARGE_COUNT:
+        served.clock.advance(seconds=10_000)
+        response = box.get("/records/recipe", params={"limit": 500, **by, **cursor})
+        assert len(response.content) <= PAGE_BYTES
+        page = response.json()
+        ids += [item["fields"]["id"] for item in page["items"]]
+        cursor = {"cursor": page.get("cursor", "")}
+    assert ids == [f"a{number:03d}" for number in range(SMALL_COUNT)] + [
+        f"b{number:03d}" for number in range(LARGE_COUNT)
+    ]
+    assert not cursor["cursor"]
+
+
+def test_one_large_record_asked_for_often_does_not_exceed_a_page(box: httpx.Client) -> None:
+    asked = [{"id": "a000"}] * 50 + [{"id": "b000"}] * 225 + [{"id": "none"}, {"id": "b001"}] * 112
+    box.post("/get-many/recipe", json={"addresses": [{"id": "a000"}] * 100})
+    response = box.post("/get-many/recipe", json={"addresses": asked})
+    assert len(response.content) <= PAGE_BYTES
+    items = response.json()["items"]
+    assert 50 < len(items) < 100
+    for address, item in zip(asked, items, strict=False):
+        assert item["fields"] == address
+
+
+def test_addresses_that_repeat_have_the_items_of_their_places(box: httpx.Client) -> None:
+    asked = [f"a{number % 7:03d}" if number % 3 else f"none{number % 5}" for number in range(90)]
+    response = box.post("/get-many/recipe", json={"addresses": [{"id": id} for id in asked]})
+    found = [item and item["fields"]["id"] for item in response.json()["items"]]
+    assert found == [id if id.startswith("a") else None for id in asked]
+
+
+def test_an_address_is_read_once_in_a_request() -> None:
+    async def main() -> None:
+        asked: list[str] = []
+
+        async def read(step: LongRead, keys: Any) -> list[Any]:
+            asked.extend(kept := keys[: step.keep([10] * len(keys))])
+            return list(kept)
+
+        keys = [f"k{number % 120}" for number in range(500)]
+        items = await BoundedPages("ann").read_each("item", read, str, keys)
+        assert [bytes(item) for item in items] == [b'"%b"' % key.encode() for key in keys]
+        assert sorted(asked) == sorted(set(keys))
+
+    asyncio.run(main())
+
+
+def test_rows_beyond_the_bytes_of_a_step_are_not_decoded() -> None:
+    async def main() -> None:
+        engine = MemoryEngine(ManualClock())
+        store = Store(BOX, engine, "ann")
+        for number in range(100):
+            note = "x" * (100_000 if number >= 10 else 10)
+            id = f"{number:03d}"
+            await store.put(RECIPE, Recipe(id=id, title="t", slug=id, minutes=number, note=note))
+            await store.put(NOTE, note, name=id)
+        by_minutes: Any = RECIPE.derived[0]
+        for by in (None, by_minutes):
+            step = LongRead("ann", rows=50, page_bytes=STEP_BYTES)
+            page = await page_within(store, step, RECIPE, by=by, limit=500)
+            assert len(page.entries) == step.kept == 11 and page.cursor is not None
+            assert step.kept_bytes <= STEP_BYTES
+            rest = await store.page(RECIPE, by=by, limit=500, cursor=page.cursor)
+            assert [entry.record.id for entry in rest.entries] == [
+                f"{n:03d}" for n in range(11, 100)
+            ]
+        step = LongRead("ann", rows=50, page_bytes=STEP_BYTES)
+        keys = [f"note:{number:03d}" for number in (1, 500, 99, 98, 97)]
+        found = await first_entries(store, step, NOTE, keys)
+        assert [entry and entry.key for entry in found] == ["note:001", None, "note:099"]
+
+    asyncio.run(main())
+
+
+def requests_until_limited(ask: Any) -> int:
+    for count in range(200):
+        if (status := ask().status_code) == 429:
+            return count
+        assert status == 200
+    return 200
+
+
+def test_lists_and_many_addresses_cost_by_their_rows_and_bytes(
+    served: Served, box: httpx.Client
+) -> None:
+    """A page of 4 MiB counted as one request."""
+    addresses = [{"id": f"b{number:03d}"} for number in range(LARGE_COUNT)]
+    for ask, most in (
+        (lambda: box.get("/records/recipe", params={"limit": 500}), 20),
+        (lambda: box.post("/get-many/recipe", json={"addresses": addresses}), 20),
+    ):
+        served.clock.advance(seconds=10_000)
+        count = requests_until_limited(ask)
+        assert count <= most, (count, most)
+
+
+def test_keys_and_counters_cost_by_their_rows() -> None:
+    async def main() -> None:
+        read = [0, 0]
+
+        def add(rows: int, size: int) -> None:
+            read[0] += rows
+            read[1] += size
+
+        served = {each.name: each for each in Catalog(BOX, {}).all("http")}
+        space = SpaceOperations("ann", MemoryEngine(ManualClock()), Quota(), schema=BOX)
+        for number in range(30):
+            await space.add(served["views"], 1, {"id": f"{number:02d}"})
+        read_meter.set(add)
+        await space.keys(served["views"], {}, limit=100)
+        assert read == [30, 30 * len("views:00")]
+        await space.get_many(served["views"], [{"id": "00"}] * 40)
+        assert read[0] == 70
+
+    asyncio.run(main())
+
+
+def test_a_list_over_nats_costs_by_its_bytes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with called("memory", tmp_path, rate_per_second=1, rate_burst=100) as call:
+            for number in range(3):
+                note = {"record": "note", "fields": {"name": f"n{number}"}, "value": LARGE}
+                assert (await call("put", note))["success"]
+            for _ in range(9):
+                page = await call("list", {"record": "note", "fields": {}})
+                if not page["success"]:
+                    assert "Too many requests" in str(page)
+                    return
+            raise AssertionError("the rate did not limit lists")
+
+    asyncio.run(scenario())
