@@ -100,10 +100,10 @@ def test_a_record_is_given_another_time_to_live_or_none(tmp_path: Path) -> None:
             assert (await edit(client, "save", form={"ttl": "60"})).status_code == 303
             now = served.store.engine.clock.now()
             assert 0 < (await expiry() or 0) - now <= 60_000
-            both = await edit(client, "save", form={"ttl": "60", "never": "true"})
+            both = await edit(client, "save", form={"ttl": "60", "never_expires": "true"})
             assert both.status_code == 400
             assert "not both" in both.text
-            assert (await edit(client, "save", form={"never": "true"})).status_code == 303
+            assert (await edit(client, "save", form={"never_expires": "true"})).status_code == 303
             assert await expiry() is None
 
     run(tmp_path, scenario)

@@ -106,7 +106,7 @@ def test_a_form_that_is_sent_after_the_session_has_ended_is_sent_again(tmp_path:
             page = (await client.get(f"{MAIN}/edit.json", params={"k": "book:b000"})).json()
             await client.post("/studio/logout")
             for form in (
-                {"text": TYPED, "ttl": "60", "never": "true"},
+                {"text": TYPED, "ttl": "60", "never_expires": "true"},
                 {"member": ["id", "title"], "kind": ["text"] * 2, "value": ["b000", "<b>\n'\""]},
             ):
                 sent = {"revision": page["revision"], "action": "preview"} | form

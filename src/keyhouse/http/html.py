@@ -85,7 +85,7 @@ class Redirect(Responder):
         self._path = path
         self._headers = headers
 
-    def below(self, root: str) -> "Redirect":
+    def with_root(self, root: str) -> "Redirect":
         """Return the redirect to the same path below that of the app."""
         return Redirect(f"{root}{self._path}", headers=self._headers)
 

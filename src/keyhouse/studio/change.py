@@ -66,7 +66,7 @@ class RecordChange:
 
     Private and sealed members that the text does not have stay as they are; `is_whole`: the text is
     a stored value and has them. `row` is the record as it is now. Without `ttl` a record that was
-    written with one keeps its expiry, unless it shall `never` expire.
+    written with one keeps its expiry, unless it `never_expires`.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class RecordChange:
         *,
         expect: int | Unset | None,
         ttl: float | None = None,
-        never: bool = False,
+        never_expires: bool = False,
         is_whole: bool = False,
     ) -> None:
         self.store = store
@@ -90,7 +90,7 @@ class RecordChange:
         self._text = text
         self._expect = expect
         self._ttl = ttl
-        self._never = never
+        self._never_expires = never_expires
         self._is_whole = is_whole
 
     @property
@@ -151,7 +151,7 @@ class RecordChange:
                 raise NotFoundError("The record does not exist.", key=self.key)
             return
         ttl = self._ttl
-        if ttl is None and not self._never:
+        if ttl is None and not self._never_expires:
             ttl = self._ttl_left(tx.now)
         await tx.put(self._record, self._value(self._text), ttl=ttl, expect=self._expect, **fields)
 

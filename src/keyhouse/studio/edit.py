@@ -57,7 +57,7 @@ class EditForm(msgspec.Struct, forbid_unknown_fields=True):
     kind: list[str] = []
     value: list[str] = []
     ttl: str = ""
-    never: bool = False
+    never_expires: bool = False
 
 
 class UndoForm(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,7 +66,7 @@ class UndoForm(msgspec.Struct, forbid_unknown_fields=True):
 
 class EditPage(msgspec.Struct, kw_only=True):
     """`revision` is the one that a save expects. `stored` is set if another writer was first.
-    `can_stay`: the record need not expire."""
+    `may_never_expire`: the record need not expire."""
 
     system: str
     engine: str
@@ -80,9 +80,9 @@ class EditPage(msgspec.Struct, kw_only=True):
     fields: list[FormField]
     hidden: list[str]
     takes_ttl: bool
-    can_stay: bool
+    may_never_expire: bool
     ttl: str = ""
-    never: bool = False
+    never_expires: bool = False
     preview: Preview | None = None
     is_deletion: bool = False
     error: str = ""
@@ -113,7 +113,7 @@ class Edit:
         row = await store.row(query.k)
         mode = "form" if form.member else "text"
         page = _edit_page(found, store, match, query.k, row, mode=mode)
-        page.revision, page.ttl, page.never = form.revision, form.ttl, form.never
+        page.revision, page.ttl, page.never_expires = form.revision, form.ttl, form.never_expires
         page.is_deletion = form.action in ("delete", "preview-delete")
         _keep_typed(page, form)
         try:
@@ -134,7 +134,7 @@ class Edit:
                 text,
                 expect=_expected(form),
                 ttl=ttl,
-                never=form.never,
+                never_expires=form.never_expires,
             )
             if form.action in ("save", "delete"):
                 await self._changes.commit(caller.tenant, form.action, found.name, change)
@@ -177,7 +177,7 @@ def _ttl(form: EditForm) -> int | None:
     typed = form.ttl.strip()
     if not typed:
         return None
-    if form.never:
+    if form.never_expires:
         raise UsageError("Give seconds, or choose that the record never expires: not both.")
     if not (typed.isascii() and typed.isdecimal() and len(typed) <= 10):
         raise UsageError("The seconds until the record expires are a whole number.")
@@ -223,7 +223,7 @@ def _edit_page(
         fields=fields,
         hidden=list(hidden),
         takes_ttl=record.expiry is not None and record.expiry.mode != "field",
-        can_stay=record.expiry is not None and record.expiry.mode == "write",
+        may_never_expire=record.expiry is not None and record.expiry.mode == "write",
     )
 
 

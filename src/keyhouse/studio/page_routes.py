@@ -120,8 +120,8 @@ class PageRoutes:
             here=here,
             root=root,
             compare=LineComparer().compare,
-            studio=partial(_below, root, rendering.studio_path),
-            table=partial(_below, root, rendering.record_path),
+            studio=partial(_rooted, root, rendering.studio_path),
+            table=partial(_rooted, root, rendering.record_path),
             **options,
         )
 
@@ -146,7 +146,7 @@ class PageRoutes:
                 raise  # the app logs it, and shows it by `rejected`
             return self._error(error, caller, root, here)
         if isinstance(page, Redirect):
-            return page.below(root)
+            return page.with_root(root)
         return self.render(template, caller, page, root=root, here=here)
 
     async def _submit(
@@ -169,7 +169,7 @@ class PageRoutes:
                 raise  # the app logs it, and shows it by `rejected`
             return self._error(error, caller, root, here)
         if isinstance(answer, Redirect):
-            return answer.below(root)
+            return answer.with_root(root)
         caller, status = answer.caller or caller, answer.status
         return self.render(
             answer.template, caller, answer.page, root=root, here=here, status=status
@@ -216,7 +216,7 @@ def _inputs(form: msgspec.Struct) -> list[tuple[str, str]]:
     return inputs
 
 
-def _below(root: str, path: Callable[..., str], *segments: str, **query: Any) -> str:
+def _rooted(root: str, path: Callable[..., str], *segments: str, **query: Any) -> str:
     return f"{root}{path(*segments, **query)}"
 
 
@@ -258,5 +258,5 @@ async def _json(handler: Handler, scope: str, root: str, arguments: dict[str, An
     caller.require(scope)
     value = await handler(**arguments)
     if isinstance(value, Redirect):
-        return value.below(root)
+        return value.with_root(root)
     return Response(value, headers=_PRIVATE)

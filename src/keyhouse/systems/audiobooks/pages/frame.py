@@ -101,7 +101,7 @@ class LibraryFrame:
             me=User(),
             here=f"{root}{here}",
             root=root,
-            at=partial(_at_below, root),
+            at=partial(_rooted, root),
             status=error.status,
         )
 
@@ -116,7 +116,7 @@ class LibraryFrame:
             me=await self._user(caller),
             here=f"{root}{here}",
             root=root,
-            at=partial(_at_below, root),
+            at=partial(_rooted, root),
             **options,
         )
 
@@ -174,10 +174,10 @@ async def _rendered(root: str, reply: Awaitable[Any]) -> Any:
         found = await reply
     finally:
         _root.reset(token)
-    return found.below(root) if isinstance(found, Redirect) else found
+    return found.with_root(root) if isinstance(found, Redirect) else found
 
 
-def _at_below(root: str, *segments: str, **query: Any) -> str:
+def _rooted(root: str, *segments: str, **query: Any) -> str:
     return root + at(*segments, **query)
 
 
