@@ -1,7 +1,10 @@
 """Forms and HTML pages over the real HTTP listener: bounds, CSRF, escaping, policies."""
 
+import asyncio
+import gzip
+from collections.abc import Awaitable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import httpx
@@ -17,6 +20,8 @@ from keyhouse.http.forms import FormReader
 from keyhouse.service.spec import ServiceSpec
 from tests.http.support.real_server import Served, run, serving
 from tests.http.support.shop import Tokens
+
+FORM: Final = "application/x-www-form-urlencoded"
 
 
 class Entry(msgspec.Struct):
@@ -302,3 +307,29 @@ def test_a_browser_at_an_unknown_path_gets_a_page_and_programs_get_none(
                 assert answer.headers["content-type"].startswith(media_type), (path, accept)
 
     run(scenario)
+
+
+async def turns_of_others(work: Awaitable[object]) -> int:
+    """Return how often other tasks had their turn while this was under way."""
+    working, turns = asyncio.ensure_future(work), 0
+    while not working.done():
+        await asyncio.sleep(0)
+        turns += 1
+    await working
+    return turns
+
+
+def test_a_long_form_and_a_long_page_do_not_hold_up_other_requests() -> None:
+    async def scenario() -> None:
+        reader, text = FormReader(Entry), '"' * 300_000
+        body = urlencode({"title": text}).encode()
+        assert await turns_of_others(reader.read(FORM, body)) > 10
+        assert (await reader.read(FORM, body)).title == text
+        page = HtmlPage("".join(map(str, range(300_000))))
+        headers = {b"accept-encoding": b"gzip"}
+        assert await turns_of_others(page.respond("GET", headers)) > 10
+        response = await page.respond("GET", headers)
+        assert isinstance(response.body, bytes)
+        assert gzip.decompress(response.body).decode() == page.html
+
+    asyncio.run(scenario())

@@ -211,3 +211,19 @@ def test_a_preview_of_many_rows_shows_the_first_and_counts_the_others(tmp_path: 
             assert "<dt>puts</dt><dd>1001</dd>" in answer.text
 
     run(tmp_path, scenario)
+
+
+def test_a_page_with_a_long_value_is_rendered_beside_other_requests(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        await served.store.put(BOOK, Book("b000", "Title 0", "lem", tags=["sf"] * 60_000))
+        async with served.signed_in() as client:
+            path = f"{MAIN}/edit?k=book:b000&mode=text"
+            await client.get(path)  # compiles the template
+            sending, turns = asyncio.ensure_future(client.get(path)), 0
+            while not sending.done():
+                await asyncio.sleep(0)
+                turns += 1
+            assert (await sending).status_code == 200
+            assert turns > 100
+
+    run(tmp_path, scenario)

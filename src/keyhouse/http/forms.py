@@ -49,7 +49,7 @@ class FormReader:
         if kind == URLENCODED.encode():
             if body.count(b"&") >= FORM_FIELDS_MAX:
                 raise _too_many()
-            pairs = [*query_pairs(body)]
+            pairs = await _urlencoded(body)
         elif kind == MULTIPART.encode() and options.get(b"boundary"):
             pairs = await _multipart(options[b"boundary"], body)
         else:
@@ -65,6 +65,13 @@ class FormReader:
             if isinstance(value, UploadedFile) and not value.filename and not value.content:
                 continue  # no file was chosen
             yield name, "true" if value == "on" and name in self._booleans else value
+
+
+async def _urlencoded(body: bytes) -> list[tuple[str, Any]]:
+    """Parse a long body in a thread, so that other requests have their turn."""
+    if len(body) <= _PIECE_BYTES:
+        return [*query_pairs(body)]
+    return await asyncio.to_thread(lambda: [*query_pairs(body)])
 
 
 async def _multipart(boundary: bytes, body: bytes) -> list[tuple[str, Any]]:

@@ -5,9 +5,11 @@ sites cannot show it in a frame. Long pages are compressed: they must not have a
 token against forgery, beside text of the request.
 """
 
+import asyncio
 import gzip
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -26,6 +28,7 @@ PAGE_POLICY: Final = (
 """For pages with forms; scripts and styles are separate files."""
 
 _COMPRESSED_FROM_BYTES: Final = 1_400  # less fits into one packet
+_THREAD_FROM_BYTES: Final = 64 * 1_024
 _HTML: Final = "text/html; charset=utf-8"
 _SHARED: Final = Path(__file__).parent / "templates"
 _LOCAL_PATH: Final = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
@@ -65,7 +68,7 @@ class HtmlPage(Responder):
             own.append((b"vary", b"accept-encoding"))
             if accepts_gzip(headers.get(b"accept-encoding", b"").decode("latin-1")):
                 own.append((b"content-encoding", b"gzip"))
-                body = gzip.compress(body, compresslevel=5, mtime=0)
+                body = await _compressed(body)
         return EncodedResponse(self._status, own, body)
 
 
@@ -128,6 +131,14 @@ class Templates:
         """Render a template as a page."""
         html: str = self._environment.get_template(name).render(values)
         return HtmlPage(html, status=status, headers=headers)
+
+
+async def _compressed(body: bytes) -> bytes:
+    """Compress a long page in a thread, so that other requests have their turn."""
+    compress = partial(gzip.compress, compresslevel=5, mtime=0)
+    if len(body) < _THREAD_FROM_BYTES:
+        return compress(body)
+    return await asyncio.to_thread(compress, body)
 
 
 def _encoded(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:

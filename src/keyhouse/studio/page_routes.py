@@ -8,6 +8,7 @@ address that can be loaded. Paths in values, redirects and `here` start with `/s
 the app is mounted below is put before them here and in the templates.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -147,7 +148,7 @@ class PageRoutes:
             return self._error(error, caller, root, here)
         if isinstance(page, Redirect):
             return page.with_root(root)
-        return self.render(template, caller, page, root=root, here=here)
+        return await self._rendered(template, caller, page, root=root, here=here)
 
     async def _submit(
         self, handler: Handler, options: "_FormOptions", root: str, arguments: dict[str, Any]
@@ -157,7 +158,9 @@ class PageRoutes:
         if caller is None:
             if options.has_text:
                 page = _retry(arguments["form"])
-                return self.render("retry.html", None, page, root=root, here=here, status=401)
+                return await self._rendered(
+                    "retry.html", None, page, root=root, here=here, status=401
+                )
             return Redirect(f"{root}/{NAME}/login?{urlencode({'next': here})}")
         try:
             caller.require(options.scope)
@@ -171,9 +174,13 @@ class PageRoutes:
         if isinstance(answer, Redirect):
             return answer.with_root(root)
         caller, status = answer.caller or caller, answer.status
-        return self.render(
+        return await self._rendered(
             answer.template, caller, answer.page, root=root, here=here, status=status
         )
+
+    async def _rendered(self, *arguments: Any, **options: Any) -> HtmlPage:
+        """Render a page in a thread: one with a long value would hold up other requests."""
+        return await asyncio.to_thread(self.render, *arguments, **options)
 
     def _error(self, error: KeyhouseError, caller: Caller, root: str, here: str) -> HtmlPage:
         return self.render("error.html", caller, error, root=root, here=here, status=error.status)
