@@ -266,6 +266,8 @@ JSON_ITEM = {"video_id": "a", "title": "A", "manifest_url": "https://m/a", "cate
         (json.dumps([JSON_ITEM, JSON_ITEM], indent=0), 10),
         (json.dumps([{**JSON_ITEM, "manifest_url": "javascript:alert(1)"}]), 1),
         (json.dumps([{**JSON_ITEM, "duration_seconds": -1}]), 1),
+        (json.dumps([{**JSON_ITEM, "title": "A\nB"}]), 1),
+        (json.dumps([{**JSON_ITEM, "title": "A\x9b1mB"}]), 1),
         (json.dumps([{**JSON_ITEM, "colour": "red"}]), 1),
         (json.dumps([JSON_ITEM]) + " x", 1),
         (json.dumps([JSON_ITEM])[:-1] + ",]", 1),

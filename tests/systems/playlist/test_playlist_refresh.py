@@ -87,6 +87,19 @@ def test_mediacms_is_read_page_by_page_with_retries() -> None:
     asyncio.run(work())
 
 
+def test_a_title_of_mediacms_has_no_control_characters() -> None:
+    def respond(request: httpx.Request) -> httpx.Response:
+        media = [{**medium(0), "title": "A\x1b[2JB\n"}, {**medium(1), "title": "\r\n"}]
+        return httpx.Response(200, json={"count": 2, "next": None, "results": media})
+
+    async def work() -> None:
+        source = MediaCms("https://cms", "secret", transport=httpx.MockTransport(respond))
+        items = [each async for chunk, _ in source.items() for each in chunk]
+        assert [each.title for each in items] == ["A [2JB", "t1"]
+
+    asyncio.run(work())
+
+
 def test_a_refresh_publishes_the_snapshot_or_changes_nothing(tmp_path: Path) -> None:
     """AC-001: `current` has the metadata, and SQLite the items of that snapshot."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from keyhouse import errors as core_errors
 from keyhouse.engine import Batch, Put
@@ -180,6 +181,47 @@ def test_unknown_members_of_the_index_are_kept(tmp_path: Path) -> None:
         index = json.loads(row.value)
         assert index["made_by"] == "another program"
         assert index["playlists"]["p1"] == entry and made in index["playlists"]
+
+    run(tmp_path, work)
+
+
+@pytest.mark.parametrize("title", ["a\nb", "a\x00", "\x1b[2J", "\x85x"])
+def test_a_title_with_control_characters_is_refused(tmp_path: Path, title: str) -> None:
+    """Such a title was stored and shown as it is, although a name was not."""
+
+    async def work(service: PlaylistService) -> None:
+        bob = await service.member("Bob")
+        items = [{"video_id": "unknown", "title": "Fine \u05d0\u202b"}]
+        made = await bob.post("/playlists", {"name": "Fine", "items": items}, 201)
+        id = made["playlist_id"]
+        bad = [{"video_id": "unknown", "title": title}]
+        for method, path in (
+            ("POST", "/playlists"),
+            ("PUT", f"/playlists/{id}"),
+            ("POST", "/marathon/save"),
+        ):
+            response = await bob(method, path, {"name": "Other", "items": bad})
+            error = response.json()["error"]
+            assert response.status_code == 422, response.text
+            assert "no control characters" in error["message"]
+        assert (await bob.get(f"/playlists/{id}"))["items"] == items
+        assert len((await bob.get("/playlists"))["playlists"]) == 1
+
+    run(tmp_path, work)
+
+
+def test_a_title_that_another_program_wrote_is_shown_without_control_characters(
+    tmp_path: Path,
+) -> None:
+    async def work(service: PlaylistService) -> None:
+        theirs = {**document("p1", "Theirs"), "created_by": "Bob"}
+        theirs["items"] = [{"video_id": "unknown", "title": "a\nb"}]
+        await write(service.stores.playlists, "ns/default/playlists/p1", theirs)
+        bob = await service.member("Bob")
+        shown = (await bob.get("/playlists/p1"))["items"]
+        assert shown == [{"video_id": "unknown", "title": "a b"}]
+        assert (await bob("PUT", "/playlists/p1", {"items": shown})).status_code == 200
+        await bob.post("/playlists/p1/fork", {}, 201)
 
     run(tmp_path, work)
 

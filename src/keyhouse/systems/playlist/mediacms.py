@@ -16,6 +16,7 @@ import msgspec
 from keyhouse.systems.playlist.catalog import CatalogItem, check_item
 from keyhouse.systems.playlist.errors import CatalogSourceError
 from keyhouse.systems.playlist.limits import CATALOG_ITEMS_MAX, MEDIACMS_PAGE_BYTES_MAX
+from keyhouse.systems.playlist.names import printable_title
 from keyhouse.systems.playlist.refresh import Items
 
 __all__ = ["MediaCms"]
@@ -126,7 +127,7 @@ class MediaCms:
         token = medium.friendly_token
         item = CatalogItem(
             video_id=token,
-            title=medium.title.strip() or token,
+            title=printable_title(medium.title).strip() or token,
             categories=_categories(medium),
             manifest_url=f"{self._url}/api/v1/media/cytube/{token}.json?format=json",
             duration_seconds=None if medium.duration is None else int(medium.duration),

@@ -18,7 +18,7 @@ from keyhouse.systems.playlist.limits import (
     USERNAME_CHARS_MAX,
     VIDEO_ID_CHARS_MAX,
 )
-from keyhouse.systems.playlist.names import CONTROLS
+from keyhouse.systems.playlist.names import CONTROL_CHARACTERS, CONTROLS
 from keyhouse.systems.playlist.own_values import Method
 from keyhouse.systems.playlist.schema import ApplyMode, Role
 
@@ -37,6 +37,9 @@ PlaylistName = Annotated[
         examples=["Halloween Marathon"],
         extra_json_schema={"pattern": rf"^[^{CONTROLS}]*[^\s{CONTROLS}][^{CONTROLS}]*$"},
     ),
+]
+ItemTitle = Annotated[
+    str, Meta(extra_json_schema={"pattern": f"^[^{CONTROL_CHARACTERS}]*$"}, examples=["Alien"])
 ]
 VideoId = Annotated[str, Meta(min_length=1, max_length=VIDEO_ID_CHARS_MAX, examples=["8FnmbsrWl"])]
 
@@ -126,7 +129,7 @@ class Categories(msgspec.Struct):
 
 class ItemBody(msgspec.Struct):
     video_id: VideoId
-    title: str | UnsetType | None = UNSET
+    title: ItemTitle | UnsetType | None = UNSET
     duration_seconds: int | UnsetType | None = UNSET
     categories: list[str] | UnsetType | None = UNSET
 

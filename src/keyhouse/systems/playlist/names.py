@@ -1,17 +1,33 @@
-"""Names that people give: no line breaks, and nothing that changes how the text around it is shown."""
+"""Names and titles that people give: no line breaks, and no control characters.
+
+A name also has nothing that changes how the text around it is shown. A title may mark its direction.
+"""
 
 import re
-from typing import Final
+from typing import Final, TypeVar
 
 from keyhouse.errors import RecordError
 
-__all__ = ["CONTROLS", "checked_name", "without_controls"]
+__all__ = [
+    "CONTROLS",
+    "CONTROL_CHARACTERS",
+    "checked_name",
+    "checked_title",
+    "has_control_characters",
+    "printable_title",
+    "without_controls",
+]
 
-CONTROLS: Final = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
+T = TypeVar("T")
+
+CONTROL_CHARACTERS: Final = r"\x00-\x1f\x7f-\x9f"
+"""In a set of a regular expression."""
+CONTROLS: Final = CONTROL_CHARACTERS + r"\u2028-\u202e\u2066-\u2069"
 """Control characters, line separators, and controls of the direction of text, in a set of a regular
 expression."""
 
 _control = re.compile(f"[{CONTROLS}]")
+_control_character = re.compile(f"[{CONTROL_CHARACTERS}]")
 
 
 def checked_name(name: str) -> str:
@@ -30,3 +46,22 @@ def checked_name(name: str) -> str:
 def without_controls(name: str) -> str:
     """Return a name that another program gave, without control characters."""
     return _control.sub(" ", name)
+
+
+def checked_title(title: T, *, video_id: str) -> T:
+    """Return the title of an item, if it has one. Raises RecordError if it has control
+    characters."""
+    if isinstance(title, str) and has_control_characters(title):
+        raise RecordError(
+            "A title has no line breaks and no control characters.", video_id=video_id, title=title
+        )
+    return title
+
+
+def has_control_characters(title: str) -> bool:
+    return _control_character.search(title) is not None
+
+
+def printable_title(title: str) -> str:
+    """Return a title that another program gave, without control characters."""
+    return _control_character.sub(" ", title)

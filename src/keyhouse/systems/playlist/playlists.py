@@ -35,7 +35,12 @@ from keyhouse.systems.playlist.errors import (
 )
 from keyhouse.systems.playlist.limits import PLAYLISTS_MAX
 from keyhouse.systems.playlist.messages import ItemBody, PlaylistSummary
-from keyhouse.systems.playlist.names import checked_name, without_controls
+from keyhouse.systems.playlist.names import (
+    checked_name,
+    checked_title,
+    printable_title,
+    without_controls,
+)
 from keyhouse.systems.playlist.playlist_summaries import PlaylistSummaries
 from keyhouse.systems.playlist.schema import (
     PLAYLIST,
@@ -107,6 +112,8 @@ class SavedPlaylists:
                     "duration_seconds": found.duration_seconds,
                     "thumbnail_url": found.thumbnail_url,
                 }
+            elif isinstance(item, dict) and isinstance(item.get("title"), str):
+                item = {**item, "title": printable_title(item["title"])}
             shown.append(item)
         read_only = {"read_only": True} if stored.is_read_only else {}
         return {**stored.document, "playlist_id": stored.id, "items": shown, **read_only}
@@ -220,7 +227,8 @@ class SavedPlaylists:
     # Parts
 
     async def _items(self, items: Sequence[ItemBody]) -> list[PlaylistItem]:
-        """Return the items with what the catalog knows of them. An unknown id may be saved."""
+        """Return the items with what the catalog knows of them. An unknown id may be saved. Raises
+        RecordError if its title has control characters."""
         known = await self._catalog.get_many([item.video_id for item in items])
         stored = []
         for item in items:
@@ -229,7 +237,7 @@ class SavedPlaylists:
                 stored.append(
                     PlaylistItem(
                         video_id=item.video_id,
-                        title=item.title,
+                        title=checked_title(item.title, video_id=item.video_id),
                         duration_seconds=item.duration_seconds,
                         categories=item.categories,
                     )

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from keyhouse.engine import Row
+from keyhouse.systems.playlist.names import printable_title
 
 __all__ = ["StoredPlaylist", "stored_playlist"]
 
@@ -38,7 +39,7 @@ class StoredPlaylist(msgspec.Struct, frozen=True):
                 items.append(
                     _AnyItem(
                         each["video_id"],
-                        title if isinstance(title, str) else None,
+                        printable_title(title) if isinstance(title, str) else None,
                         seconds if type(seconds) is int else None,
                     )
                 )

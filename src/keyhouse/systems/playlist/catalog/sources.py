@@ -21,6 +21,7 @@ from keyhouse.systems.playlist.limits import (
     CATALOG_ITEMS_MAX,
     VIDEO_ID_CHARS_MAX,
 )
+from keyhouse.systems.playlist.names import has_control_characters
 
 __all__ = ["check_item", "parse_source", "read_source_file"]
 
@@ -81,6 +82,8 @@ def check_item(item: CatalogItem) -> str | None:
         return f"video_id must have 1 to {VIDEO_ID_CHARS_MAX} characters"
     if not item.title.strip():
         return "title must not be empty"
+    if has_control_characters(item.title):
+        return "title must have no line breaks and no control characters"
     if not _is_web_address(item.manifest_url):
         return "manifest_url must be an http or https address"
     if item.thumbnail_url is not None and not _is_web_address(item.thumbnail_url):
