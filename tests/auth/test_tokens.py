@@ -142,13 +142,20 @@ def test_cached_caller_agrees_with_authenticate() -> None:
         {b"authorization": b"bearer " + token.encode()},
         {b"authorization": b"Basic " + token.encode()},
         {b"cookie": b"auth_token=" + token.encode()},
-        headers | {b"cookie": b"a=b"},
+        headers | {b"cookie": b"auth_token=other"},
+        {b"cookie": b"a=b"},
         {},
     ):
         assert by.cached_caller(other) is None
+    assert by.cached_caller(headers | {b"cookie": b"a=b"}) is caller
+    cookie = {b"cookie": b"a=b; auth_token=" + token.encode()}
+    from_cookie = asyncio.run(by.authenticate([*cookie.items()]))
+    assert from_cookie.from_cookie and by.cached_caller(cookie) is from_cookie
+    assert by.cached_caller(headers | cookie) is from_cookie
     for seconds, known in ((39.999, True), (0.001, False), (-70.001, False), (0.001, True)):
         clock.advance(seconds=seconds)
         assert (by.cached_caller(headers) is not None) == known
+        assert (by.cached_caller(cookie) is not None) == known
     by._keys.version += 1
     assert by.cached_caller(headers) is None, "the keys have changed"
 

@@ -18,7 +18,7 @@ from keyhouse.auth.secret import load_or_create_secret
 from keyhouse.auth.settings import TENANT_PATTERN, JwtSettings
 from keyhouse.auth.token import Credentials, Keys, TokenVerifier, VerifiedToken
 from keyhouse.clock import Clock, SystemClock
-from keyhouse.errors import UsageError
+from keyhouse.errors import TokenError, UsageError
 from keyhouse.limits import TOKENS_CACHED_MAX
 
 _log = structlog.get_logger("keyhouse.auth")
@@ -81,14 +81,23 @@ class JwtAuth(Authenticator):
         await self._keys.check()
 
     def cached_caller(self, headers: Mapping[bytes, bytes]) -> Caller | None:
-        """Return the caller of a bearer token that was verified before and is still valid."""
+        """Return the caller of a token that was verified before and is still valid."""
         bearer = headers.get(b"authorization")
-        if bearer is None or bearer[:7] != b"Bearer " or b"cookie" in headers:
-            return None
-        self._keys.refresh_if_stale()
         hasher = _SHA256.copy()
-        hasher.update(bearer[7:])
-        cached = self._cache.get(hasher.digest())
+        if b"cookie" in headers:
+            try:
+                token, from_cookie = self._credentials.find([*headers.items()])
+            except TokenError:
+                return None
+            hasher.update(token)
+            digest = hasher.digest() + (_COOKIE if from_cookie else b"")
+        elif bearer is None or bearer[:7] != b"Bearer ":
+            return None
+        else:
+            hasher.update(bearer[7:])
+            digest = hasher.digest()
+        self._keys.refresh_if_stale()
+        cached = self._cache.get(digest)
         if cached is None or self._cached_version != self._keys.version:
             return None
         return (

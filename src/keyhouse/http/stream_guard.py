@@ -79,7 +79,7 @@ class _CountedSource:
 class CredentialsCheck:
     """Tells whether the credentials of an open response are still those of its caller.
 
-    A verified bearer token is checked each time. Others are read again at most once in
+    A verified token is checked each time. Sessions are read again at most once in
     EVENT_STREAM_CHECK_SECONDS: a change that goes to a thousand streams must not cause a thousand
     reads of sessions.
     """
