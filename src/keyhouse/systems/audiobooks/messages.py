@@ -46,6 +46,7 @@ __all__ = [
     "StatusBody",
     "TenantAgent",
     "TenantBody",
+    "Title",
     "TranscodeBody",
     "UserBody",
     "UserPatch",

@@ -12,7 +12,7 @@ from keyhouse.systems.audiobooks import messages
 from keyhouse.systems.audiobooks.accounts import Accounts
 from keyhouse.systems.audiobooks.library import Member
 from keyhouse.systems.audiobooks.listening import Listener, Statistics
-from keyhouse.systems.audiobooks.pages.frame import AT, LibraryFrame, at
+from keyhouse.systems.audiobooks.pages.frame import AT, LibraryFrame, at, is_failure, problem
 from keyhouse.systems.audiobooks.records import ApiKey, Session
 from keyhouse.systems.audiobooks.records import User as StoredUser
 from keyhouse.systems.audiobooks.routes.accounts import AccountHandlers
@@ -110,6 +110,8 @@ class AccountPages:
         try:
             reply = await self._handlers.login(body, client, headers, root)
         except KeyhouseError as error:
+            if is_failure(error):
+                raise
             next, username = _local(form.next), form.username
             page = SignInPage(next, username, error.sentence, self._has_tenants)
             return await self._frame.render("login.html", None, page, status=error.status)
@@ -134,7 +136,9 @@ class AccountPages:
             )
             await self._handlers.set_up(body)
         except KeyhouseError as error:
-            page = SignInPage(username=form.username, error=str(error))
+            if is_failure(error):
+                raise
+            page = SignInPage(username=form.username, error=problem(error))
             return await self._frame.render("setup.html", None, page, status=error.status)
         login = SignInForm(form.username, form.password, next=at("operations"))
         return await self.log_in(login, client, headers, root)

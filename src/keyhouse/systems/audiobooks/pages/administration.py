@@ -15,7 +15,7 @@ from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.library import Library, Member
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.pages.account import checked
-from keyhouse.systems.audiobooks.pages.frame import LibraryFrame, at
+from keyhouse.systems.audiobooks.pages.frame import LibraryFrame, at, is_failure, problem
 from keyhouse.systems.audiobooks.permissions import (
     DELETE,
     MANAGE_SETTINGS,
@@ -200,7 +200,9 @@ class AdministrationPages:
                 reply = await self._files.merge(id, body, messages.DryRunQuery(True), caller)
                 page.places = await self._places(reply.body.data["items"], page.segments)
             except KeyhouseError as error:
-                page.error = str(error)
+                if is_failure(error):
+                    raise
+                page.error = problem(error)
         return page
 
     async def _merge(self, id: str, file_path: str, caller: Member) -> MergePage:
@@ -227,8 +229,10 @@ class AdministrationPages:
         try:
             return _started(await self._files.merge(id, body, messages.DryRunQuery(), caller))
         except KeyhouseError as error:
+            if is_failure(error):
+                raise
             page = await self._merge(id, form.file_path, caller)
-            page.error = str(error)
+            page.error = problem(error)
             return await self._frame.render("merge.html", caller, page, status=error.status)
 
     async def transcode(self, id: str, form: TranscodeForm, caller: Member) -> HtmlPage | Redirect:
@@ -237,8 +241,10 @@ class AdministrationPages:
         try:
             return _started(await self._operations.transcode(body, caller))
         except KeyhouseError as error:
+            if is_failure(error):
+                raise
             page = await self._merge(id, "", caller)
-            page.error = str(error)
+            page.error = problem(error)
             return await self._frame.render("merge.html", caller, page, status=error.status)
 
     # The bin

@@ -15,7 +15,7 @@ from keyhouse.systems.audiobooks.book_catalog import BookCatalog
 from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.library import Member
 from keyhouse.systems.audiobooks.pages.account import checked
-from keyhouse.systems.audiobooks.pages.frame import LibraryFrame, at
+from keyhouse.systems.audiobooks.pages.frame import LibraryFrame, at, is_failure, problem
 from keyhouse.systems.audiobooks.permissions import EDIT
 from keyhouse.systems.audiobooks.records import Book
 from keyhouse.systems.audiobooks.schema import (
@@ -51,6 +51,13 @@ class BookForm(Struct):
     description: str = ""
     tags: str = ""
     genres: str = ""
+
+
+class BookNames(Struct):
+    """The names of a form, as the API takes them."""
+
+    author: messages.Title = ""
+    series: messages.Title = ""
 
 
 class BookEditPage(Struct):
@@ -122,16 +129,20 @@ class EditingPages:
             body = checked(messages.BookPatch, **_changes(form, before))
             await self._books.change(id, body, check, links=self._links(form, before))
         except KeyhouseError as error:
-            page = await self._page(entry, form, str(error))
+            if is_failure(error):
+                raise
+            page = await self._page(entry, form, problem(error))
             return await self._frame.render("edit.html", caller, page, status=error.status)
         return Redirect(at("books", id))
 
     def _links(self, form: BookForm, before: BookForm) -> Links:
         """Return a function that finds or creates the author and the series of a form."""
+        author, series = form.author.strip(), form.series.strip()
+        given = {"author": author, "series": series}
+        checked(BookNames, **{name: value for name, value in given.items() if value})
 
         async def links(tx: Transaction, book: Book) -> Json:
             found: Json = {}
-            author, series = form.author.strip(), form.series.strip()
             if normal(author) != normal(before.author):
                 found["author_id"] = (
                     (await self._catalog.author_in(tx, author))[0] if author else None

@@ -14,6 +14,7 @@ from keyhouse.errors import KeyhouseError
 from keyhouse.http import HtmlPage, Redirect, Route, Templates
 from keyhouse.http.page_handlers import page_handler, page_location
 from keyhouse.systems.audiobooks.accounts import Accounts
+from keyhouse.systems.audiobooks.errors import NoConverterError
 from keyhouse.systems.audiobooks.permissions import (
     DELETE,
     EDIT,
@@ -25,7 +26,7 @@ from keyhouse.systems.audiobooks.permissions import (
     VIEW,
 )
 
-__all__ = ["AT", "LibraryFrame", "User", "at"]
+__all__ = ["AT", "LibraryFrame", "User", "at", "is_failure", "problem"]
 
 AT: Final = "/audiobooks"
 Handler = Callable[..., Awaitable[Any]]
@@ -62,6 +63,7 @@ class LibraryFrame:
             day=day,
             hue=hue,
             device=device,
+            problem=problem,
         )
 
     def page(self, path: str, handler: Handler, template: str, *, scope: str = VIEW) -> Route:
@@ -144,6 +146,8 @@ class LibraryFrame:
                 caller.require(scope)
             page = await handler(**arguments)
         except KeyhouseError as error:
+            if is_failure(error):
+                raise  # the app logs it, and shows it by `_error_page`
             return await self.render("error.html", caller, error, here=here, status=error.status)
         if isinstance(page, HtmlPage | Redirect):
             return page
@@ -186,6 +190,23 @@ def at(*segments: str, **query: Any) -> str:
     path = f"{AT}/" + "/".join(quote(each, safe="") for each in segments)
     given = {name: value for name, value in query.items() if value not in (None, "")}
     return f"{path}?{urlencode(given)}" if given else path
+
+
+_FIELDS_SHOWN: Final = ("reason", "path", "file", "segments", "limit", "roles", "isbn10", "isbn13")
+"""Fields of errors that say more to people; others are keys and ids of the store."""
+
+
+def is_failure(error: KeyhouseError) -> bool:
+    """Return whether the service, and not its user, has to correct the error."""
+    return error.status >= 500 and not isinstance(error, NoConverterError)
+
+
+def problem(error: KeyhouseError) -> str:
+    """Return the text of an error for its user."""
+    if error.status >= 500:
+        return error.sentence
+    fields = [f"{name}: {error.fields[name]}" for name in _FIELDS_SHOWN if name in error.fields]
+    return f"{error.sentence} ({', '.join(fields)})" if fields else error.sentence
 
 
 def length(seconds: float | None) -> str:
