@@ -155,6 +155,34 @@ def test_a_filter_may_begin_with_the_name_of_a_record(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_fields_of_the_filter_may_be_parameters_of_the_address(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in("studio:read") as client:
+            for params, keys in (
+                ({"author": "lem"}, ["book:b000", "book:b002"]),
+                ({"author": "lem", "id": "b002"}, ["book:b002"]),
+                ({"author": "lem", "q": "id>=b001"}, ["book:b002"]),
+                ({"title": "Title 2", "by": "title"}, ["book:b002"]),
+                ({"title": 'it\'s "quoted"'}, []),
+            ):
+                page = (await client.get(f"{MAIN}/book.json", params=params)).json()
+                assert page["error"] == ""
+                assert [row["key"] for row in page["rows"]] == keys
+            page = await client.get(f"{MAIN}/book", params={"author": "lem"})
+            assert 'value="author=lem"' in page.text, "the filter bar has it"
+            other = await client.get(f"{MAIN}/book", params={"q": "shelf", "author": "lem"})
+            assert other.headers["location"] == f"{MAIN}/shelf?q=author%3Dlem"
+            for query in ("pages=100", "fields=x", "author=lem&author=x"):
+                answer = await client.get(f"{MAIN}/book.json?{query}")
+                assert answer.status_code == 400, query
+        async with served.client() as stranger:
+            answer = await stranger.get(f"{MAIN}/book?author=lem&reverse=true")
+            back = "next=%2Fstudio%2Flibrary%2Fmain%2Fbook%3Freverse%3DTrue%26author%3Dlem"
+            assert answer.headers["location"] == f"/studio/login?{back}"
+
+    run(tmp_path, scenario)
+
+
 def test_numbers_are_shown_as_they_are_stored(tmp_path: Path) -> None:
     async def scenario(served: Library) -> None:
         value = b'{"id":"b9","title":"T","author":"a","pages":12345678901234567890,"price":1.10}'

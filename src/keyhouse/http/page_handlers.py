@@ -58,8 +58,9 @@ def page_location(service: str, path: str, arguments: dict[str, Any]) -> str:
     given: Sequence[tuple[str, Any]] = ()
     if isinstance(query, msgspec.Struct):
         given = [
-            (name, value)
+            pair
             for name, value in msgspec.to_builtins(query).items()
             if value not in (None, "", 0, False, [])
+            for pair in (value.items() if isinstance(value, dict) else [(name, value)])
         ]
     return f"/{service}{filled}" + (f"?{urlencode(given, doseq=True)}" if given else "")

@@ -176,16 +176,27 @@ def query_pairs(query: bytes) -> Iterator[tuple[str, str]]:
 class Parameters:
     """Converts texts by name to a Struct: the query, or headers. A list may come repeatedly.
 
-    A Struct with `unknown_parameter(name)` makes the error for other names itself.
+    A Struct with `unknown_parameter(name)` makes the error for other names itself; one with a
+    member that is a dict has them there.
     """
 
-    __slots__ = ("_all_have_defaults", "_kind", "_lists", "_names", "_sent_names", "_what")
+    __slots__ = (
+        "_all_have_defaults",
+        "_kind",
+        "_lists",
+        "_names",
+        "_others",
+        "_sent_names",
+        "_what",
+    )
 
     def __init__(self, kind: type[msgspec.Struct], what: str) -> None:
         fields = msgspec.structs.fields(kind)
         self._kind = kind
         self._what = what
-        self._names = frozenset(field.encode_name for field in fields)
+        dicts = [field.encode_name for field in fields if get_origin(field.type) is dict]
+        self._others = dicts[0] if dicts else None
+        self._names = frozenset(field.encode_name for field in fields) - {self._others}
         self._lists = frozenset(field.encode_name for field in fields if _is_list(field.type))
         self._sent_names = {name.lower().encode(): name for name in self._names}
         self._all_have_defaults = not any(field.required for field in fields)
@@ -194,6 +205,12 @@ class Parameters:
         values: dict[str, Any] = {}
         for name, value in pairs:
             if name not in self._names:
+                if self._others is not None:
+                    others = values.setdefault(self._others, {})
+                    if name in others:
+                        raise UsageError(f"Repeated {self._what}.", name=name)
+                    others[name] = value
+                    continue
                 if (make_error := getattr(self._kind, "unknown_parameter", None)) is not None:
                     raise make_error(name)
                 raise UsageError(f"Unknown {self._what}.", name=name, known=sorted(self._names))

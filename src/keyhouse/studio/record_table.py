@@ -32,10 +32,13 @@ _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class RecordQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """`fields` are the other parameters, such as `author=lem`: fields of the filter."""
+
     q: str = ""
     by: str = ""
     cursor: str = ""
     reverse: bool = False
+    fields: dict[str, str] = {}
 
 
 class TableRow(msgspec.Struct):
@@ -99,11 +102,12 @@ class RecordTable:
         found = self._catalog.system(system)
         name = record_name(record)
         store = self._catalog.store(found, space, name)
-        named, rest = self._named(found, space, query.q)
+        declared = record_of(store, name)
+        text = _with_fields(store, declared, query)
+        named, rest = self._named(found, space, text)
         if named and named != name:
             return Redirect(record_path(system, space, named, q=rest))  # type: ignore[return-value]
         query.q = rest
-        declared = record_of(store, name)
         page = self._empty(found, store, declared, query)
         below = record_path(system, space, name)
         page.views = [
@@ -232,6 +236,18 @@ def parse_filter(store: Store, record: Record[Any], text: str, by: str) -> Filte
         "No key begins with these fields.",
         keys=[", ".join(template.fields) for *_, template in choices],
     )
+
+
+def _with_fields(store: Store, record: Record[Any], query: RecordQuery) -> str:
+    """Return the filter with the fields that are given as parameters. Raises UsageError for a
+    parameter that is no field of a key."""
+    known = {field for *_, template in _choices(store, record) for field in template.fields}
+    for name in query.fields:
+        if name not in known:
+            names = {*RecordQuery.__struct_fields__} - {"fields"} | known
+            raise UsageError("Unknown parameter.", name=name, known=sorted(names))
+    terms = [shlex.quote(f"{name}={value}") for name, value in query.fields.items()]
+    return " ".join([query.q, *terms]).strip() if terms else query.q
 
 
 def _filter(
