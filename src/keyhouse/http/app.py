@@ -33,7 +33,7 @@ from keyhouse.http.errors import (
     ErrorFormat,
     MethodError,
     error_headers,
-    internal_error,
+    shown_error,
 )
 from keyhouse.http.event_stream import EventBody, OpenStreams
 from keyhouse.http.landing import landing_route
@@ -263,18 +263,22 @@ class App:
         elif error.status >= 500 and not isinstance(error, DrainingError):
             self._log.error("request failed", id=request.id, error=str(error), **_logged(request))
         if endpoint is None:
-            if (error_page := self._error_page(request)) is not None:
+            if (error_page := self._error_page(request, error)) is not None:
                 return await _page_response(error_page, error, request, "")
             return self._format(request.raw_path).response(error, request.id)
         if isinstance(endpoint, HttpEndpoint) and endpoint.route.error_page is not None:
             return await _page_response(endpoint.route.error_page, error, request, endpoint.realm)
         return endpoint.error_format.response(error, request.id, endpoint.realm)
 
-    def _error_page(self, request: HttpRequest) -> ErrorPage | None:
-        """Return the error page of the service below whose path nothing was found, for a browser
-        outside of the API: that of the service's page `/`."""
-        if request.method not in ("GET", "HEAD") or not prefers_html(request.header(b"accept")):
+    def _error_page(self, request: HttpRequest, error: Exception) -> ErrorPage | None:
+        """Return the error page for a browser whose request has no route: that of the page at this
+        path, if it has other methods; else, outside of the API, that of the service's page `/`."""
+        if not prefers_html(request.header(b"accept")):
             return None
+        if isinstance(error, MethodError):
+            by_method, _ = self._router.find(request.raw_path) or ({}, ())
+            pages = (endpoint.route.error_page for endpoint in by_method.values())
+            return next(filter(None, pages), None)
         service, _, path = request.raw_path[1:].partition(b"/")
         if self._alone:
             service, path = b"", request.raw_path[1:]
@@ -353,11 +357,12 @@ async def _send_whole(request: HttpRequest, response: EncodedResponse, send: Any
 async def _page_response(
     error_page: ErrorPage, error: Exception, request: HttpRequest, realm: str
 ) -> EncodedResponse:
-    shown = error if isinstance(error, KeyhouseError) else internal_error()
+    shown = shown_error(error)
     page = error_page(shown, request.root, _location(request))
     response = await page.respond(request.method, request.headers)
     if shown.status != 401:  # the page leads to the login
-        response.headers += error_headers(shown, realm)
+        known = error if isinstance(error, KeyhouseError) else shown
+        response.headers += error_headers(known, realm)
     return response
 
 

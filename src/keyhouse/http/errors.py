@@ -124,6 +124,17 @@ def internal_error() -> KeyhouseError:
     return KeyhouseError("Internal error. The log has it under this request's id.")
 
 
+def shown_error(error: Exception) -> KeyhouseError:
+    """Return the error that a page may show: without the fields of an error on our side."""
+    if not isinstance(error, KeyhouseError):
+        return internal_error()
+    if not _hides_fields(error):
+        return error
+    shown = error.copy()
+    shown.fields = {}
+    return shown
+
+
 def problem_type(kind: type[KeyhouseError]) -> str:
     """Return `urn:keyhouse:error:key-field` for KeyFieldError. The page of errors lists them."""
     name = kind.__name__.removesuffix("Error") or "Error"
@@ -184,8 +195,12 @@ def _challenge(error: KeyhouseError, realm: str) -> bytes:
     return f'Bearer realm="{realm}"{reason}'.encode()
 
 
+def _hides_fields(error: KeyhouseError) -> bool:
+    return error.status >= 500 and not isinstance(error, AccessError)
+
+
 def _fields(error: KeyhouseError) -> dict[str, Any]:
-    if error.status >= 500 and not isinstance(error, AccessError):
+    if _hides_fields(error):
         return {}
     return {name: _shortened(value) for name, value in error.fields.items()}
 

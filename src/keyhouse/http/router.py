@@ -59,8 +59,9 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     `extract_json` takes the JSON out of a body that may have text around it, before anything of it
     is checked. `error_page` makes the response to an error of a page, in place of the service's
     error format: an HtmlPage, or a Redirect to the login. Its arguments are the error, the root, and
-    the path with query of the page that was requested; "" for a form. That of a service's page `/`
-    also serves browsers at paths that no route has, except below those of its API.
+    the path with query of the page that was requested; "" for a form. An
+    error with status 500 or above is logged by the app, and comes without its fields. That of a
+    service's page `/` also serves browsers at paths that no route has, except below those of its API.
     """
 
     method: str
