@@ -163,8 +163,10 @@ class RowBuffer(ABC):
         """
         if not self._is_first_attempt:
             return False
-        is_used = self._assumed or self._rows or self._writes or self._adds
-        if is_used and any(self._is_used_otherwise(check) for check in checks.values()):
+        if not self._assumed and not self._rows and not self._writes and not self._adds:
+            self._assumed = dict(checks)
+            return True
+        if any(self._is_used_otherwise(check) for check in checks.values()):
             return False
         self._assumed = {**self._assumed, **checks} if self._assumed else dict(checks)
         return True
@@ -226,7 +228,7 @@ class RowBuffer(ABC):
         if not self._writes and not self._adds:
             return None if self._assumed else 0
         if (links := self._links) is None or self._assume_links(links):
-            if self._assumed and self._is_contradicted():
+            if self._assumed and self._rows and self._is_contradicted():
                 revision = None
             else:
                 revision = await self._engine.commit(self._space, self.batch(batch_id))
