@@ -158,6 +158,28 @@ def test_the_filter_completes_its_last_word_and_all_rows_are_chosen(studio: Stud
     studio.run("complete", scenario)
 
 
+def test_more_selected_keys_than_an_address_holds_are_not_sent(studio: Studio) -> None:
+    async def scenario(space: str, store: Store) -> None:
+        for number in range(20):
+            id = f"long-{number:02d}-{'x' * 900}"
+            await store.put(BOOK, Book(id, f"Long {number}", "asimov"))
+        async with (
+            studio.visitor.operator() as operator,
+            operator.visit(f"{space}/book?author=asimov") as page,
+        ):
+            await page.get_by_label("Select all records of this page").check()
+            for name in ("Export selected", "Delete selected"):
+                assert await page.get_by_role("button", name=name).is_disabled()
+            await page.get_by_text("select fewer").wait_for()
+            await check_themes(page)
+            for number in range(10):
+                await page.locator("input[name=k]").nth(number).uncheck()
+            await page.get_by_role("button", name="Delete selected").click()
+            await page.get_by_text("10 selected").wait_for()
+
+    studio.run("long", scenario)
+
+
 def test_a_view_is_saved_and_found_on_the_first_page(studio: Studio) -> None:
     async def scenario(space: str, store: Store) -> None:
         async with (

@@ -77,15 +77,20 @@ function complete() {
 }
 complete();
 
-/* One box selects all rows; the buttons for selected rows wait until there is one. */
+/* One box selects all rows; the buttons for selected rows wait until there is one. The keys are sent
+   in the address, which servers accept up to a length. */
+const ADDRESS_CHARS_MAX = 16000;
 function select() {
   const all = document.querySelector("[data-all]");
   if (!all) return;
   const boxes = [...document.querySelectorAll("input[form=selection][name=k]")];
   const update = () => {
+    const keys = boxes.filter(box => box.checked).map(box => encodeURIComponent(box.value));
+    const tooLong = keys.join("&k=").length > ADDRESS_CHARS_MAX;
     for (const each of document.querySelectorAll("button[form=selection]")) {
-      each.disabled = !boxes.some(box => box.checked);
+      each.disabled = !keys.length || tooLong;
     }
+    document.querySelector("[data-too-long]").hidden = !tooLong;
   };
   all.hidden = false;
   all.addEventListener("change", () => {
