@@ -35,6 +35,7 @@ __all__ = [
     "items",
     "offset_cursor",
     "page_limit",
+    "page_of",
     "valid_body",
 ]
 
@@ -90,6 +91,15 @@ def offset_cursor(cursor: str | None, offset: int) -> int:
     if not cursor.startswith("@") or not cursor[1:].isdecimal() or len(cursor) > 12:
         raise UsageError("This is not the cursor of this list.", cursor=cursor)
     return int(cursor[1:])
+
+
+def page_of(
+    found: Sequence[T], limit: int, cursor: str | None, offset: int
+) -> tuple[Sequence[T], str | None]:
+    """Return a page of a list that is read whole, and the cursor of the next one."""
+    size, start = page_limit(limit), offset_cursor(cursor, offset)
+    following = start + size
+    return found[start:following], f"@{following}" if following < len(found) else None
 
 
 @contextmanager

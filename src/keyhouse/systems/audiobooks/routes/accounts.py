@@ -14,7 +14,7 @@ from keyhouse.systems.audiobooks.accounts import (
     SESSION_SECONDS,
     Accounts,
 )
-from keyhouse.systems.audiobooks.library import Data, Items, Member, data, items
+from keyhouse.systems.audiobooks.library import Data, Items, Member, data, items, page_of
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import MANAGE_USERS
 from keyhouse.systems.audiobooks.records import ApiKey, Session, User
@@ -111,18 +111,21 @@ class AccountHandlers:
         )
         return data({"message": "The password is changed; other sessions have ended."})
 
-    async def sessions(self, caller: Member) -> Data[Items[Json]]:
+    async def sessions(self, query: messages.PageQuery, caller: Member) -> Data[Items[Json]]:
         """List the sessions of the signed-in user."""
         found = await self._accounts.sessions(caller.subject)
-        return items([_session(each, caller) for each in found])
+        page, cursor = page_of(found, query.limit, query.cursor, query.offset)
+        return items([_session(each, caller) for each in page], total=len(found), cursor=cursor)
 
     async def end_session(self, id: Id, caller: Member) -> None:
         """End a session."""
         await self._accounts.end_session(caller.subject, id)
 
-    async def api_keys(self, caller: Member) -> Data[Items[ApiKey]]:
+    async def api_keys(self, query: messages.PageQuery, caller: Member) -> Data[Items[ApiKey]]:
         """List the API keys of the signed-in user, without their secrets."""
-        return items(await self._accounts.api_keys(caller.subject))
+        found = await self._accounts.api_keys(caller.subject)
+        page, cursor = page_of(found, query.limit, query.cursor, query.offset)
+        return items(page, total=len(found), cursor=cursor)
 
     async def api_key(self, id: Id, caller: Member) -> Data[ApiKey]:
         """Return one API key, without its secret."""
@@ -149,9 +152,11 @@ class AccountHandlers:
         """Delete an API key: requests with it are rejected from now on."""
         await self._accounts.delete_api_key(caller.subject, id)
 
-    async def users(self) -> Data[Items[Json]]:
+    async def users(self, query: messages.PageQuery) -> Data[Items[Json]]:
         """List all users."""
-        return items([_user(each) for each in await self._accounts.users()])
+        found = await self._accounts.users()
+        page, cursor = page_of(found, query.limit, query.cursor, query.offset)
+        return items([_user(each) for each in page], total=len(found), cursor=cursor)
 
     async def user(self, id: Id) -> Data[Json]:
         """Return one user."""

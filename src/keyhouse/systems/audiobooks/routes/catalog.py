@@ -13,7 +13,7 @@ from keyhouse.store import Entry
 from keyhouse.systems.audiobooks import messages
 from keyhouse.systems.audiobooks.book_catalog import BookCatalog
 from keyhouse.systems.audiobooks.books import Books, tag_header
-from keyhouse.systems.audiobooks.library import Data, Items, data, items, offset_cursor, page_limit
+from keyhouse.systems.audiobooks.library import Data, Items, data, items, page_limit, page_of
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import DELETE, EDIT, VIEW
 from keyhouse.systems.audiobooks.routes.table import route
@@ -73,11 +73,9 @@ class CatalogHandlers:
             options["prefix"] = normal(query.name_prefix) or None
         total = None
         if query.offset or (query.cursor or "").startswith("@"):
-            start = offset_cursor(query.cursor, query.offset)
             found = [entry async for entry in self._store.scan(kind.record, **options)]
-            total, following = len(found), start + limit
-            entries = found[start:following]
-            cursor = f"@{following}" if following < total else None
+            total = len(found)
+            entries, cursor = page_of(found, limit, query.cursor, query.offset)
         else:
             page = await self._store.page(kind.record, limit=limit, cursor=query.cursor, **options)
             entries, cursor = list(page.entries), page.cursor
@@ -94,12 +92,13 @@ class CatalogHandlers:
         """Count them."""
         return data({"count": await self._store.count(self._kind.record)})
 
-    async def books(self, id: Id) -> Data[Items[Json]]:
+    async def books(self, id: Id, query: messages.PageQuery) -> Data[Items[Json]]:
         """List the books of one; those of a series in their order."""
         kind = self._kind
         await self._catalog.library.require(kind.record, kind.record.name, id=id)
         found = await self._catalog.books(kind.books, **{kind.member: id})
-        return items(await self._books.show_all(found), total=len(found))
+        page, cursor = page_of(found, query.limit, query.cursor, query.offset)
+        return items(await self._books.show_all(page), total=len(found), cursor=cursor)
 
     async def _show(self, entry: Entry[Any]) -> Json:
         kind = self._kind

@@ -15,8 +15,8 @@ from keyhouse.systems.audiobooks.library import (
     Member,
     data,
     items,
-    offset_cursor,
     page_limit,
+    page_of,
     valid_body,
 )
 from keyhouse.systems.audiobooks.listening import Listener, PlaybackState, Statistics
@@ -84,17 +84,15 @@ class ListeningHandlers:
         self, status: Status, query: messages.PageQuery, caller: Member
     ) -> Data[Items[Json]]:
         """List the listener's books of a status, the last played first."""
-        limit, start = page_limit(query.limit), offset_cursor(query.cursor, query.offset)
         found = await self._listener.of_status(caller.subject, status)
         shown = [
             {**to_builtins(state), "book": book}
             for state, book in await self._listener.with_books(found)
         ]
-        following = start + limit
-        cursor = f"@{following}" if following < len(shown) else None
-        return items(shown[start:following], total=len(shown), cursor=cursor)
+        page, cursor = page_of(shown, query.limit, query.cursor, query.offset)
+        return items(page, total=len(shown), cursor=cursor)
 
-    async def resume(self, caller: Member) -> Data[Json]:
+    async def resume(self, query: messages.PageQuery, caller: Member) -> Data[Json]:
         """List the books in progress, the last played first, and the next books of series."""
         found = await self._listener.of_status(caller.subject, "in_progress")
         shown = [
@@ -104,13 +102,19 @@ class ListeningHandlers:
         ids = await self._listener.next_in_series(caller.subject)
         rows = await self._store.get_many(BOOK, [{"id": id} for id in ids])
         books = await self._listener.books.show_all([book for book in rows if book is not None])
-        return data({"items": shown, "count": len(shown), "next_in_series": books})
+        page, cursor = page_of(shown, query.limit, query.cursor, query.offset)
+        listed = to_builtins(items(page, total=len(shown), cursor=cursor).data)
+        return data({**listed, "next_in_series": books})
 
     # Bookmarks
 
-    async def bookmarks(self, id: Id, caller: Member) -> Data[Items[Bookmark]]:
+    async def bookmarks(
+        self, id: Id, query: messages.PageQuery, caller: Member
+    ) -> Data[Items[Bookmark]]:
         """List the listener's bookmarks of a book."""
-        return items(await self._listener.bookmarks(caller.subject, id))
+        found = await self._listener.bookmarks(caller.subject, id)
+        page, cursor = page_of(found, query.limit, query.cursor, query.offset)
+        return items(page, total=len(found), cursor=cursor)
 
     async def add_bookmark(
         self, id: Id, body: messages.BookmarkBody, caller: Member
@@ -134,10 +138,12 @@ class ListeningHandlers:
 
     # Preferences
 
-    async def preferences(self, caller: Member) -> Data[Items[Json]]:
+    async def preferences(self, query: messages.PageQuery, caller: Member) -> Data[Items[Json]]:
         """List the listener's preferences."""
-        entries = self._store.scan(PREFERENCE, user_id=caller.subject)
-        return items([{"key": each.fields["key"], "value": each.record} async for each in entries])
+        found = [entry async for entry in self._store.scan(PREFERENCE, user_id=caller.subject)]
+        page, cursor = page_of(found, query.limit, query.cursor, query.offset)
+        shown = [{"key": each.fields["key"], "value": each.record} for each in page]
+        return items(shown, total=len(found), cursor=cursor)
 
     async def preference(self, key: str, caller: Member) -> Data[Any]:
         """Return a preference: any JSON value."""

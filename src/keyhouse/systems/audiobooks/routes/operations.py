@@ -24,8 +24,8 @@ from keyhouse.systems.audiobooks.library import (
     Member,
     data,
     items,
-    offset_cursor,
     page_limit,
+    page_of,
 )
 from keyhouse.systems.audiobooks.maintenance import check_pattern, require_ffmpeg
 from keyhouse.systems.audiobooks.messages import Id
@@ -134,10 +134,8 @@ class OperationHandlers:
         limit = page_limit(query.limit)
         cursor = query.cursor
         if query.offset or (cursor or "").startswith("@"):
-            start = offset_cursor(cursor, query.offset)
             found = [each.record async for each in self._store.scan(OPERATION, reverse=True)]
-            rest = found[start : start + limit]
-            following = f"@{start + limit}" if start + limit < len(found) else None
+            rest, following = page_of(found, limit, cursor, query.offset)
             return items([_shown(each) for each in rest], total=len(found), cursor=following)
         page = await self._store.page(OPERATION, reverse=True, limit=limit, cursor=cursor)
         return items([_shown(each.record) for each in page.entries], cursor=page.cursor)

@@ -6,7 +6,7 @@ from typing import Any
 from keyhouse.errors import ConflictError, KeyhouseError, NotFoundError
 from keyhouse.http import Response, Route
 from keyhouse.systems.audiobooks import messages
-from keyhouse.systems.audiobooks.library import Data, Items, Member, data, items
+from keyhouse.systems.audiobooks.library import Data, Items, Member, data, items, page_of
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import PLAYLISTS, VIEW
 from keyhouse.systems.audiobooks.playlists import Playlists
@@ -21,9 +21,11 @@ class PlaylistHandlers:
     def __init__(self, playlists: Playlists) -> None:
         self._playlists = playlists
 
-    async def list(self, caller: Member) -> Data[Items[Json]]:
+    async def list(self, query: messages.PageQuery, caller: Member) -> Data[Items[Json]]:
         """List the member's playlists, and those of all."""
-        return items(await self._playlists.show_all(await self._playlists.visible(caller)))
+        found = await self._playlists.visible(caller)
+        page, cursor = page_of(found, query.limit, query.cursor, query.offset)
+        return items(await self._playlists.show_all(page), total=len(found), cursor=cursor)
 
     async def create(self, body: messages.PlaylistBody, caller: Member) -> Response[Data[Json]]:
         """Create a playlist. With `"user_id": null`, one for all, which needs an admin."""

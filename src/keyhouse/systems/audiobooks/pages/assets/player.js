@@ -156,8 +156,12 @@ export class Player extends EventTarget {
   }
 
   async #storedSpeed(id, last) {
-    const found = await call("GET", "/preferences").catch(() => null);
-    const stored = found?.items.find(each => each.key === `speed:${id}`)?.value;
+    let stored, found, more = "";
+    do {
+      found = await call("GET", `/preferences?limit=500${more}`).catch(() => null);
+      stored = found?.items.find(each => each.key === `speed:${id}`)?.value;
+      more = `&cursor=${encodeURIComponent(found?.cursor || "")}`;
+    } while (!stored && found?.cursor);
     return Number(stored || localStorage.getItem(`audiobooks-speed:${id}`) || last || 1) || 1;
   }
 

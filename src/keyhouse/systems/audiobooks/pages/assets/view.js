@@ -190,7 +190,7 @@ export class PlayerView {
 
   async #loadBookmarks() {
     const id = this.#player.book.id;
-    const found = await call("GET", `/books/${id}/bookmarks`).catch(() => null);
+    const found = await call("GET", `/books/${id}/bookmarks?limit=500`).catch(() => null);
     this.#bookmarks = found?.items || [];
     this.#showBookmarks();
   }
