@@ -6,7 +6,6 @@ from pathlib import Path
 
 from tests.abuse.attacks import ALL_AT_ONCE, ATTACKS
 from tests.abuse.support.attack import run
-from tests.abuse.support.server import ServerProcess
 
 
 def main(arguments: list[str]) -> None:
@@ -15,7 +14,7 @@ def main(arguments: list[str]) -> None:
         attack = ALL_AT_ONCE if name == "all at once" else ATTACKS[name]
         with (
             tempfile.TemporaryDirectory() as folder,
-            ServerProcess(Path(folder), **attack.tables) as server,
+            attack.server(Path(folder)) as server,
         ):
             if attack.prepare is not None:
                 attack.prepare(server)

@@ -10,23 +10,29 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import httpx
 
 from tests.abuse.support.attack import Client
-from tests.abuse.support.server import ServerProcess
+from tests.abuse.support.server import SECRET, SYSTEMS, ServerProcess
 
 RECONNECT_SECONDS: Final = 0.1
 """Between two tries of a client that was disconnected: a flood of connections is another attack."""
 
 
 class Attack(NamedTuple):
-    """`tables` are settings; `prepare` stores what the attack needs; `clients` run in threads."""
+    """`tables` are settings; `prepare` stores what the attack needs; `clients` run in threads.
+    `schemas` are served beside the systems."""
 
     clients: Sequence[Client]
     prepare: Callable[[ServerProcess], None] | None = None
     tables: Mapping[str, dict[str, Any]] = {}
+    schemas: Sequence[str] = ()
+
+    def server(self, folder: Path) -> ServerProcess:
+        return ServerProcess(folder, *SYSTEMS, *self.schemas, **self.tables)
 
 
 # HTTP, without a token
@@ -72,6 +78,17 @@ def fill(server: ServerProcess, customer: str, count: int, content: str) -> None
                     client.post("/configs/notes", json=each["config"]).raise_for_status()
                 continue
             client.post("/configs/notes:batch", json={"operations": operations}).raise_for_status()
+
+
+def put_documents(server: ServerProcess) -> None:
+    """Store small documents, and large ones after them."""
+    headers = {"Authorization": f"Bearer {server.token('mallory')}"}
+    large = ["a"] * 90_000
+    with httpx.Client(base_url=f"{server.http}/documents", headers=headers, timeout=60) as client:
+        for number in range(60):
+            client.put(f"/records/doc/a{number:02d}", json={"words": []}).raise_for_status()
+        for number in range(50):
+            client.put(f"/records/doc/b{number:02d}", json={"words": large}).raise_for_status()
 
 
 def repeated(method: str, path: str, customer: str, body: Any = None) -> Client:
@@ -226,6 +243,15 @@ def _large_read(operation: str, body: dict[str, Any]) -> Attack:
     )
 
 
+def _large_documents(method: str, path: str, body: Any = None) -> Attack:
+    return Attack(
+        [repeated(method, f"/documents{path}", "mallory", body)] * 16,
+        put_documents,
+        {"documents": {"jwt_secret": SECRET}},
+        ("tests.abuse.support.documents:DOCUMENTS",),
+    )
+
+
 ATTACKS: Final[dict[str, Attack]] = {
     "pipelining without reading": Attack([pipeline_without_reading]),
     "endless trailers": Attack([endless_body(b"0\r\n", b"a:b\r\n" * 13_107)] * 4),
@@ -238,6 +264,12 @@ ATTACKS: Final[dict[str, Attack]] = {
     "large lists": _large_list("/streamkit/configs/notes"),
     "large lists since": _large_list("/streamkit/configs/notes?since=2999-01-01T00:00:00.000Z"),
     "exports": _large_list("/streamkit/export"),
+    "large documents after small ones": _large_documents("GET", "/records/doc?limit=500"),
+    "one large document at many addresses": _large_documents(
+        "POST",
+        "/get-many/doc",
+        {"addresses": [{"id": "a00"}] * 50 + [{"id": "b00"}] * 450},
+    ),
     "writes over a full quota": Attack(
         [repeated("POST", "/streamkit/configs/notes", "mallory", {"title": "t", "content": "c"})]
         * 16,
@@ -258,9 +290,13 @@ ATTACKS: Final[dict[str, Attack]] = {
 def _prepare_all(server: ServerProcess) -> None:
     fill(server, "mallory", 10_000, "x" * 700)
     put_values(server, "mallory", 1_000, 64_000)
+    put_documents(server)
 
 
 ALL_AT_ONCE: Final = Attack(
-    [client for attack in ATTACKS.values() for client in attack.clients], _prepare_all
+    [client for attack in ATTACKS.values() for client in attack.clients],
+    _prepare_all,
+    ATTACKS["large documents after small ones"].tables,
+    ATTACKS["large documents after small ones"].schemas,
 )
 """Every client of every attack, by one tenant and one plugin."""

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import jwt
 
 START_SECONDS = 60
+SYSTEMS = ("rosey", "streamkit")
 SECRET = "abuse-tests-0123456789-abcdefghijklmnopqrstuvwxyz"
 
 
@@ -21,7 +22,7 @@ class ServerProcess:
 
     def __init__(self, folder: Path, *systems: str, **tables: dict[str, Any]) -> None:
         self.folder = folder
-        self._systems = systems or ("rosey", "streamkit")
+        self._systems = systems or SYSTEMS
         self._tables: dict[str, dict[str, Any]] = {"streamkit": {"jwt_secret": SECRET}}
         for name, table in tables.items():
             self._tables.setdefault(name, {}).update(table)
