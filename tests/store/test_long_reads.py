@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from keyhouse import Index, Record, Schema, Space, Store, TextSegment
+from keyhouse.clock import ManualClock
 from keyhouse.engine import Row
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.read_meter import read_meter
+from keyhouse.schema import at_field
 from keyhouse.store import Transaction, rows_while
 from keyhouse.store.long_read import PAGE_BYTES, PAGE_ROWS, LongRead
 
@@ -191,5 +193,42 @@ def test_rows_at_keys_are_read_as_far_as_they_are_wanted() -> None:
         async with aclosing(store.rows_in_pages(keys)) as pages:
             found = [row async for page in pages for row in page]
         assert [None if row is None else row.key for row in found] == [*keys[:50], *[None] * 50]
+
+    asyncio.run(main())
+
+
+class Lease(msgspec.Struct):
+    id: str
+    text: str
+    until: str
+
+
+LEASE = Record(Lease, "lease:{id}", expiry=at_field("until"))
+LEASES = Schema("leases", LEASE, space=Space("a tenant"))
+
+
+def test_a_page_of_large_records_that_expire_by_a_field_is_decoded_in_turns() -> None:
+    """All of its rows were decoded at once, to know which have expired."""
+
+    async def main() -> None:
+        store = Store(LEASES, MemoryEngine(ManualClock()), "ann")
+        for number in range(90):
+            text = LARGE if number >= 10 else ""
+            await store.put(LEASE, Lease(f"{number:02d}", text, "2999-01-01T00:00:00.000Z"))
+        reading = asyncio.ensure_future(store.page(LEASE, limit=50))
+        turns = 0
+        while not reading.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= 40 * len(LARGE) // PAGE_BYTES
+        page = await reading
+        assert [entry.record.id for entry in page.entries] == [f"{n:02d}" for n in range(50)]
+        rest = await store.page(LEASE, limit=50, cursor=page.cursor, reverse=False)
+        assert [entry.record.id for entry in rest.entries] == [f"{n:02d}" for n in range(50, 90)]
+        assert rest.cursor is None
+        last = await store.page(LEASE, limit=20, reverse=True)
+        assert [entry.record.id for entry in last.entries] == [
+            f"{n:02d}" for n in range(89, 69, -1)
+        ]
 
     asyncio.run(main())
