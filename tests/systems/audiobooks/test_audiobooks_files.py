@@ -114,3 +114,34 @@ def test_an_operation_of_a_stopped_service_continues_in_the_next_one(
         assert finished(admin, reply)["status"] == "completed"
         assert len(books(admin)) == 1
         service.check()
+
+
+def test_urls_of_the_api_lead_below_the_path_of_a_proxy(tmp_path: Path) -> None:
+    opener, root = engine_openers.ALL["sqlite"](tmp_path), tmp_path / "books"
+    (album(root, 1) / "cover.png").write_bytes(png(8, 8, 8))
+    options: dict[str, Any] = {"roots": [root], "root_path": "/family"}
+    with LibraryService(opener, tmp_path / "data", **options) as service, service.admin() as admin:
+        scan(admin)
+        [book] = books(admin)
+        id = book["id"]
+        segments = admin.get(f"/books/{id}/segments").json()["data"]["items"]
+        saved = {"segment_id": segments[0]["id"], "position_seconds": 1}
+        admin.post(f"/books/{id}/position", json=saved)
+        replies: list[Any] = [
+            book,
+            *segments,
+            admin.get(f"/books/{id}").json()["data"],
+            admin.patch(f"/books/{id}", json={"edition": "2"}).json()["data"],
+            *admin.get(f"/authors/{book['author_id']}/books").json()["data"]["items"],
+            admin.get("/me/continue").json()["data"]["items"][0]["book"],
+            admin.get("/me/in_progress").json()["data"]["items"][0]["book"],
+            admin.delete(f"/books/{id}").json()["data"],
+            *admin.get("/books/soft-deleted").json()["data"]["items"],
+            admin.post(f"/books/{id}/restore").json()["data"],
+        ]
+        urls = [each.get("audio_url") or each["cover_url"] for each in replies]
+        assert len(urls) == 10
+        host = httpx.URL(service.url).copy_with(path="/")
+        for url in urls:
+            assert url.startswith("/family/audiobooks/api/v1/")
+            assert admin.get(host.join(url)).status_code == 200

@@ -18,7 +18,7 @@ from keyhouse.systems.audiobooks.library import Data, Items, data, offset_cursor
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import DELETE, EDIT, VIEW
 from keyhouse.systems.audiobooks.records import Book
-from keyhouse.systems.audiobooks.routes.table import route
+from keyhouse.systems.audiobooks.routes.table import add_root, route
 from keyhouse.systems.audiobooks.search import LibrarySearch
 
 __all__ = ["book_routes"]
@@ -31,35 +31,35 @@ class BookHandlers:
         self._books = books
         self._search = search
 
-    async def list(self, query: messages.BookQuery) -> Data[Items[Json]]:
+    async def list(self, query: messages.BookQuery, root: str) -> Data[Items[Json]]:
         """List books, filtered by author, series, work, tag, ISBN, start of the title or words."""
         found = None
         if query.search is not None:
             found = await self._search.books(query.search)
-        return await self._books.page(query, found)
+        return _listed(root, await self._books.page(query, found))
 
-    async def create(self, body: messages.BookBody) -> Response[Data[Json]]:
+    async def create(self, body: messages.BookBody, root: str) -> Response[Data[Json]]:
         """Create a book."""
-        return await self._reply(await self._books.create(body), 201)
+        return await self._reply(root, await self._books.create(body), 201)
 
-    async def get(self, id: Id) -> Response[Data[Json]]:
+    async def get(self, id: Id, root: str) -> Response[Data[Json]]:
         """Return one book, with its ETag."""
-        return await self._reply(await self._books.get(id))
+        return await self._reply(root, await self._books.get(id))
 
     async def replace(
-        self, id: Id, body: messages.BookBody, conditions: Conditions
+        self, id: Id, body: messages.BookBody, conditions: Conditions, root: str
     ) -> Response[Data[Json]]:
         """Replace the members of a book. With `If-Match`: only if its ETag is still that one."""
-        return await self._reply(await self._books.change(id, body, conditions.check))
+        return await self._reply(root, await self._books.change(id, body, conditions.check))
 
     async def change(
-        self, id: Id, body: messages.BookPatch, conditions: Conditions
+        self, id: Id, body: messages.BookPatch, conditions: Conditions, root: str
     ) -> Response[Data[Json]]:
         """Change the members of a book that the body has."""
-        return await self._reply(await self._books.change(id, body, conditions.check))
+        return await self._reply(root, await self._books.change(id, body, conditions.check))
 
     async def delete(
-        self, id: Id, query: messages.BookDeleteQuery, conditions: Conditions
+        self, id: Id, query: messages.BookDeleteQuery, conditions: Conditions, root: str
     ) -> Response[Data[Json] | None]:
         """Put a book into the bin; with `?purge=true`, delete one that is there for good."""
         if query.purge:
@@ -67,15 +67,16 @@ class BookHandlers:
             return Response(None, 204)
         entry = await self._books.bin(id, conditions.check)
         shown = await self._books.show(entry.record)
+        add_root(root, [shown])
         return Response(data({**shown, "soft_delete": True}))
 
-    async def restore(self, id: Id, conditions: Conditions) -> Response[Data[Json]]:
+    async def restore(self, id: Id, conditions: Conditions, root: str) -> Response[Data[Json]]:
         """Take a book out of the bin."""
-        return await self._reply(await self._books.restore(id, conditions.check))
+        return await self._reply(root, await self._books.restore(id, conditions.check))
 
-    async def binned(self, query: messages.PageQuery) -> Data[Items[Json]]:
+    async def binned(self, query: messages.PageQuery, root: str) -> Data[Items[Json]]:
         """List the books in the bin, the oldest deletion first."""
-        return await self._books.binned(query.limit, query.cursor)
+        return _listed(root, await self._books.binned(query.limit, query.cursor))
 
     async def count(self) -> Data[dict[str, int]]:
         """Count the books that are not in the bin."""
@@ -92,16 +93,24 @@ class BookHandlers:
                 errors.append({"id": id, "error": str(error)})
         return data({"updated": updated, "failed": len(errors), "errors": errors})
 
-    async def search(self, query: messages.SearchQuery) -> Data[Items[Json]]:
+    async def search(self, query: messages.SearchQuery, root: str) -> Data[Items[Json]]:
         """Find books by words in titles, authors, series, narrators, tags and descriptions."""
         limit, start = page_limit(query.limit), offset_cursor(query.cursor, query.offset)
         ids = await self._search.books(query.q, after=query.after)
         found = messages.BookQuery(limit=limit, offset=start)
-        return await self._books.page(found, ids)
+        return _listed(root, await self._books.page(found, ids))
 
-    async def _reply(self, entry: Entry[Book], status: int = 200) -> Response[Data[Json]]:
+    async def _reply(
+        self, root: str, entry: Entry[Book], status: int = 200
+    ) -> Response[Data[Json]]:
         shown = await self._books.show(entry.record)
+        add_root(root, [shown])
         return Response(data(shown), status, headers=(tag_header(entry.revision),))
+
+
+def _listed(root: str, found: Data[Items[Json]]) -> Data[Items[Json]]:
+    add_root(root, found.data.items)
+    return found
 
 
 def book_routes(books: Books, search: LibrarySearch) -> Mapping[str, Route]:

@@ -16,7 +16,7 @@ from keyhouse.systems.audiobooks.books import Books, tag_header
 from keyhouse.systems.audiobooks.library import Data, Items, data, items, page_limit, page_of
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import DELETE, EDIT, VIEW
-from keyhouse.systems.audiobooks.routes.table import route
+from keyhouse.systems.audiobooks.routes.table import add_root, route
 from keyhouse.systems.audiobooks.schema import (
     AUTHOR,
     AUTHOR_BY_NAME,
@@ -92,13 +92,15 @@ class CatalogHandlers:
         """Count them."""
         return data({"count": await self._store.count(self._kind.record)})
 
-    async def books(self, id: Id, query: messages.PageQuery) -> Data[Items[Json]]:
+    async def books(self, id: Id, query: messages.PageQuery, root: str) -> Data[Items[Json]]:
         """List the books of one; those of a series in their order."""
         kind = self._kind
         await self._catalog.library.require(kind.record, kind.record.name, id=id)
         found = await self._catalog.books(kind.books, **{kind.member: id})
         page, cursor = page_of(found, query.limit, query.cursor, query.offset)
-        return items(await self._books.show_all(page), total=len(found), cursor=cursor)
+        shown = await self._books.show_all(page)
+        add_root(root, shown)
+        return items(shown, total=len(found), cursor=cursor)
 
     async def _show(self, entry: Entry[Any]) -> Json:
         kind = self._kind

@@ -23,7 +23,7 @@ from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import EDIT, ORGANIZE, VIEW
 from keyhouse.systems.audiobooks.records import Segment
 from keyhouse.systems.audiobooks.routes.operations import operation_reply
-from keyhouse.systems.audiobooks.routes.table import API, route
+from keyhouse.systems.audiobooks.routes.table import API, add_root, route
 from keyhouse.systems.audiobooks.schema import BOOK, DURATION_MAP, SEGMENT
 from keyhouse.systems.audiobooks.segments import read_segments, reorder_segments
 
@@ -55,7 +55,9 @@ class FileHandlers:
         self._roots: dict[Path, FileRoot] = {}
         self._run = run
 
-    async def segments(self, id: Id, query: SegmentsQuery, caller: Member) -> Data[Items[Json]]:
+    async def segments(
+        self, id: Id, query: SegmentsQuery, caller: Member, root: str = ""
+    ) -> Data[Items[Json]]:
         """List the segments of a book in order; with `?inactive=true`, the others after them.
         `file_path` is relative to its root, for all who do not organize files."""
         await self._books.get(id)
@@ -76,6 +78,7 @@ class FileHandlers:
             for each in found
             if each.active or query.inactive
         ]
+        add_root(root, shown)
         return items(shown)
 
     def _shown_path(self, segment: Segment, caller: Member) -> str:
@@ -85,7 +88,7 @@ class FileHandlers:
         return Path(segment.file_path).name if place is None else str(place[1])
 
     async def reorder(
-        self, id: Id, body: messages.SegmentOrderBody, caller: Member
+        self, id: Id, body: messages.SegmentOrderBody, caller: Member, root: str
     ) -> Data[Items[Json]]:
         """Put the segments of a book into another order."""
 
@@ -97,7 +100,7 @@ class FileHandlers:
 
         await self._books.get(id)
         await self._store.transact(work)
-        return await self.segments(id, SegmentsQuery(), caller)
+        return await self.segments(id, SegmentsQuery(), caller, root)
 
     async def merge(
         self, id: Id, body: messages.MergeBody, query: messages.DryRunQuery, caller: Member

@@ -23,7 +23,7 @@ from keyhouse.systems.audiobooks.listening import Listener, PlaybackState, Stati
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import VIEW
 from keyhouse.systems.audiobooks.records import Bookmark, Status
-from keyhouse.systems.audiobooks.routes.table import route
+from keyhouse.systems.audiobooks.routes.table import add_root, route
 from keyhouse.systems.audiobooks.schema import BOOK, PLAYBACK, PREFERENCE
 
 __all__ = ["listening_routes"]
@@ -81,7 +81,7 @@ class ListeningHandlers:
     # Lists
 
     async def of_status(
-        self, status: Status, query: messages.PageQuery, caller: Member
+        self, status: Status, query: messages.PageQuery, caller: Member, root: str
     ) -> Data[Items[Json]]:
         """List the listener's books of a status, the last played first."""
         found = await self._listener.of_status(caller.subject, status)
@@ -90,9 +90,10 @@ class ListeningHandlers:
             for state, book in await self._listener.with_books(found)
         ]
         page, cursor = page_of(shown, query.limit, query.cursor, query.offset)
+        add_root(root, [each["book"] for each in page])
         return items(page, total=len(shown), cursor=cursor)
 
-    async def resume(self, query: messages.PageQuery, caller: Member) -> Data[Json]:
+    async def resume(self, query: messages.PageQuery, caller: Member, root: str) -> Data[Json]:
         """List the books in progress, the last played first, and the next books of series."""
         found = await self._listener.of_status(caller.subject, "in_progress")
         shown = [
@@ -103,6 +104,7 @@ class ListeningHandlers:
         rows = await self._store.get_many(BOOK, [{"id": id} for id in ids])
         books = await self._listener.books.show_all([book for book in rows if book is not None])
         page, cursor = page_of(shown, query.limit, query.cursor, query.offset)
+        add_root(root, [*(each["book"] for each in page), *books])
         listed = to_builtins(items(page, total=len(shown), cursor=cursor).data)
         return data({**listed, "next_in_series": books})
 

@@ -1,6 +1,6 @@
 """Rows of the route table: every path is below `/api/v1`, and documented with its errors."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -8,7 +8,7 @@ import msgspec
 from keyhouse.errors import KeyhouseError
 from keyhouse.http import Route
 
-__all__ = ["API", "route"]
+__all__ = ["API", "add_root", "route"]
 
 API: Final = "/api/v1"
 
@@ -38,3 +38,13 @@ def route(
         body_bytes_max=body_bytes_max,
         tag=path.split("/")[1],
     )
+
+
+def add_root(root: str, shown: Iterable[dict[str, Any]]) -> None:
+    """Put the path that a proxy removes in front of the URLs of books and segments."""
+    if not root:
+        return
+    for each in shown:
+        for name in ("cover_url", "audio_url"):
+            if each.get(name):
+                each[name] = root + each[name]
