@@ -88,7 +88,13 @@ def view_remote(
     change: str | msgspec.UnsetType = msgspec.UNSET
     if watched:
         change = "gone" if remote.gone else "put"
-    return msgspec.structs.replace(view, revision=remote.revision, expires=expires, change=change)
+    return msgspec.structs.replace(
+        view,
+        revision=remote.revision,
+        expires=expires,
+        change=change,
+        **{} if remote.unreadable is msgspec.UNSET else {"unreadable": remote.unreadable},
+    )
 
 
 def _value(match: KeyMatch | None, row: Row, *, is_shown: bool) -> Any:

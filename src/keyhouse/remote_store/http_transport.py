@@ -170,7 +170,7 @@ def _request(operation: str, body: dict[str, Any]) -> tuple[str, str, dict[str, 
     if operation == "get":
         return "GET", path, {}
     if operation == "get_many":
-        return "POST", f"/get-many/{body[kind]}", _json({"addresses": body["addresses"]})
+        return "POST", f"/get-many/{body[kind]}", _json(_addresses(body))
     if operation in ("list", "keys"):
         named = {"by", "order", "limit", "cursor"} & body.keys()
         query = {name: str(body[name]) for name in named if body[name] is not None}
@@ -196,6 +196,10 @@ def _request(operation: str, body: dict[str, Any]) -> tuple[str, str, dict[str, 
         options["headers"]["Content-Type"] = "application/merge-patch+json"
         return "PATCH", path, options
     raise UsageError("The service has no such operation.", operation=operation)
+
+
+def _addresses(body: dict[str, Any]) -> dict[str, Any]:
+    return {name: body[name] for name in ("addresses", "unreadable") if name in body}
 
 
 def _json(value: Any) -> dict[str, Any]:

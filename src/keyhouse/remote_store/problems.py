@@ -7,6 +7,7 @@ from keyhouse.errors import (
     AccessError,
     CallerError,
     ConflictError,
+    DataError,
     EngineError,
     KeyhouseError,
     LimitError,
@@ -17,9 +18,10 @@ from keyhouse.errors import (
     ScopeError,
     TokenError,
     UnknownOutcomeError,
+    UnreadableError,
 )
 
-__all__ = ["error_of"]
+__all__ = ["error_of", "unreadable_error"]
 
 _BY_NAME: Final[dict[str, type[KeyhouseError]]] = {
     name.removesuffix("Error").lower(): each
@@ -52,6 +54,14 @@ def error_of(status: int, problem: Any) -> KeyhouseError:
     sentence = str(problem.get("detail") or "The service gave no reason.")
     named = {str(field): value for field, value in fields.items()} if fields else {}
     return kind(sentence, **named)
+
+
+def unreadable_error(record: str, item: dict[str, Any]) -> DataError:
+    """Return the error of a row that a service has left out of an answer."""
+    kind = type(error_of(500, item))
+    if not issubclass(kind, DataError):
+        kind = UnreadableError
+    return kind(str(item.get("detail")), record=record, key=item["key"])
 
 
 def _family(status: int) -> type[KeyhouseError]:

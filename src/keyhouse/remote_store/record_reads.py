@@ -8,6 +8,7 @@ from keyhouse.clock import SystemClock
 from keyhouse.engine import CaughtUp, Row
 from keyhouse.errors import DataError, NotFoundError, UnavailableError, UsageError
 from keyhouse.remote_store.addresses import AddressBook
+from keyhouse.remote_store.problems import unreadable_error
 from keyhouse.schema import (
     Counter,
     Declared,
@@ -93,7 +94,7 @@ class RemoteRecordReads:
         _reject_counter(record)
         skipped = UnreadableRows(unreadable)
         found: list[Entry[T] | None] = []
-        for item in await self._items(record, addresses):
+        for item in await self._items(record, addresses, skipped, skips=unreadable != "raise"):
             entry: Entry[T] | None = None
             try:
                 entry = None if item is None else self.addresses.entry(record, item)
@@ -103,20 +104,30 @@ class RemoteRecordReads:
         return found
 
     async def _items(
-        self, record: Record[Any], addresses: Iterable[Mapping[str, Any]]
+        self,
+        record: Record[Any],
+        addresses: Iterable[Mapping[str, Any]],
+        skipped: UnreadableRows | None = None,
+        *,
+        skips: bool = False,
     ) -> list[Any]:
         """Return what the service has at these addresses. It may answer for the first of them, if
-        they are large: the rest is asked for again."""
+        they are large: the rest is asked for again. Records that do not decode raise, or with
+        `skips` are None and are `skipped`."""
         owner = self.addresses.record(record)
         asked = [dict(self.addresses.of(record, fields).fields) for fields in addresses]
         found: list[Any] = []
         while len(found) < len(asked):
             body: dict[str, Any] = {self.addresses.kind(owner): owner.name}
             body["addresses"] = asked[len(found) : len(found) + _PAGE_ITEMS]
-            items = (await self._transport.call("get_many", body))["items"]
-            if not items:
+            if skips:
+                body["unreadable"] = "skip"
+            answer = await self._transport.call("get_many", body)
+            if not answer["items"]:
                 raise UnavailableError("The service answered with no items.")
-            found += items
+            if skipped is not None:
+                _add_unreadable(skipped, owner, answer)
+            found += answer["items"]
         return found
 
     async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
@@ -166,8 +177,9 @@ class RemoteRecordReads:
             body["by"], declared = self.addresses.index(record, by)
         body["filters"] = self.addresses.filters(declared, fields, prefix, between)
         body |= {"cursor": cursor, "order": "desc" if reverse else "asc"}
-        page = await self._transport.call("list", body)
         skipped = UnreadableRows(unreadable)
+        page = await self._transport.call("list", body)
+        _add_unreadable(skipped, owner, page)
         entries = []
         for item in page["items"]:
             try:
@@ -348,6 +360,13 @@ def _reject_counter(record: Record[Any]) -> None:
             "A service gives the value of a counter alone: read it with `get`.",
             counter=record.name,
         )
+
+
+def _add_unreadable(skipped: UnreadableRows, owner: Record[Any], answer: Any) -> None:
+    """Take the rows that the service could not read, and has left out of its answer."""
+    for item in answer.get("unreadable", ()):
+        row = Row(item["key"], b"", item["revision"], None)
+        skipped.add(row, unreadable_error(owner.name, item))
 
 
 def _unreadable(error: DataError) -> Row:

@@ -136,6 +136,17 @@ class OperationLog:
         elif self._is_sampled():
             self.logger.warning(f"{self._prefix} {operation} rejected", **described)
 
+    def left_out(self, operation: str, tenant: str, rows: int, first: Exception) -> None:
+        """Log that an answer left out rows that do not decode, with the first one's error."""
+        if self._is_sampled():
+            self.logger.warning(
+                f"{self._prefix} {operation} left out rows that do not decode",
+                **self._named(operation, tenant),
+                rows=rows,
+                error=error_code(first),
+                reason=str(first)[:LOG_TEXT_CHARS_MAX],
+            )
+
     def swept(self, rows: int, seconds: float) -> None:
         fields = {
             "operation": f"{self._prefix}_cleanup",

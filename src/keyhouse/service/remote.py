@@ -18,13 +18,14 @@ __all__ = ["Remote", "RemoteRow"]
 
 class RemoteRow(msgspec.Struct, frozen=True):
     """A row as a service reports it. `value` is JSON, `expires` in milliseconds since 1970; `gone`
-    only in a watch."""
+    only in a watch. `unreadable` is why the service could not read the row."""
 
     key: str
     value: bytes | UnsetType = UNSET
     revision: int | UnsetType = UNSET
     expires: int | UnsetType | None = UNSET
     gone: bool = False
+    unreadable: str | UnsetType = UNSET
 
 
 class Remote(Protocol):

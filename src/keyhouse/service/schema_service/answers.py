@@ -17,6 +17,7 @@ __all__ = [
     "ServedItem",
     "ServedPage",
     "SummaryMembers",
+    "UnreadableItem",
     "item_of",
 ]
 
@@ -31,19 +32,32 @@ class ServedItem(msgspec.Struct, omit_defaults=True):
     value: Any = UNSET
 
 
+class UnreadableItem(msgspec.Struct):
+    """A row that was left out, since it does not decode. `type` and `detail` are as in a problem:
+    the log has the reason."""
+
+    key: str
+    revision: int
+    type: str
+    detail: str
+
+
 class ServedPage(msgspec.Struct):
     """Some items, encoded. A watch since `revision` misses nothing; `cursor` is that of the next
-    page."""
+    page. `unreadable` are the rows of the page that do not decode, if there are any."""
 
     items: list[ServedItem]
     revision: int | UnsetType
     cursor: str | UnsetType
+    unreadable: list[UnreadableItem] | UnsetType = UNSET
 
 
 class FoundItems(msgspec.Struct):
-    """The items of some addresses, in their order; null where there is none."""
+    """The items of some addresses, in their order; null where there is none, and where the row does
+    not decode: then `unreadable` has it."""
 
     items: list[Any]
+    unreadable: list[UnreadableItem] | UnsetType = UNSET
 
 
 class ListedKeys(msgspec.Struct):

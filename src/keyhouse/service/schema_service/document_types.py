@@ -11,6 +11,7 @@ from typing import Any, Literal, Union
 import msgspec
 from msgspec import NODEFAULT, UNSET, UnsetType
 
+from keyhouse.service.schema_service.answers import UnreadableItem
 from keyhouse.service.schema_service.catalog import ServedDerived, ServedRecord
 
 __all__ = ["RecordTypes", "choice", "filters", "parameters", "texts_of"]
@@ -50,6 +51,7 @@ class RecordTypes:
                 ("items", list[self.item]),  # type: ignore[name-defined]  # made above
                 ("revision", int | UnsetType, UNSET),
                 ("cursor", str | UnsetType, UNSET),
+                ("unreadable", list[UnreadableItem] | UnsetType, UNSET),
             ],
         )
 

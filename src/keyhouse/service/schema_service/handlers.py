@@ -29,7 +29,11 @@ from keyhouse.service.schema_service.answers import (
 from keyhouse.service.schema_service.batch import SchemaBatch, SchemaBatchReply, run_batch
 from keyhouse.service.schema_service.catalog import Catalog, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.document_types import texts_of
-from keyhouse.service.schema_service.operations import PAGE_ITEMS, SpaceOperations
+from keyhouse.service.schema_service.operations import (
+    PAGE_ITEMS,
+    OnUnreadableItem,
+    SpaceOperations,
+)
 from keyhouse.service.schema_service.settings import SchemaSettings
 from keyhouse.service.tenants import Tenants
 from keyhouse.store import Event
@@ -69,9 +73,11 @@ class WriteHeaders(SpaceHeader):
 
 
 class RecordAddresses(msgspec.Struct, forbid_unknown_fields=True):
-    """The key fields of some records."""
+    """The key fields of some records. A record that does not decode is an error, or with `skip` a
+    null."""
 
     addresses: Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=SERVED_PAGE_ITEMS_MAX)]
+    unreadable: OnUnreadableItem = "raise"
 
 
 class Increment(msgspec.Struct, forbid_unknown_fields=True):
@@ -152,7 +158,9 @@ class SchemaHandlers:
     async def get_many(
         self, served: ServedRecord, body: RecordAddresses, caller: Caller, headers: SpaceHeader
     ) -> FoundItems | Response[FoundItems]:
-        found = await self.space(caller, headers).get_many(served, body.addresses)
+        found = await self.space(caller, headers).get_many(
+            served, body.addresses, unreadable=body.unreadable
+        )
         return found if served.kind == "counter" else await page_response(found, "items")
 
     async def keys(

@@ -18,6 +18,7 @@ from keyhouse.keyring import KeyRing
 from keyhouse.limits import SERVED_CLEAR_RECORDS, SERVED_PAGE_ITEMS_MAX, SERVED_PAGE_KEYS_MAX
 from keyhouse.read_meter import report_read
 from keyhouse.schema import RecordCount, Schema, Summary, Unique
+from keyhouse.service.operation_log import OperationLog
 from keyhouse.service.schema_service.answers import (
     ClearedRecords,
     CounterValue,
@@ -30,12 +31,14 @@ from keyhouse.service.schema_service.answers import (
 )
 from keyhouse.service.schema_service.bounded_page import BoundedPages
 from keyhouse.service.schema_service.catalog import Fields, ServedDerived, ServedRecord
+from keyhouse.service.schema_service.omitted_rows import OmittedRows
 from keyhouse.service.schema_service.page_filters import no_index, page_arguments
 from keyhouse.service.schema_service.preparation import SpaceState
 from keyhouse.service.tenants import Tenant
 from keyhouse.service.usage import Quota, Reservation
 from keyhouse.store import (
     Entry,
+    OnUnreadable,
     RecordPage,
     Transaction,
     append_in,
@@ -49,6 +52,7 @@ from keyhouse.store.long_read import LongRead
 __all__ = [
     "OPERATIONS",
     "PAGE_ITEMS",
+    "OnUnreadableItem",
     "SpaceOperations",
     "patch_in",
     "put_in",
@@ -81,6 +85,9 @@ PAGE_ITEMS: Final = 50
 Check = Callable[[int | None], None]
 """Raises RevisionError if a record at this revision (None: no record) must not be written."""
 
+OnUnreadableItem = Literal["raise", "skip"]
+"""A record that does not decode is an error of the request, or is left out and named."""
+
 R = TypeVar("R")
 
 
@@ -95,10 +102,12 @@ class SpaceOperations(Tenant):
         *,
         schema: Schema,
         key_ring: KeyRing | None = None,
+        log: OperationLog | None = None,
     ) -> None:
         super().__init__(name, schema, engine, quota, key_ring=key_ring)
         self.state = SpaceState(self.store)
         self._pages = BoundedPages(self.store.space)
+        self._log = log
 
     async def transact(
         self,
@@ -119,7 +128,11 @@ class SpaceOperations(Tenant):
         return item_of(served, found)
 
     async def get_many(
-        self, served: ServedRecord, addresses: Sequence[Mapping[str, Any]]
+        self,
+        served: ServedRecord,
+        addresses: Sequence[Mapping[str, Any]],
+        *,
+        unreadable: OnUnreadableItem = "raise",
     ) -> FoundItems:
         """Return the records at these addresses, or the values of counters, in their order; null
         where there is none. Large ones are cut as a page is: the items are those of the first
@@ -136,12 +149,15 @@ class SpaceOperations(Tenant):
             report_read(len(numbers), 0)
             return FoundItems([CounterValue(number or 0) for number in numbers])
 
+        omitted = OmittedRows(served)
+        on_unreadable: OnUnreadable = "raise" if unreadable == "raise" else omitted.add
+
         def read(step: LongRead, keys: Sequence[str]) -> Awaitable[list[Entry[Any] | None]]:
-            return first_entries(self.store, step, served.record, keys)
+            return first_entries(self.store, step, served.record, keys, unreadable=on_unreadable)
 
         keys = record_keys(self.store, served.record, asked)
         items = await self._pages.read_each(served.name, read, partial(item_of, served), keys)
-        return FoundItems(items)
+        return FoundItems(items, omitted.items("get_many", self.name, self._log))
 
     async def lookup(
         self, served: ServedRecord, by: ServedDerived[Unique], fields: Fields
@@ -178,6 +194,7 @@ class SpaceOperations(Tenant):
         if index is not None and not self.state.is_complete:
             await self.state.check_index(served.record, index.row)
         arguments = page_arguments(served, index, filters)
+        omitted = OmittedRows(served, index)
 
         def read(step: LongRead, limit: int, cursor: str | None) -> Awaitable[RecordPage[Any]]:
             return page_within(
@@ -188,14 +205,15 @@ class SpaceOperations(Tenant):
                 limit=limit,
                 cursor=cursor,
                 reverse=order == "desc",
-                unreadable="skip",
+                unreadable=omitted.add,
                 **arguments,
             )
 
         items, revision, more = await self._pages.read(
             served.name, read, partial(item_of, served), limit, cursor
         )
-        return ServedPage(items, revision, UNSET if more is None else more)
+        left_out = omitted.items("list", self.name, self._log)
+        return ServedPage(items, revision, UNSET if more is None else more, left_out)
 
     async def keys(
         self,

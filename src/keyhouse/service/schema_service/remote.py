@@ -148,8 +148,15 @@ class SchemaRemote:
             with translated():
                 path = f"/{served.kind}s/{served.name}"
                 page = await self._request("GET", path, params=query)
-            for item in page["items"]:
-                yield _row(item)
+            rows = [_row(item) for item in page["items"]]
+            if left_out := page.get("unreadable"):
+                rows += [
+                    RemoteRow(each["key"], revision=each["revision"], unreadable=each["detail"])
+                    for each in left_out
+                ]
+                rows.sort(key=lambda row: row.key, reverse=reverse)
+            for row in rows:
+                yield row
             if "cursor" not in page:
                 return
             query["cursor"] = page["cursor"]

@@ -10,7 +10,7 @@ from inspect import Parameter, Signature
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from keyhouse.auth import Caller
 from keyhouse.errors import (
@@ -28,7 +28,12 @@ from keyhouse.http import Conditions, Response, ResponseSpec, Route
 from keyhouse.http.signature import ARGUMENTS
 from keyhouse.schema import Counter
 from keyhouse.schema.counter import DAYS_MAX
-from keyhouse.service.schema_service.answers import CounterValue, ListedKeys, SummaryMembers
+from keyhouse.service.schema_service.answers import (
+    CounterValue,
+    ListedKeys,
+    SummaryMembers,
+    UnreadableItem,
+)
 from keyhouse.service.schema_service.catalog import Catalog, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.document_types import (
     RecordTypes,
@@ -201,7 +206,13 @@ class _Routes:
             "get-many",
             f"Read {served.name} at several addresses; null where there is none.",
             {"body": RecordAddresses},
-            msgspec.defstruct(f"{self._types.name}Found", [("items", list[item])]),
+            msgspec.defstruct(
+                f"{self._types.name}Found",
+                [
+                    ("items", list[item]),
+                    ("unreadable", list[UnreadableItem] | UnsetType, UNSET),
+                ],
+            ),
             method="POST",
         )
 

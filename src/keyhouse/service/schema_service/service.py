@@ -46,7 +46,7 @@ def _build(schema: Schema, named: str, context: ServiceContext) -> ServiceSpec:
         context,
         settings,
         lambda space, engine, quota: SpaceOperations(
-            space, engine, quota, schema=schema, key_ring=runtime.key_ring
+            space, engine, quota, schema=schema, key_ring=runtime.key_ring, log=runtime.log
         ),
         metrics=OperationMetrics(name.replace("-", "_"), OPERATIONS, has_watches=True),
         key_ring=settings.key_ring,

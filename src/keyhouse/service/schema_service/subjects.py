@@ -34,7 +34,12 @@ from keyhouse.service.schema_service.answers import (
 )
 from keyhouse.service.schema_service.batch import BatchOperation, run_batch
 from keyhouse.service.schema_service.catalog import Catalog, D, Kind, ServedDerived, ServedRecord
-from keyhouse.service.schema_service.operations import OPERATIONS, PAGE_ITEMS, SpaceOperations
+from keyhouse.service.schema_service.operations import (
+    OPERATIONS,
+    PAGE_ITEMS,
+    OnUnreadableItem,
+    SpaceOperations,
+)
 from keyhouse.service.schema_service.settings import SchemaSettings
 
 __all__ = ["SchemaSubjects", "changes_prefix", "subject_prefix"]
@@ -68,6 +73,7 @@ class SchemaRequest(msgspec.Struct, forbid_unknown_fields=True):
     limit: int = PAGE_ITEMS
     days: int | UnsetType = UNSET
     addresses: list[dict[str, Any]] | UnsetType = UNSET
+    unreadable: OnUnreadableItem = "raise"
     cursor: str | None = None
     revision: int | UnsetType | None = UNSET
     ttl: float | None = None
@@ -173,7 +179,9 @@ class SchemaSubjects:
         of one connection share a context."""
         if self._rates is None:
             return
-        if isinstance(reply, ServedPage | FoundItems):
+        if isinstance(reply, ServedPage):
+            self._rates.spend_read(space, _rows(reply), size)
+        elif isinstance(reply, FoundItems):
             self._rates.spend_read(space, len(reply.items), size)
         elif isinstance(reply, ListedKeys):
             self._rates.spend_read(space, len(reply.keys), size)
@@ -227,7 +235,7 @@ class SchemaSubjects:
             raise MissingFieldError("Missing required field: addresses")
         addresses = body.addresses
         while True:
-            found = await space.get_many(served, addresses)
+            found = await space.get_many(served, addresses, unreadable=body.unreadable)
             if len(_encode(found)) <= _REPLY_BYTES_MAX:
                 return found
             if len(addresses) == 1:
@@ -246,7 +254,7 @@ class SchemaSubjects:
                 return page
             if limit == 1:
                 raise LimitError("The record is too large for a reply.", limit=_REPLY_BYTES_MAX)
-            limit = max(1, min(limit, len(page.items)) // 2)
+            limit = max(1, min(limit, _rows(page)) // 2)
 
     async def _keys(self, space: SpaceOperations, body: SchemaRequest) -> Any:
         served = self._named(body, "record", "counter", "log")
@@ -359,6 +367,10 @@ def _row(rows: Mapping[str, ServedDerived[D]], body: SchemaRequest, what: str) -
     if by is None:
         raise NotFoundError(f"There is no such {what}.", by=body.by, known=[*rows])
     return by
+
+
+def _rows(page: ServedPage) -> int:
+    return len(page.items) + len(page.unreadable or ())
 
 
 def _value(body: SchemaRequest) -> Any:
