@@ -74,12 +74,23 @@ def test_books_of_an_author_series_or_work_have_pages(admin: httpx.Client, kind:
     check_list(admin, f"/{kind}/{id}/books")
 
 
+def test_the_bin_has_pages(admin: httpx.Client) -> None:
+    for title in "abc":
+        admin.delete(f"/books/{made(admin, 'books', title=title)['id']}")
+    check_list(admin, "/books/soft-deleted")
+
+
 def test_lists_of_a_listener_have_pages(shelf: Shelf) -> None:
     for seconds in (10, 20, 30):
         shelf.save(shelf.phone, 0, seconds)
         mark = {"segment_id": shelf.ids[0], "position_seconds": seconds}
         shelf.phone.post(f"{shelf.path}/bookmarks", json=mark)
     check_list(shelf.phone, f"{shelf.path}/bookmarks")
+    events = shelf.phone.get(f"{shelf.path}/events", params={"limit": 2}).json()["data"]
+    rest = {"limit": 2, "cursor": events["cursor"]}
+    assert shelf.phone.get(f"{shelf.path}/events", params=rest).json()["data"]["count"] == 1
+    skipped = shelf.phone.get(f"{shelf.path}/events", params={"offset": 1})
+    assert is_error(skipped, 400, "BAD_REQUEST")
     one = shelf.phone.get("/me/continue", params={"limit": 1}).json()["data"]
     assert one["count"] == one["total"] == 1 and one["next_in_series"] == []
     assert is_error(shelf.phone.get("/me/continue", params={"limit": 501}), 400, "BAD_REQUEST")

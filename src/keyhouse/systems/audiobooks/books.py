@@ -20,6 +20,7 @@ from keyhouse.systems.audiobooks.library import (
     items,
     offset_cursor,
     page_limit,
+    page_of,
     valid_body,
 )
 from keyhouse.systems.audiobooks.messages import BookBody, BookPatch, BookQuery
@@ -164,7 +165,12 @@ class Books:
     async def count(self) -> int:
         return await self.store.count(BOOKS_BY_TITLE)
 
-    async def binned(self, limit: int, cursor: str | None) -> Data[Items[Json]]:
+    async def binned(self, limit: int, cursor: str | None, offset: int = 0) -> Data[Items[Json]]:
+        """List the books in the bin, the oldest deletion first."""
+        if offset or (cursor or "").startswith("@"):
+            found = [entry.record async for entry in self.store.scan(BOOK, by=BIN)]
+            books, following = page_of(found, limit, cursor, offset)
+            return items(await self.show_all(books), total=len(found), cursor=following)
         page = await self.store.page(BOOK, by=BIN, limit=page_limit(limit), cursor=cursor)
         shown = await self.show_all([entry.record for entry in page.entries])
         return items(shown, total=await self.store.count(BIN), cursor=page.cursor)

@@ -192,7 +192,10 @@ def at(*segments: str, **query: Any) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
-_FIELDS_SHOWN: Final = ("reason", "path", "file", "segments", "limit", "roles", "isbn10", "isbn13")
+_FIELDS_SHOWN: Final = (
+    *("reason", "name", "field", "path", "file", "segments", "limit", "roles"),
+    *("isbn10", "isbn13"),
+)
 """Fields of errors that say more to people; others are keys and ids of the store."""
 
 

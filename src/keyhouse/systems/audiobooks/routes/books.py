@@ -76,7 +76,8 @@ class BookHandlers:
 
     async def binned(self, query: messages.PageQuery, root: str) -> Data[Items[Json]]:
         """List the books in the bin, the oldest deletion first."""
-        return _listed(root, await self._books.binned(query.limit, query.cursor))
+        found = await self._books.binned(query.limit, query.cursor, query.offset)
+        return _listed(root, found)
 
     async def count(self) -> Data[dict[str, int]]:
         """Count the books that are not in the bin."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import UNSET, to_builtins
 
-from keyhouse.errors import ConflictError, KeyhouseError, NotFoundError
+from keyhouse.errors import ConflictError, KeyhouseError, NotFoundError, UsageError
 from keyhouse.http import Response, Route
 from keyhouse.systems.audiobooks import messages
 from keyhouse.systems.audiobooks.errors import PositionError
@@ -65,7 +65,10 @@ class ListeningHandlers:
         return data(await self._listener.set_status(caller.subject, id, UNSET))
 
     async def events(self, id: Id, query: messages.PageQuery, caller: Member) -> Data[Items[Json]]:
-        """List the listener's playback events of a book, the newest first."""
+        """List the listener's playback events of a book, the newest first. The list may be long: it
+        has a cursor, and no offset."""
+        if query.offset:
+            raise UsageError("This list has no offset: continue with its cursor.")
         await self._listener.books.get(id)
         page = await self._store.page(
             PLAYBACK,
