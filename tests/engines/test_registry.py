@@ -62,12 +62,15 @@ def test_an_unknown_scheme_is_rejected_with_the_known_ones(url: str) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "url", ["sqlite:", "sqlite://", "sqlite:///", "sqlite://host/rows.db", "sqlite::memory:"]
-)
+@pytest.mark.parametrize("url", ["sqlite:", "sqlite://", "sqlite:///", "sqlite://host/rows.db"])
 def test_a_sqlite_url_without_a_file_is_rejected(url: str) -> None:
-    with pytest.raises(UsageError, match="Invalid SQLite URL"):
+    with pytest.raises(UsageError, match="write sqlite:file.db"):
         opened(url)
+
+
+def test_a_sqlite_url_in_memory_is_rejected_with_the_url_to_write() -> None:
+    with pytest.raises(UsageError, match="for a store in memory write memory:"):
+        opened("sqlite::memory:")
 
 
 def test_a_memory_url_with_a_name_is_rejected() -> None:

@@ -54,3 +54,8 @@ def test_every_layer_is_in_the_code_map() -> None:
 
 def test_the_size_limit_of_a_file_is_the_tested_one() -> None:
     assert f"at most {FILE_LINES_MAX} lines" in PAGE
+
+
+def test_no_database_was_created_in_the_root() -> None:
+    """SQLite's `:memory:` is not a file, but opening it by another library creates one."""
+    assert [path.name for path in ROOT.iterdir() if ":" in path.name] == []

@@ -310,9 +310,13 @@ def test_a_read_only_file_is_rejected_by_open_not_by_the_first_commit() -> None:
             SqliteEngine.open(path)
 
 
-def test_open_rejects_a_database_without_a_file() -> None:
+def test_open_rejects_a_database_without_a_file_and_creates_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(UnavailableError, match="name a file on a local disk"):
         SqliteEngine.open(":memory:")
+    assert not list(tmp_path.iterdir())
 
 
 def test_many_engines_can_create_the_same_file_at_once(path: Path) -> None:

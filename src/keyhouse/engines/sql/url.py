@@ -24,8 +24,10 @@ def split_layout(url: str) -> tuple[str, Layout | None]:
 def sqlite_file(url: str) -> str:
     """Return the file of a `sqlite:` URL, after `split_layout`."""
     path = url.partition(":")[2].removeprefix("///")
-    if not path or path.startswith("//") or path == ":memory:":
-        raise UsageError("Invalid SQLite URL; write sqlite:///folder/file.db", url=url)
+    if path == ":memory:":
+        raise UsageError("Invalid SQLite URL: for a store in memory write memory:", url=url)
+    if not path or path.startswith("//"):
+        raise UsageError("Invalid SQLite URL; write sqlite:file.db", url=url)
     if "?" in path:
         raise UsageError("Unknown setting in the SQLite URL; the only one is ?layout=NAME", url=url)
     return path

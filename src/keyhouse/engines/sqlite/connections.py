@@ -88,7 +88,7 @@ def open_reader(path: str) -> Connection:
 
 def _opened(path: str, flags: int, set_up: Callable[[Connection], None]) -> Connection:
     """Open and set up a connection; close it on failure, as it would hold the file's locks."""
-    if flags & apsw.SQLITE_OPEN_CREATE:
+    if flags & apsw.SQLITE_OPEN_CREATE and path != ":memory:":  # for SQLite, not a file
         _create_private(path)
     try:
         connection = Connection(path, flags=flags)
