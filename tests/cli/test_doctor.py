@@ -9,13 +9,15 @@ from typing import Any
 import apsw
 import pytest
 
-from keyhouse import Store, open_engine
+from keyhouse import Store, open_engine, open_store
 from keyhouse.cli.commands.describe import dot, json_schema, mermaid
 from keyhouse.demo.clips import BOARD, fill
 from keyhouse.engine import Batch, Put
 from keyhouse.schema.description import describe
 from keyhouse.store import MARK_SPACE
 from keyhouse.systems.registry import NAMES, load_system
+from tests.cli.support.shows import NEXT as NEXT_GUIDE
+from tests.cli.support.shows import declare_shows
 from tests.support.engine_openers import postgres_schema
 from tests.support.program import run
 
@@ -82,8 +84,29 @@ def test_each_problem_has_a_fix(folder: Path) -> None:
     found = facts(NEXT, "--store", "sqlite:clips.db", cwd=folder, code=1)
     wrong = {name: fact["fix"] for name, fact in found.items() if fact["state"] == "bad"}
     assert set(wrong) == {"unfinished", "migrations", "index health"}
-    assert wrong["index health"] == f"keyhouse verify {NEXT} --repair"
-    assert f"keyhouse migrate {NEXT}" in wrong["migrations"]
+    named = f"{NEXT} --store sqlite:clips.db"
+    assert wrong["index health"].endswith(f"keyhouse verify {named} --repair")
+    assert wrong["migrations"].endswith(f"keyhouse migrate {named}")
+
+
+def test_the_fix_of_a_new_index_builds_it(tmp_path: Path) -> None:
+    """The advice was `verify --repair`, after which `open_store` still rejected the space."""
+    declare_shows(tmp_path)
+    store = ("--store", "sqlite:tv.db")
+    found = facts("tv:NEXT", *store, cwd=tmp_path, code=1)
+    build = "keyhouse migrate tv:NEXT --store sqlite:tv.db --reindex"
+    assert found["indexes"]["fix"] == build
+    assert "year:{year:04d}:{id}" in found["indexes"]["value"]
+    run("verify", "tv:NEXT", *store, "--repair", cwd=tmp_path)
+    assert facts("tv:NEXT", *store, cwd=tmp_path, code=1)["indexes"]["fix"] == build
+    run(*build.split()[1:], cwd=tmp_path)
+    assert facts("tv:NEXT", *store, cwd=tmp_path)["indexes"]["value"] == "all built"
+
+    async def reopen() -> None:
+        async with open_store(NEXT_GUIDE, f"sqlite:{tmp_path}/tv.db", "ann"):
+            pass
+
+    asyncio.run(reopen())
 
 
 def test_an_unreachable_store_is_a_finding(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from keyhouse import Store, open_engine
 from keyhouse.demo.clips import BOARD, fill
 from keyhouse.engine import Batch, Put
 from keyhouse.serve.data_dir import DataDir
+from tests.cli.support.shows import declare_shows
 from tests.support.program import run
 
 CLIPS = "keyhouse.demo.clips:BOARD"
@@ -119,6 +120,22 @@ def test_migrate_lists_pending_spaces_asks_and_runs_once(folder: Path) -> None:
     assert "no pending migrations" in run("migrate", NEXT, *STORE, cwd=folder).stdout
     assert run("migrate", NEXT, "--dry-run", *STORE, cwd=folder).returncode == 0
     run("verify", NEXT, *STORE, cwd=folder)
+
+
+def test_migrate_reports_a_new_index_that_no_migration_builds(tmp_path: Path) -> None:
+    """It reported no pending migrations, and exit code 0, although the index had no rows."""
+    declare_shows(tmp_path)
+    command = ("migrate", "tv:NEXT", "--store", "sqlite:tv.db")
+    for options, code in ((["--dry-run"], 5), (["--dry-run", "--reindex"], 5), ([], 0)):
+        shown = run(*command, *options, cwd=tmp_path, code=code).stdout
+        assert shown.startswith("Checked\n")
+        assert "1 index to build in 1 space" in shown and "year:{year:04d}:{id}" in shown
+        assert "keyhouse migrate tv:NEXT --store sqlite:tv.db --reindex" in shown
+        assert ("Nothing was written." in shown) == ("--dry-run" in options)
+    answer = json.loads(run(*command, "--dry-run", "--json", cwd=tmp_path, code=5).stdout)
+    assert answer["unbuilt"] == [{"space": "ann", "index": "year:{year:04d}:{id}"}]
+    assert "2 indexes built" in run(*command, "--reindex", cwd=tmp_path).stdout
+    assert "to build" not in run(*command, "--dry-run", cwd=tmp_path).stdout
 
 
 def test_sweep_deletes_expired_rows(folder: Path) -> None:

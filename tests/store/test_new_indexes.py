@@ -10,6 +10,7 @@ from msgspec import Struct
 from keyhouse import (
     Index,
     Meta,
+    Migration,
     Record,
     RecordCount,
     Schema,
@@ -19,7 +20,14 @@ from keyhouse import (
     reindex,
 )
 from keyhouse.errors import ContentionError, UnbuiltIndexError
-from keyhouse.store import Store, missing_indexes
+from keyhouse.store import (
+    Entry,
+    Store,
+    Transaction,
+    migrate,
+    missing_indexes,
+    unbuilt_indexes,
+)
 from keyhouse.store.count_rebuild import rebuild_counts
 from keyhouse.store.index_state import derived_digest
 from tests.store.support.harness import Harness, clean, everywhere
@@ -93,6 +101,33 @@ async def test_a_migration_that_builds_the_index_is_enough(harness: Harness) -> 
 
 
 @everywhere
+async def test_a_migration_before_the_store_is_opened_is_enough(harness: Harness) -> None:
+    """`keyhouse migrate` had built the index, and `open_store` still rejected the space."""
+    await filled(harness, OLD)
+    migrated = schema(COUNTED_NEW, migrations=(reindex(1, "by minutes", COUNTED_NEW),))
+    assert await unbuilt_indexes(Store(migrated, harness.engine, "mine"))
+    await migrate(Store(migrated, harness.engine, "mine"))
+    assert await unbuilt_indexes(Store(migrated, harness.engine, "mine")) == []
+    async with open_store(migrated, harness.engine, "mine") as store:
+        assert await store.record_count(PER_MINUTES, minutes=3) == 1
+        await clean(store)
+
+
+@everywhere
+async def test_a_migration_that_builds_no_index_leaves_it_unbuilt(harness: Harness) -> None:
+    await filled(harness, OLD)
+
+    async def step(tx: Transaction, entry: Entry[Recipe]) -> None:
+        pass
+
+    migrated = schema(NEW, migrations=(Migration(1, "nothing", NEW, step),))
+    await migrate(Store(migrated, harness.engine, "mine"))
+    assert await unbuilt_indexes(Store(migrated, harness.engine, "mine")) == [(NEW, BY_MINUTES)]
+    with pytest.raises(UnbuiltIndexError):
+        await open_store(migrated, harness.engine, "mine")
+
+
+@everywhere
 async def test_complete_data_of_an_older_release_is_accepted(harness: Harness) -> None:
     """Stores from before the list was kept have all rows, and no list."""
     store = harness.store(schema(OLD), "mine")
@@ -126,6 +161,13 @@ async def test_a_schema_without_meta_rows_is_opened_as_before(harness: Harness) 
 
 PER_MINUTES = RecordCount("per:{minutes:04d}")
 COUNTED = Record(Recipe, "recipe:{id}", Index("title:{title}:{id}"), PER_MINUTES)
+COUNTED_NEW = Record(
+    Recipe,
+    "recipe:{id}",
+    Index("title:{title}:{id}"),
+    Index("minutes:{minutes:04d}:{id}"),
+    PER_MINUTES,
+)
 
 
 @everywhere

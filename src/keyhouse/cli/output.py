@@ -146,9 +146,9 @@ def one_line(text: str) -> str:
     return visible(text).replace("\n", "\\n")
 
 
-def number(count: int, noun: str) -> str:
+def number(count: int, noun: str, plural: str | None = None) -> str:
     """Format a count: `1 row`, `2,000 rows`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def _plain(part: Part) -> str:

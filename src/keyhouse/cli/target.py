@@ -30,6 +30,7 @@ from keyhouse import Store, open_engine
 from keyhouse.cli.options import Location
 from keyhouse.engine import Engine
 from keyhouse.engines.system_urls import default_url, embedded_server, is_own_nats, with_server
+from keyhouse.engines.url import public_url
 from keyhouse.errors import KeyFieldError, UsageError
 from keyhouse.keys import check_key
 from keyhouse.schema import KeyMatch, Schema
@@ -61,6 +62,7 @@ __all__ = [
     "service_of",
     "space_in_key",
     "space_name",
+    "store_options",
     "store_url",
     "target_of_key",
     "target_of_space",
@@ -177,6 +179,16 @@ def store_url(system: str | None, store: str | None, data: Path | None) -> str:
             else "Name the store: --store sqlite:data.db, or a system with --data DIR."
         )
     return url
+
+
+def store_options(store: str | None, data: Path | None) -> str:
+    """Return the options that name the store, for a command that a message shows.
+
+    Empty if the environment or the settings name it. A URL with a password is not shown.
+    """
+    if store is not None:
+        return f" --store {store if public_url(store) == store else 'URL'}"
+    return "" if data is None else f" --data {data}"
 
 
 def serve_settings(system: str, data: Path | None = None) -> LoadedSettings:

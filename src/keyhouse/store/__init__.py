@@ -29,6 +29,7 @@ from keyhouse.store.index_state import (
     index_progress,
     missing_indexes,
     note_new_space,
+    unbuilt_indexes,
 )
 from keyhouse.store.interruptions import Resumed, can_be_interrupted, resume_interrupted
 from keyhouse.store.jobs import forget_job, run_job, try_job
@@ -126,6 +127,7 @@ __all__ = [
     "run_job",
     "sweep",
     "try_job",
+    "unbuilt_indexes",
     "unfinished_move",
     "verify",
     "version",

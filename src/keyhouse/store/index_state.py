@@ -35,7 +35,9 @@ __all__ = [
     "derived_digest",
     "index_progress",
     "missing_indexes",
+    "note_migrated",
     "note_new_space",
+    "unbuilt_indexes",
 ]
 
 INDEXES_JOB = "indexes"
@@ -74,38 +76,65 @@ async def missing_indexes(store: Store) -> list[DerivedRow]:
     ]
 
 
-async def check_indexes(store: Store, *, migrated: bool) -> None:
+async def unbuilt_indexes(store: Store) -> list[DerivedRow]:
+    """Return the derived rows that lack records of the space: those to build. Writes nothing.
+
+    A space without the list may have all rows although none is noted: records at either end of it
+    decide.
+    """
+    missing = await missing_indexes(store)
+    is_noted = bool(missing) and await _complete(store) is not None
+    return [each for each in missing if not await _is_complete(store, *each, is_noted=is_noted)]
+
+
+async def check_indexes(store: Store) -> None:
     """Raise UnbuiltIndexError if the space has records that a declared row does not list.
 
-    A space without the list, or one whose migrations have just run, may have all rows although none
-    is noted: then records at either end of it decide, and the list is written. Counts that the
-    migrations have added are built.
+    Otherwise note all declared rows as complete.
     """
     await note_new_space(store)
     missing = await missing_indexes(store)
     if not missing:
         return
-    is_noted = await _complete(store) is not None
-    for record, derived in missing:
-        if not (await store.keys(record, limit=1))[0]:
-            continue
-        # lists of spaces that are older than this rule do not have their counts
-        is_surely_new = is_noted and not migrated and not isinstance(derived, RecordCount)
-        if not is_surely_new and await _is_built(store, record, derived):
-            continue
-        if migrated and isinstance(derived, RecordCount):  # a migration writes the other rows
+    for record, derived in await unbuilt_indexes(store):
+        raise UnbuiltIndexError(
+            "A derived row is new, and the records that the space has are not in it: build it"
+            " with `keyhouse migrate MODULE:SCHEMA --reindex`, or open the store once with"
+            " `reindex=True`.",
+            space=store.space,
+            record=record.name,
+            row=derived.template.text,
+        )
+    await _note(store, missing)
+
+
+async def note_migrated(store: Store) -> None:
+    """Note the derived rows that migrations have written, and build the counts that are new.
+
+    Records at either end of the space decide whether a row was written. A space without the list
+    gets none here: they decide again when it is opened.
+    """
+    built: list[DerivedRow] = []
+    for record, derived in await missing_indexes(store):
+        if await _is_complete(store, record, derived, is_noted=False):
+            built.append((record, derived))
+        elif isinstance(derived, RecordCount):  # a migration writes the other rows
             await rebuild_counts(store, record, derived)
-        else:
-            raise UnbuiltIndexError(
-                "A derived row is new, and the records that the space has are not in it: build it"
-                " with `keyhouse migrate MODULE:SCHEMA --reindex`, or open the store once with"
-                " `reindex=True`.",
-                space=store.space,
-                record=record.name,
-                row=derived.template.text,
-            )
-    complete = await _complete(store) or frozenset()
-    await _write(store, {*complete, *(derived_digest(*each) for each in missing)})
+            built.append((record, derived))
+    if built and await _complete(store) is not None:
+        await _note(store, built)
+
+
+async def _is_complete(
+    store: Store, record: Record[Any], derived: Derived, *, is_noted: bool
+) -> bool:
+    """Tell whether a row that the list lacks is complete. `is_noted`: the space has the list."""
+    if not (await store.keys(record, limit=1))[0]:
+        return True
+    # lists of spaces that are older than this rule do not have their counts
+    if is_noted and not isinstance(derived, RecordCount):
+        return False
+    return await _is_built(store, record, derived)
 
 
 async def _is_built(store: Store, record: Record[Any], derived: Derived) -> bool:
@@ -185,6 +214,12 @@ async def _finish(store: Store, job: str, digest: str) -> None:
 
 async def _write(store: Store, digests: set[str]) -> None:
     await store.put(_meta(store).job, _list(digests, store.engine.clock.now()), name=INDEXES_JOB)
+
+
+async def _note(store: Store, rows: list[DerivedRow]) -> None:
+    """Add derived rows to the list."""
+    complete = await _complete(store) or frozenset()
+    await _write(store, {*complete, *(derived_digest(*each) for each in rows)})
 
 
 async def _complete(store: Store) -> frozenset[str] | None:

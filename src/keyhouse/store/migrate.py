@@ -18,7 +18,7 @@ from keyhouse.errors import DeclarationError, NewerError, UsageError
 from keyhouse.keyring import KeyRing
 from keyhouse.schema import JobState, Meta, Migration, MigrationDone, Record, Schema, migration_job
 from keyhouse.store.entry import Entry
-from keyhouse.store.index_state import build_indexes, check_indexes
+from keyhouse.store.index_state import build_indexes, check_indexes, note_migrated
 from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.removal import resume_deletions
 from keyhouse.store.store import Store
@@ -65,12 +65,13 @@ async def open_migrated(
         owns_engine=owns_engine,
         **fixed,
     )
-    migrated = await migrate(store) if schema.migrations else []
+    if schema.migrations:
+        await migrate(store)
     await resume_deletions(store)
     if schema.meta is not None and any(record.derived for record in schema.records):
         if reindex:
             await build_indexes(store)
-        await check_indexes(store, migrated=bool(migrated))
+        await check_indexes(store)
     return store
 
 
@@ -133,6 +134,8 @@ async def migrate(
         done.append(MigrationResult(migration, state.done, state.changed, took))
         if not dry_run:
             await _finish(store, migration, state, took)
+    if at < store.schema.version and not dry_run:
+        await note_migrated(store)
     return done
 
 

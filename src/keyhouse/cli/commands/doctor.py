@@ -16,10 +16,10 @@ from typing import Final
 import typer
 
 from keyhouse import __version__
-from keyhouse.cli.commands.migrate import find_pending
+from keyhouse.cli.commands.migrate import find_pending, find_unbuilt
 from keyhouse.cli.options import DataFolder, Json, OptionalSystem, StoreUrl, examples
 from keyhouse.cli.output import Part, Report, number, show_json, show_reports
-from keyhouse.cli.target import engine_at, find_store_url, load_system, targets
+from keyhouse.cli.target import engine_at, find_store_url, load_system, store_options, targets
 from keyhouse.engine import Engine
 from keyhouse.engines.health import HealthCheck, check_health
 from keyhouse.engines.url import public_url
@@ -104,7 +104,8 @@ async def _doctor(
     if (url := find_store_url(system, store, data)) is not None:
         parts["Store"], is_reachable = await check_store(url)
         if system is not None and is_reachable:
-            parts[f"Rows of {system}"] = await check_rows(load_system(system), system, url)
+            named = f"{system}{store_options(store, data)}"
+            parts[f"Rows of {system}"] = await check_rows(load_system(system), named, url)
     elif system is not None:
         load_system(system)
         fix = "Name it: --store URL, or --data DIR."
@@ -216,12 +217,16 @@ async def _check_moves(engine: Engine) -> list[HealthCheck]:
 
 
 async def check_rows(system: System, name: str, url: str) -> list[HealthCheck]:
-    """Return facts about the rows. `name` is the SYSTEM argument, for the commands to run."""
+    """Return facts about the rows. `name` is the SYSTEM argument with the options that name the
+    store, for the commands to run."""
     try:
         async with engine_at(url, existing=True) as engine:
+            migrations = await _check_migrations(system, name, engine)
+            built = [await _check_built(system, name, engine)] if migrations.state == "ok" else []
             return [
-                await _check_migrations(system, name, engine),
-                await _check_indexes(system, name, engine),
+                migrations,
+                *built,
+                await _check_indexes(system, name, engine, [migrations, *built]),
             ]
     except KeyhouseError as error:
         return [HealthCheck("rows", str(error), "bad", "Fix the cause in the message.")]
@@ -239,7 +244,19 @@ async def _check_migrations(system: System, name: str, engine: Engine) -> Health
     return HealthCheck("migrations", value, "bad", f"Back up, then: keyhouse migrate {name}")
 
 
-async def _check_indexes(system: System, name: str, engine: Engine) -> HealthCheck:
+async def _check_built(system: System, name: str, engine: Engine) -> HealthCheck:
+    unbuilt = await find_unbuilt(system, engine, None)
+    if not unbuilt:
+        return HealthCheck("indexes", "all built")
+    what = f"{number(len(unbuilt), 'index', 'indexes')} to build: {unbuilt[0].index}"
+    more = ", …" if len(unbuilt) > 1 else ""
+    return HealthCheck("indexes", what + more, "bad", f"keyhouse migrate {name} --reindex")
+
+
+async def _check_indexes(
+    system: System, name: str, engine: Engine, earlier: list[HealthCheck]
+) -> HealthCheck:
+    """Compare rows. Problems of `earlier` checks come first: their fix may write the rows."""
     checked, before, is_all, findings = 0, 0, True, list[Finding]()
 
     def on_progress(rows: int) -> None:
@@ -258,9 +275,7 @@ async def _check_indexes(system: System, name: str, engine: Engine) -> HealthChe
     value = f"{number(checked, 'row')} compared{'' if is_all else ', not all'}: "
     if not findings:
         return HealthCheck("index health", value + "no problems")
-    return HealthCheck(
-        "index health",
-        value + number(len(findings), "finding"),
-        "bad",
-        f"keyhouse verify {name} --repair",
-    )
+    fix = f"keyhouse verify {name} --repair"
+    if any(check.state == "bad" for check in earlier):
+        fix = f"After the step above, if doctor still finds it: {fix}"
+    return HealthCheck("index health", value + number(len(findings), "finding"), "bad", fix)

@@ -1,7 +1,7 @@
 """`keyhouse migrate`: apply pending migrations to every space."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,16 +21,23 @@ from keyhouse.cli.options import (
 from keyhouse.cli.output import Part, Report, number, show_json, show_reports
 from keyhouse.cli.progress import ProgressLine
 from keyhouse.cli.prompt import confirm, interruptible
-from keyhouse.cli.target import Target, engine_at, load_system, store_url, targets
+from keyhouse.cli.target import (
+    Target,
+    engine_at,
+    load_system,
+    store_options,
+    store_url,
+    targets,
+)
 from keyhouse.engine import Engine
 from keyhouse.errors import UsageError
 from keyhouse.schema import Migration
 from keyhouse.service.system import System
-from keyhouse.store import build_indexes, version
+from keyhouse.store import build_indexes, unbuilt_indexes, version
 from keyhouse.store import migrate as migrate_store
 
 MIGRATIONS_PENDING = 5
-"""Exit code of a dry run that found pending migrations."""
+"""Exit code of a dry run that found pending migrations, or indexes to build."""
 
 _SHOWN = 20
 
@@ -62,12 +69,22 @@ class Built(msgspec.Struct, frozen=True):
     records: int
 
 
+class Unbuilt(msgspec.Struct, frozen=True):
+    """A derived row that one space lacks for some records."""
+
+    space: str
+    index: str
+
+
 class Migrated(msgspec.Struct, frozen=True):
+    """`unbuilt` leaves out spaces with pending migrations: these may build their indexes."""
+
     spaces: int
     behind: list[Behind]
     steps: list[Step]
     dry_run: bool
     indexes: list[Built] = []
+    unbuilt: list[Unbuilt] = []
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -98,15 +115,16 @@ def migrate(
 
     Lists the spaces to migrate and asks first: only a backup can undo it. If it is interrupted or
     killed, run it again: it resumes after its last commit. Exit code 5: a dry run found pending
-    migrations.
+    migrations, or indexes that are new in the declaration and not built.
     """
     with interruptible("Run the same command again: it resumes after its last commit."):
         done = asyncio.run(_migrate(system, store, data, space, dry_run, yes, reindex))
     if json:
         show_json(done)
     else:
-        show_reports([_report(done)])
-    if dry_run and done.behind:
+        again = f"keyhouse migrate {system}{store_options(store, data)} --reindex"
+        show_reports([_report(done, again)])
+    if dry_run and (done.behind or done.unbuilt):
         raise typer.Exit(MIGRATIONS_PENDING)
 
 
@@ -119,16 +137,19 @@ async def _migrate(
     yes: bool,
     reindex: bool,
 ) -> Migrated:
+    loaded = load_system(system)
     with ProgressLine() as line:
         async with engine_at(store_url(system, store, data), existing=True) as engine:
-            pending = await find_pending(load_system(system), engine, spaces)
+            pending = await find_pending(loaded, engine, spaces)
             if pending.behind and not dry_run:
                 confirm(_question(pending), yes=yes)
             done = await _apply(pending, engine, dry_run=dry_run, on_progress=line.update)
             if reindex and not dry_run:
-                built = await _reindex(system, engine, spaces, line.update)
+                built = await _reindex(loaded, engine, spaces, line.update)
                 done = msgspec.structs.replace(done, indexes=built)
-            return done
+            skip = [each.space for each in pending.behind] if dry_run else []
+            unbuilt = await find_unbuilt(loaded, engine, spaces, skip=skip)
+            return msgspec.structs.replace(done, unbuilt=unbuilt)
 
 
 async def find_pending(system: System, engine: Engine, spaces: Sequence[str] | None) -> Pending:
@@ -143,6 +164,18 @@ async def find_pending(system: System, engine: Engine, spaces: Sequence[str] | N
             behind.append(Behind(target.space, at, target.schema.version))
             pending.append(target)
     return Pending(count, behind, pending)
+
+
+async def find_unbuilt(
+    system: System, engine: Engine, spaces: Sequence[str] | None, *, skip: Sequence[str] = ()
+) -> list[Unbuilt]:
+    """Return the derived rows that spaces lack for some records, except in those to `skip`."""
+    return [
+        Unbuilt(target.space, derived.template.text)
+        async for target in targets(system, engine, spaces)
+        if target.schema.meta is not None and target.space not in skip
+        for _, derived in await unbuilt_indexes(target.store(engine))
+    ]
 
 
 def _question(pending: Pending) -> str:
@@ -173,11 +206,11 @@ async def _apply(
 
 
 async def _reindex(
-    system: str, engine: Engine, spaces: list[str] | None, on_progress: Callable[[str], None]
+    system: System, engine: Engine, spaces: list[str] | None, on_progress: Callable[[str], None]
 ) -> list[Built]:
     """Build the derived rows of every space again."""
     built: list[Built] = []
-    async for target in targets(load_system(system), engine, spaces):
+    async for target in targets(system, engine, spaces):
         if target.schema.meta is None:
             raise UsageError(
                 "The schema has no job rows: declare it with meta=Meta(), or repair its derived"
@@ -195,32 +228,57 @@ async def _reindex(
     return built
 
 
-def _report(done: Migrated) -> Report:
+def _report(done: Migrated, build: str) -> Report:
+    """Return the report. `build` is the command that builds indexes."""
     spaces = number(done.spaces, "space")
-    indexes = [
-        (f"`{each.space}`", f"`{each.index}`", number(each.records, "record"), "")
-        for each in done.indexes[:_SHOWN]
+    parts = [
+        Part("Migrations", _shown(_step_row(each) for each in done.steps)),
+        Part(
+            "Indexes",
+            _shown(
+                (f"`{each.space}`", f"`{each.index}`", number(each.records, "record"))
+                for each in done.indexes
+            ),
+        ),
+        Part(
+            "Indexes to build",
+            _shown((f"`{each.space}`", f"`{each.index}`") for each in done.unbuilt),
+        ),
     ]
-    built = [Part("Indexes", [*indexes])] if indexes else []
-    if not done.behind:
-        return Report("Migrated", f"{spaces} checked: no pending migrations.", built)
-    rows = [
-        (
-            f"`{step.space}`",
-            f"{step.id}. {step.description}",
-            number(step.records, "record"),
-            number(step.rows, "row"),
-        )
-        for step in done.steps[:_SHOWN]
-    ]
-    if len(done.steps) > _SHOWN:
-        rows.append((f"and {len(done.steps) - _SHOWN:,} more", "", "", ""))
     behind = f"{len(done.behind):,} of {spaces}"
-    text = (
-        f"{behind} would be migrated. Nothing was written."
-        if done.dry_run
-        else f"{behind} migrated."
+    if done.behind and not done.dry_run:
+        heading, text = "Migrated", f"{behind} migrated."
+    elif done.behind:
+        heading, text = "To migrate", f"{behind} would be migrated."
+    else:
+        heading, text = "Checked", f"{spaces} checked: no pending migrations."
+    if done.indexes:
+        heading = "Migrated"
+        text += f" {number(len(done.indexes), 'index', 'indexes')} built."
+    if done.unbuilt:
+        lacking = len({each.space for each in done.unbuilt})
+        text += (
+            f" {number(len(done.unbuilt), 'index', 'indexes')} to build in"
+            f" {number(lacking, 'space')}: records written before are not listed."
+        )
+    if done.dry_run:
+        text += " Nothing was written."
+    if done.unbuilt:
+        text += f"\nBuild: `{build}`"
+    return Report(heading, text, parts)
+
+
+def _step_row(step: Step) -> tuple[str, ...]:
+    return (
+        f"`{step.space}`",
+        f"{step.id}. {step.description}",
+        number(step.records, "record"),
+        number(step.rows, "row"),
     )
-    return Report(
-        "To migrate" if done.dry_run else "Migrated", text, [Part("Migrations", [*rows]), *built]
-    )
+
+
+def _shown(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the first rows, and how many more there are."""
+    listed = list(rows)
+    more = [(f"and {len(listed) - _SHOWN:,} more",)] if len(listed) > _SHOWN else []
+    return [*listed[:_SHOWN], *more]
