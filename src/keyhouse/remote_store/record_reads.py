@@ -1,12 +1,14 @@
 """The reading half of a remote store: the verbs of a Store, as requests of a service."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from keyhouse.clock import SystemClock
 from keyhouse.engine import CaughtUp, Row
-from keyhouse.errors import DataError, NotFoundError, UnavailableError, UsageError
+from keyhouse.errors import DataError, NotFoundError, RateError, UnavailableError, UsageError
 from keyhouse.remote_store.addresses import AddressBook
 from keyhouse.remote_store.problems import unreadable_error
 from keyhouse.schema import (
@@ -30,6 +32,7 @@ from keyhouse.store import (
 __all__ = ["RemoteRecordReads", "Transport"]
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 _PAGE_ITEMS: Final = 500
 """Items of a page of a scan: the most that a service returns."""
@@ -122,7 +125,8 @@ class RemoteRecordReads:
             body["addresses"] = asked[len(found) : len(found) + _PAGE_ITEMS]
             if skips:
                 body["unreadable"] = "skip"
-            answer = await self._transport.call("get_many", body)
+            call = partial(self._transport.call, "get_many", body)
+            answer = await (_next_page(call) if found else call())
             if not answer["items"]:
                 raise UnavailableError("The service answered with no items.")
             if skipped is not None:
@@ -206,7 +210,8 @@ class RemoteRecordReads:
             raise UsageError("The limit of a scan is a whole number from 1.", limit=limit)
         cursor, left = None, limit
         while True:
-            page = await self.page(
+            read = partial(
+                self.page,
                 record,
                 by=by,
                 limit=_PAGE_ITEMS if left is None else min(left, _PAGE_ITEMS),
@@ -217,6 +222,7 @@ class RemoteRecordReads:
                 unreadable=unreadable,
                 **fields,
             )
+            page = await (read() if cursor is None else _next_page(read))
             for entry in page.entries:
                 yield entry
             left = None if left is None else left - len(page.entries)
@@ -279,9 +285,10 @@ class RemoteRecordReads:
         """Count the rows of `page` by reading their keys."""
         counted, cursor = 0, None
         while True:
-            keys, cursor = await self.keys(
-                declared, cursor=cursor, prefix=prefix, between=between, **fields
+            read = partial(
+                self.keys, declared, cursor=cursor, prefix=prefix, between=between, **fields
             )
+            keys, cursor = await (read() if cursor is None else _next_page(read))
             counted += len(keys)
             if cursor is None:
                 return counted
@@ -372,3 +379,13 @@ def _add_unreadable(skipped: UnreadableRows, owner: Record[Any], answer: Any) ->
 def _unreadable(error: DataError) -> Row:
     """Return the row of an error: its key, without its value."""
     return Row(str(error.fields.get("key", "")), b"", 0, None)
+
+
+async def _next_page(read: Callable[[], Awaitable[R]]) -> R:
+    """Read the next page of a long read. Pages count towards the rate of the space: if it is used
+    up, wait as long as the service asks for."""
+    while True:
+        try:
+            return await read()
+        except RateError as error:
+            await asyncio.sleep(float(str(error.fields.get("retry_after", 1))))
