@@ -10,6 +10,8 @@ import pytest
 from keyhouse import Record, RemoteStore, Schema, Space
 from keyhouse.errors import RateError
 from keyhouse.remote_store import record_reads
+from keyhouse.service.schema_service import remote as schema_remote
+from keyhouse.service.schema_service.remote import SchemaRemotes
 from tests.service.schema_service.support.served import Served
 from tests.support.engine_openers import memory
 
@@ -29,6 +31,9 @@ def test_a_long_read_waits_for_the_rate_of_its_space(
             served.clock.advance(seconds=seconds)
 
         monkeypatch.setattr(record_reads, "asyncio", SimpleNamespace(sleep=wait))
+        namespace = SimpleNamespace(sleep=wait, to_thread=asyncio.to_thread)
+        monkeypatch.setattr(schema_remote, "asyncio", namespace)
+        rows = await SchemaRemotes(NOTES).connect(served.url, "ann", served.token("ann"))
         async with RemoteStore(NOTES, served.url, served.token("ann")) as store:
             for start in range(0, COUNT, 400):
                 served.clock.advance(seconds=100)
@@ -43,11 +48,13 @@ def test_a_long_read_waits_for_the_rate_of_its_space(
                 lambda: _listed(store),
                 lambda: store.get_many(NOTE, addresses),
                 lambda: store.count(NOTE),
+                lambda: rows.count("note:"),
             ):
                 served.clock.advance(seconds=100)
                 waited.clear()
                 assert await read() in (["x"] * COUNT, COUNT)
                 assert waited and all(seconds >= 1 for seconds in waited)
+            await rows.close()
             with pytest.raises(RateError):  # one page is a request like others
                 while True:
                     await store.page(NOTE, limit=500)

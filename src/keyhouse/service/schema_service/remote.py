@@ -17,6 +17,7 @@ from keyhouse.schema import MILLISECONDS, Schema
 from keyhouse.service.http_client import (
     AbsentError,
     HttpClient,
+    TooMuchError,
     service_url,
     tenant_of_token,
     translated,
@@ -146,8 +147,7 @@ class SchemaRemote:
         query = {"limit": str(_PAGE_ITEMS), "order": "desc" if reverse else "asc"}
         while True:
             with translated():
-                path = f"/{served.kind}s/{served.name}"
-                page = await self._request("GET", path, params=query)
+                page = await self._page(f"/{served.kind}s/{served.name}", query)
             rows = [_row(item) for item in page["items"]]
             if left_out := page.get("unreadable"):
                 rows += [
@@ -205,6 +205,16 @@ class SchemaRemote:
         fields = match.fields
         parts = [quote(_text(fields[name]), safe="") for name in served.fields]
         return served, "/".join([f"/{served.kind}s/{served.name}", *parts])
+
+    async def _page(self, path: str, query: dict[str, str]) -> Any:
+        """Return a page of a list; wait for the rate of the space before the next one."""
+        while True:
+            try:
+                return await self._request("GET", path, params=query)
+            except TooMuchError as error:
+                if "cursor" not in query:
+                    raise
+                await asyncio.sleep(error.retry_after or 1)
 
     async def _request(self, method: str, path: str, **options: Any) -> Any:
         options["headers"] = {**self._sent, **options.get("headers", {})}
