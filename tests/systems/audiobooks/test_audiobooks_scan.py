@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-untyped-call"
 """Scanning real files over HTTP: new, unchanged, moved, missing, edited and broken ones; covers,
 audio, order, organize and the operations themselves."""
 
@@ -9,6 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
+from mutagen.id3 import MVIN, MVNM
+from mutagen.mp3 import MP3
+from mutagen.mp4 import MP4
 
 from keyhouse.systems.audiobooks.audio_tags import read_tags
 from keyhouse.systems.audiobooks.generated_audio import FORMATS, png, write_audio
@@ -89,6 +93,21 @@ def test_every_format_is_read_with_chapters_and_cover(
         assert segment["format"] == format and abs(segment["duration_seconds"] - 20) < 0.1
         picture = admin.get(book["cover_url"].removeprefix("/audiobooks/api/v1"))
         assert picture.content == cover and picture.headers["content-type"] == "image/png"
+
+
+@pytest.mark.parametrize("service", ["sqlite"], indirect=True)
+def test_the_movement_is_the_series(service: LibraryService, admin: httpx.Client) -> None:
+    mp3: Any = MP3(write_audio(service.roots[0] / "a" / "a.mp3", 5, tags={**TAGS, "album": "A"}))
+    mp3.tags.add(MVNM(encoding=3, text=["Hainish"]))
+    mp3.tags.add(MVIN(encoding=3, text=["1.5"]))
+    mp3.save()
+    m4b = MP4(write_audio(service.roots[0] / "b" / "b.m4b", 5, tags={**TAGS, "album": "B"}))
+    m4b["\xa9mvn"] = ["Hainish"]
+    m4b["\xa9mvi"] = [2]
+    m4b.save()
+    scan(admin)
+    found = [(each["title"], each["series_name"], each["series_position"]) for each in books(admin)]
+    assert found == [("A", "Hainish", 1.5), ("B", "Hainish", 2)]
 
 
 def test_a_second_scan_reads_and_changes_nothing(

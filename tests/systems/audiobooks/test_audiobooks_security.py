@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from keyhouse.store import Store
 from keyhouse.systems.audiobooks.generated_audio import write_audio
-from keyhouse.systems.audiobooks.schema import ARGON2_PARAMS, SEGMENT
+from keyhouse.systems.audiobooks.schema import ARGON2_PARAMS, SEGMENT, USER
 from tests.support import engine_openers
 from tests.systems.audiobooks.support.service import CHEAP, PASSWORD, LibraryService
 from tests.systems.audiobooks.test_audiobooks_auth import is_error
@@ -51,6 +51,24 @@ def test_the_parameters_of_the_hash_are_stored_and_are_argon2id(
         found = service.run(stored)
         assert (found.time_cost, found.memory_cost_kib, found.parallelism) == (3, 65_536, 1)
         assert (found.hash_bytes, found.salt_bytes) == (32, 16)
+
+
+def test_a_login_hashes_the_password_again_when_the_parameters_have_changed(
+    tmp_path: Path,
+) -> None:
+    opener = engine_openers.ALL["sqlite"](tmp_path)
+
+    async def stored(store: Store) -> str:
+        [user] = [entry.record async for entry in store.scan(USER)]
+        return str(user.password_hash)
+
+    with LibraryService(opener, tmp_path / "data") as service, service.admin():
+        assert "$m=8,t=1,p=1$" in service.run(stored)
+    with LibraryService(opener, tmp_path / "data", cost=replace(CHEAP, time_cost=2)) as service:
+        assert "$m=8,t=1,p=1$" in service.run(stored)
+        for _ in range(2):
+            service.signed_in("admin").close()
+            assert "$m=8,t=2,p=1$" in service.run(stored)
 
 
 def test_guesses_of_the_current_password_are_limited(tmp_path: Path) -> None:
