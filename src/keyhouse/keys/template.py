@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType
-from typing import Any
+from typing import Any, Final
 
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
@@ -40,6 +40,10 @@ from keyhouse.keys.segments import (
     segment,
 )
 from keyhouse.limits import KEY_BYTES_MAX
+
+UNKNOWN: Final = object()
+"""The value of a field, for `Template.bind`, that this program does not know: the keys that are
+built have the field's name there, and only their other fields are checked."""
 
 _FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}")
 
@@ -227,7 +231,7 @@ class Template:
     def check(self, values: Mapping[str, object]) -> None:
         """Raise KeyFieldError for values, of some of its fields, that `bind` would reject."""
         for name, bound in zip(self.fields, self.segments, strict=True):
-            if name in values:
+            if name in values and values[name] is not UNKNOWN:
                 self._format(name, bound, values[name])
 
     def changes_by(self, values: Mapping[str, object]) -> bool:
@@ -246,7 +250,9 @@ class Template:
         left: dict[str, Segment] = {}
         for name, bound, tail in zip(self.fields, self.segments, self.literals[1:], strict=True):
             if name in values:
-                literals[-1] += self._format(name, bound, values[name]) + tail
+                is_known = values[name] is not UNKNOWN
+                text = self._format(name, bound, values[name]) if is_known else f"{{{name}}}"
+                literals[-1] += text + tail
             else:
                 literals.append(tail)
                 left[name] = (

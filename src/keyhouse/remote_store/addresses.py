@@ -2,20 +2,25 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from keyhouse.errors import KeyFieldError, UsageError
-from keyhouse.keys.blind_segment import Blind
+from keyhouse.keys.blind_segment import INDEX_KEY
+from keyhouse.keys.template import UNKNOWN
 from keyhouse.schema import Counter, Declared, Derived, Index, Log, Record, Schema
 from keyhouse.schema.index_names import index_name
 from keyhouse.store import Entry, Event
+from keyhouse.store.binding import Binding
+from keyhouse.store.record_reads import lookup_key
 
 __all__ = ["AddressBook", "Item", "RecordAddress"]
 
 T = TypeVar("T")
 D = TypeVar("D", bound=Derived)
+
+_ANY_KEY: Final = bytes(32)
+"""Stands for the key of an HMAC, which the service has: its fields are checked, never sent so."""
 
 Item = dict[str, Any]
 """A record as a service sends it: key, fields, revision, expires_at and value."""
@@ -35,21 +40,26 @@ class RecordAddress(NamedTuple):
 
 
 class AddressBook:
-    """Names declarations in requests, and makes entries of items."""
+    """Names declarations in requests, and makes entries of items.
 
-    def __init__(self, schema: Schema) -> None:
+    Calls are checked by the binding of a Store, so they raise the same errors, without a request. A
+    space whose name only the token has, and the key of an HMAC, are not known here.
+    """
+
+    def __init__(self, schema: Schema, space: str | None = None) -> None:
         self.schema = schema
+        name, field = space or schema.space.name, schema.space.field
+        own: dict[str, object] = {} if field is None else {field: UNKNOWN}
+        if name is not None:
+            own = schema.space.bound(name)
+        self.binding = Binding(schema, {**schema.fixed, **own, INDEX_KEY: _ANY_KEY})
         self._bound = frozenset(schema.fixed) | frozenset(filter(None, [schema.space.field]))
 
     def record(self, record: Record[T]) -> Record[T]:
         """Return the record of the schema that a handle stands for."""
+        self.binding.record(record)
         owner = self.schema.owner(record)
-        if owner is None or not isinstance(record, Record):
-            raise UsageError(
-                "The schema of this store has no such declaration.",
-                given=repr(record),
-                schema=self.schema.name,
-            )
+        assert isinstance(owner, Record), "the binding has it"
         return owner
 
     def kind(self, record: Record[Any]) -> str:
@@ -62,102 +72,83 @@ class AddressBook:
         return tuple([name for name in declared.template.fields if name not in self._bound])
 
     def of(self, record: Record[Any], fields: Mapping[str, Any]) -> RecordAddress:
-        """Return the address of all key fields. Raises as a template does for others."""
+        """Return the address of all key fields."""
         owner = self.record(record)
-        given = self.of_row(owner, fields)
-        return RecordAddress(self.kind(owner), owner.name, tuple(given.items()))
+        self.binding.record(record).template.build(fields)
+        return RecordAddress(self.kind(owner), owner.name, self._given(owner, fields))
 
-    def of_row(self, row: Declared, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all key fields of a record or a derived row, as a request has them. Raises as a
-        template does for others."""
-        names = self.names(row)
-        if unknown := sorted(set(fields) - set(names)):
-            raise UsageError("The key has no such fields.", fields=unknown, key=row.template.text)
-        for name in names:
-            if name not in fields:
-                raise KeyFieldError(
-                    "The key needs a field that was not given.", field=name, key=row.template.text
-                )
-            self._check(row, name, fields[name])
-        return {name: _plain(fields[name]) for name in names}
+    def of_row(self, row: Derived, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all key fields of a derived row, as a request has them."""
+        self.binding.derived(row).template.build(fields)
+        return dict(self._given(row, fields))
 
     def of_value(self, record: Record[T], value: T, fields: Mapping[str, Any]) -> RecordAddress:
         """Return the address of a value: its key fields, and those given."""
-        owner = self.record(record)
-        if owner.is_struct and not isinstance(value, owner.type):
-            raise owner.other_type(value)
-        value = owner.compute(value)
+        owner, bound = self.record(record), self.binding.record(record)
+        if bound.is_struct and not isinstance(value, bound.type):
+            raise bound.other_type(value)
+        value = bound.compute(value)
+        bound.address(value, fields)
         held = {
             name: holder(value)
             for name in self.names(owner)
             if (holder := owner.holder(name)) is not None
         }
-        for name, given in fields.items():
-            if name in held and held[name] != given:
-                raise KeyFieldError(
-                    "The record has another value there.",
-                    field=name,
-                    given=given,
-                    record=held[name],
-                )
-        return self.of(record, {**held, **fields})
+        return RecordAddress(self.kind(owner), owner.name, self._given(owner, {**held, **fields}))
 
-    def row(self, derived: Derived, kind: type[D]) -> tuple[Record[Any], str, D]:
+    def _given(self, row: Declared, fields: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+        return tuple([(name, _plain(fields[name])) for name in self.names(row)])
+
+    def row(self, derived: D, kind: type[Derived] = Derived) -> tuple[Record[Any], str, D]:
         """Return the record of a derived row, the name of the row, and the row of the schema."""
-        for owner in self.schema.records:
-            for each in owner.derived:
-                if each is derived and isinstance(each, kind):
-                    return owner, index_name(owner, each), each
-        raise UsageError(
-            "The schema of this store has no such declaration.",
-            given=repr(derived),
-            needed=kind.__name__,
-            schema=self.schema.name,
+        bound = self.binding.derived(derived, kind)
+        return next(
+            (owner, index_name(owner, each), cast("D", each))
+            for owner in self.schema.records
+            for each in owner.derived
+            if self.binding.derived(each) is bound
         )
 
     def target(self, declared: Declared) -> tuple[dict[str, Any], Any]:
         """Return the members of a request that name a record or a derived row, and what they
         name."""
         if isinstance(declared, Derived):
-            owner, by, row = self.row(declared, Derived)
+            owner, by, row = self.row(declared)
             return {self.kind(owner): owner.name, "by": by}, row
         owner = self.record(declared)
         return {self.kind(owner): owner.name}, owner
 
     def index(self, record: Record[Any], by: Index) -> tuple[str, Index]:
         """Return the name of an index of a record, and the index of the schema."""
-        owner = self.record(record)
-        for one, other in zip(record.derived, owner.derived, strict=True):
-            if isinstance(other, Index) and (one is by or other is by):
-                return index_name(owner, other), other
-        raise UsageError("The record has no such index.", record=owner.name, given=repr(by))
+        self.binding.index(record, by)
+        _, name, index = self.row(by)
+        return name, index
+
+    def lookup(self, record: Record[Any], by: Index, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the key fields of a row that a lookup follows, as a request has them."""
+        bound, index = self.binding.index(record, by)
+        lookup_key(bound, index, fields)
+        return self.of_row(by, fields)
 
     def filters(
-        self, declared: Any, fields: Mapping[str, Any], prefix: Any, between: Any
+        self, declared: Declared, fields: Mapping[str, Any], prefix: Any, between: Any
     ) -> dict[str, Any]:
         """Return the filters of a list: leading fields, and the range of the next one."""
-        names = self.names(declared)
-        if unknown := sorted(set(fields) - set(names)):
-            raise UsageError(
-                "The key has no such fields.", fields=unknown, key=declared.template.text
-            )
+        bound: Declared = (
+            self.binding.derived(declared)
+            if isinstance(declared, Derived)
+            else self.binding.record(declared)
+        )
+        bound.template.range(fields, prefix=prefix, between=between)
         found: dict[str, Any] = {name: _plain(value) for name, value in fields.items()}
         if prefix is None and between is None:
             return found
-        following = next((name for name in names if name not in fields), None)
-        if following is None or (prefix is not None and between is not None):
-            raise UsageError(
-                "A range or a prefix narrows the field after those given, one of them at a time.",
-                fields=sorted(fields),
-                key=declared.template.text,
-            )
+        following = bound.template.fields[len(fields)]
         if prefix is not None:
             return {**found, f"{following}.prefix": prefix}
-        if not isinstance(between, tuple) or len(between) != 2:
-            raise UsageError("A range is a pair: between=(low, high).", between=between)
-        for name, bound in zip(("from", "to"), between, strict=True):
-            if bound is not None:
-                found[f"{following}.{name}"] = _plain(bound)
+        for name, bound_value in zip(("from", "to"), between, strict=True):
+            if bound_value is not None:
+                found[f"{following}.{name}"] = _plain(bound_value)
         return found
 
     def entry(self, record: Record[T], item: Item, local: Any = msgspec.UNSET) -> Entry[T]:
@@ -189,17 +180,6 @@ class AddressBook:
         names = self.names(owner)
         parsed = owner.template.parse(item["key"]) or item["fields"]
         return names, tuple([parsed[name] for name in names])
-
-    def _check(self, owner: Declared, name: str, value: Any) -> None:
-        segment = owner.template.segment(name)
-        if isinstance(segment, Blind):
-            return  # the service has the key of the HMAC
-        try:
-            segment.format(value)
-        except ValueError as error:
-            raise KeyFieldError(
-                f"The field {error}.", field=name, value=value, key=owner.template.text
-            ) from None
 
 
 def _plain(value: Any) -> Any:

@@ -17,7 +17,7 @@ from keyhouse.errors import (
     UsageError,
     WatchExpiredError,
 )
-from keyhouse.remote_store.problems import error_of
+from keyhouse.remote_store.problems import error_of, shown_url
 
 try:
     import httpx
@@ -69,6 +69,7 @@ class HttpTransport:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         if space is not None:
             headers["Keyhouse-Space"] = space
+        self._shown_url = shown_url(url)
         self._http = httpx.AsyncClient(base_url=url, headers=headers, timeout=30.0)
 
     async def close(self) -> None:
@@ -81,7 +82,9 @@ class HttpTransport:
         try:
             response = await self._http.request(method, path, **options)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol) as error:
-            raise UnavailableError("The service cannot be reached.", reason=str(error)) from None
+            raise UnavailableError(
+                "The service cannot be reached.", url=self._shown_url, reason=str(error)
+            ) from None
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__
             raise lost("The service did not answer.", reason=reason) from None

@@ -19,7 +19,7 @@ from keyhouse.errors import (
     UsageError,
     WatchExpiredError,
 )
-from keyhouse.remote_store.problems import error_of
+from keyhouse.remote_store.problems import error_of, shown_url
 
 try:
     from nats.errors import Error as NatsError
@@ -157,6 +157,7 @@ class NatsTransport:
                     await client.close()
                     raise UnavailableError(
                         connection_problem(error) or "No NATS server accepts this connection.",
+                        url=shown_url(self._url),
                         reason=str(error) or type(error).__name__,
                     ) from None
                 self._client = client

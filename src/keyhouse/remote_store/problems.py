@@ -21,7 +21,7 @@ from keyhouse.errors import (
     UnreadableError,
 )
 
-__all__ = ["error_of", "unreadable_error"]
+__all__ = ["error_of", "shown_url", "unreadable_error"]
 
 _BY_NAME: Final[dict[str, type[KeyhouseError]]] = {
     name.removesuffix("Error").lower(): each
@@ -62,6 +62,15 @@ def unreadable_error(record: str, item: dict[str, Any]) -> DataError:
     if not issubclass(kind, DataError):
         kind = UnreadableError
     return kind(str(item.get("detail")), record=record, key=item["key"])
+
+
+def shown_url(url: str) -> str:
+    """Return the URL of a service, or several with commas, without the credentials in it."""
+    servers = []
+    for each in url.split(","):
+        scheme, separator, rest = each.rpartition("://")
+        servers.append(scheme + separator + rest.rpartition("@")[2])
+    return ",".join(servers)
 
 
 def _family(status: int) -> type[KeyhouseError]:

@@ -19,6 +19,7 @@ from keyhouse.schema import (
     RecordCount,
     Schema,
     Summary,
+    Unique,
 )
 from keyhouse.store import (
     Entry,
@@ -28,6 +29,7 @@ from keyhouse.store import (
     UnreadableRows,
     check_watch_start,
 )
+from keyhouse.store.scan import check_page_limit, check_reverse
 
 __all__ = ["RemoteRecordReads", "Transport"]
 
@@ -36,6 +38,9 @@ R = TypeVar("R")
 
 _PAGE_ITEMS: Final = 500
 """Items of a page of a scan: the most that a service returns."""
+
+_PAGE_KEYS: Final = 1_000
+"""Keys that a service returns at most."""
 
 
 class Transport(Protocol):
@@ -53,9 +58,9 @@ class Transport(Protocol):
 class RemoteRecordReads:
     """Reads the records and derived rows of a schema that a service keeps."""
 
-    def __init__(self, schema: Schema, transport: Transport) -> None:
+    def __init__(self, schema: Schema, transport: Transport, space: str | None = None) -> None:
         self.schema = schema
-        self.addresses = AddressBook(schema)
+        self.addresses = AddressBook(schema, space)
         self._transport = transport
         self.now: Callable[[], int] = SystemClock().now
 
@@ -150,7 +155,10 @@ class RemoteRecordReads:
         """Return the record that a Unique or First row leads to, or None."""
         skipped = UnreadableRows(unreadable)
         name, index = self.addresses.index(record, by)
-        named = self.addresses.filters(index, fields, None, None)
+        named = self.addresses.lookup(record, by, fields)
+        if not isinstance(index, Unique):  # one row of an index: a service lists it
+            page = await self.page(record, by=by, limit=1, unreadable=unreadable, **fields)
+            return page.entries[0] if page.entries else None
         body = {"record": self.addresses.record(record).name, "by": name, "fields": named}
         try:
             return await self._found(record, "lookup", body)
@@ -173,24 +181,33 @@ class RemoteRecordReads:
         **fields: Any,
     ) -> RecordPage[T]:
         """Return some records whose leading key fields have these values, in key order. See
-        `Store.page`; a page has 500 records at most."""
+        `Store.page`. A service is asked for 500 of them at a time."""
         owner = self.addresses.record(record)
-        body: dict[str, Any] = {self.addresses.kind(owner): owner.name, "limit": limit}
+        body: dict[str, Any] = {self.addresses.kind(owner): owner.name}
         declared: Any = owner
         if by is not None:
             body["by"], declared = self.addresses.index(record, by)
         body["filters"] = self.addresses.filters(declared, fields, prefix, between)
-        body |= {"cursor": cursor, "order": "desc" if reverse else "asc"}
+        body["order"] = _order(reverse)
         skipped = UnreadableRows(unreadable)
-        page = await self._transport.call("list", body)
-        _add_unreadable(skipped, owner, page)
-        entries = []
-        for item in page["items"]:
-            try:
-                entries.append(self.addresses.entry(record, item))
-            except DataError as error:
-                skipped.add(Row(item["key"], b"", item["revision"], None), error)
-        return RecordPage(entries, page.get("cursor"), page.get("revision", 0), skipped.rows)
+        check_page_limit(limit)
+        entries: list[Entry[T]] = []
+        revision: int | None = None
+        while True:
+            body |= {"limit": min(limit, _PAGE_ITEMS), "cursor": cursor}
+            call = partial(self._transport.call, "list", body)
+            page = await (call() if revision is None else _next_page(call))
+            _add_unreadable(skipped, owner, page)
+            for item in page["items"]:
+                try:
+                    entries.append(self.addresses.entry(record, item))
+                except DataError as error:
+                    skipped.add(Row(item["key"], b"", item["revision"], None), error)
+            revision = page.get("revision", 0) if revision is None else revision
+            limit -= len(page["items"]) + len(page.get("unreadable", ()))
+            cursor = page.get("cursor")
+            if cursor is None or limit <= 0:
+                return RecordPage(entries, cursor, revision, skipped.rows)
 
     async def scan(
         self,
@@ -266,12 +283,21 @@ class RemoteRecordReads:
         between: tuple[Any, Any] | None = None,
         **fields: Any,
     ) -> tuple[list[str], str | None]:
-        """Return some keys without their values, and the cursor of the next page; 1,000 at most."""
+        """Return some keys without their values, and the cursor of the next page. A service is
+        asked for 1,000 of them at a time."""
         body, row = self.addresses.target(declared)
         body["filters"] = self.addresses.filters(row, fields, prefix, between)
-        body |= {"limit": limit, "cursor": cursor, "order": "desc" if reverse else "asc"}
-        page = await self._transport.call("keys", body)
-        return page["keys"], page.get("cursor")
+        body["order"] = _order(reverse)
+        check_page_limit(limit)
+        keys: list[str] = []
+        while True:
+            body |= {"limit": min(limit - len(keys), _PAGE_KEYS), "cursor": cursor}
+            call = partial(self._transport.call, "keys", body)
+            page = await (_next_page(call) if keys else call())
+            keys += page["keys"]
+            cursor = page.get("cursor")
+            if cursor is None or len(keys) >= limit:
+                return keys, cursor
 
     async def count(
         self,
@@ -367,6 +393,11 @@ def _reject_counter(record: Record[Any]) -> None:
             "A service gives the value of a counter alone: read it with `get`.",
             counter=record.name,
         )
+
+
+def _order(reverse: bool) -> str:
+    check_reverse(reverse)
+    return "desc" if reverse else "asc"
 
 
 def _add_unreadable(skipped: UnreadableRows, owner: Record[Any], answer: Any) -> None:

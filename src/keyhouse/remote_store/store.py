@@ -51,7 +51,7 @@ class RemoteStore(RemoteRecordReads):
     def __init__(
         self, schema: Schema, url: str, token: str | None = None, *, space: str | None = None
     ) -> None:
-        super().__init__(schema, _transport(schema, url, token, space))
+        super().__init__(schema, _transport(schema, url, token, space), space)
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,9 +85,15 @@ class RemoteStore(RemoteRecordReads):
         address = self.addresses.of_value(record, value, fields)
         owner = self.addresses.record(record)
         owner.encode(value)  # raises RecordError for a value of another type
+        self._check_ttl(owner, value, ttl)
         plain = owner.plain(value)
         body = {**address.target, "value": plain, "ttl": ttl, **_expected(expect)}
         return self.addresses.entry(record, await self._transport.call("put", body), plain)
+
+    def _check_ttl(self, owner: Record[Any], value: Any, ttl: float | None) -> None:
+        """Raise as a Store does for a TTL that the record does not take."""
+        if ttl is not None:
+            owner.expires(value, None, ttl, self.now())
 
     async def put_many(self, record: Record[T], values: Iterable[T], /) -> list[Entry[T]]:
         """Write several records that hold all fields of their keys: all of them, or none."""
@@ -122,6 +128,7 @@ class RemoteStore(RemoteRecordReads):
         meanwhile; return the entry as stored."""
         reject_others(record)
         address = self.addresses.of(record, fields)
+        self._check_ttl(self.addresses.record(record), None, ttl)
         body = {**address.target, "value": patch, **_expected(expect)}
         if ttl is None:
             return self.addresses.entry(record, await self._transport.call("patch", body))

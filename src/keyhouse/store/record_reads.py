@@ -133,17 +133,7 @@ class RecordReads(RawRows):
         """Return the record that a Unique or First row leads to, or None."""
         skipped = UnreadableRows(unreadable)
         bound, index = self.binding.index(record, by)
-        try:
-            key = index.template.build(fields)
-        except KeyFieldError:
-            if isinstance(index, Unique):
-                raise
-            raise UsageError(
-                "A lookup follows a Unique or First row to its one record: list the records of an"
-                " Index with `scan(record, by=…)`.",
-                record=bound.name,
-                index=index.template.text,
-            ) from None
+        key = lookup_key(bound, index, fields)
         seen = 0
         while True:
             [row] = await self.engine.read(self.space, (key,))
@@ -385,6 +375,21 @@ class RecordReads(RawRows):
             if isinstance(declared, Derived)
             else self.binding.record(declared)
         )
+
+
+def lookup_key(bound: Record[Any], index: Index, fields: Mapping[str, Any]) -> str:
+    """Return the key of the row that a lookup follows."""
+    try:
+        return index.template.build(fields)
+    except KeyFieldError:
+        if isinstance(index, Unique):
+            raise
+        raise UsageError(
+            "A lookup follows a Unique or First row to its one record: list the records of an"
+            " Index with `scan(record, by=…)`.",
+            record=bound.name,
+            index=index.template.text,
+        ) from None
 
 
 def scan_of(

@@ -59,8 +59,7 @@ class Scan:
         reverse: bool,
         mark: str = "",
     ) -> None:
-        if type(reverse) is not bool:
-            raise UsageError("A scan is `reverse` or not: True or False.", reverse=reverse)
+        check_reverse(reverse)
         self._engine = engine
         self._space = space
         self._binding = binding
@@ -311,6 +310,11 @@ class Scan:
     def _checksum(self) -> int:
         named = f"{self._space}\0{self.span.start}\0{self.span.stop}\0{self.reverse}{self._mark}"
         return zlib.crc32(named.encode())
+
+
+def check_reverse(reverse: bool) -> None:
+    if type(reverse) is not bool:
+        raise UsageError("A scan is `reverse` or not: True or False.", reverse=reverse)
 
 
 def check_page_limit(limit: int) -> None:
