@@ -153,7 +153,7 @@ def test_a_file_without_a_layout_does_not_look_like_an_empty_service(tmp_path: P
     before = (tmp_path / "bot.db").read_bytes()
     for command in (put, ("list", "rosey", "--space", "trivia", "--store")):
         ran = run(*command, named, cwd=tmp_path, code=1)
-        assert "written without a layout" in ran.stderr and "keyhouse backup" in ran.stderr
+        assert "written without a layout" in ran.stderr and "keyhouse move" in ran.stderr
     served = run(
         "serve", "audiobooks", "--engine", plain, "--http", "127.0.0.1:0", cwd=tmp_path, code=1
     )

@@ -175,7 +175,8 @@ def test_restore_of_a_store_with_other_rows_needs_replace(folder: Path) -> None:
     run("backup", "rosey", "b.jsonl", *STORE, cwd=folder)
     commit(folder, "channel-9", Batch(puts=(Put("k", b"1"),)))
     before = (folder / "b.jsonl").read_bytes()
-    assert "has other rows" in run("restore", "rosey", "b.jsonl", *STORE, cwd=folder, code=1).stderr
+    other = run("restore", "rosey", "b.jsonl", *STORE, cwd=folder, code=1).stderr
+    assert "has other rows: choose an empty one, or delete them with --replace" in other
     refused = run("restore", "rosey", "b.jsonl", "--replace", *STORE, cwd=folder, code=1).stderr
     assert "Confirmation needs a terminal" in refused
     dry = run("restore", "rosey", "b.jsonl", "--replace", "--dry-run", *STORE, cwd=folder).stdout

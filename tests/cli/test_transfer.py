@@ -12,6 +12,8 @@ import pytest
 
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.registry import open_engine
+from keyhouse.serve.data_dir import DataDir
+from tests.cli.support.shows import declare_shows
 from tests.support.program import SOURCE, run
 from tests.support.terminal import CTRL_C, on_terminal
 
@@ -75,6 +77,58 @@ def test_move_takes_the_data_folder_of_a_service(tmp_path: Path) -> None:
     assert (tmp_path / "other" / "notes").is_dir(), "where `--engine rocksdb:other` looks"
 
 
+def test_move_rejects_the_data_folder_of_a_running_service(tmp_path: Path) -> None:
+    """It copied the rows, and what the service wrote after that was lost."""
+    declare_shows(tmp_path)
+    run("move", "tv:GUIDE", "sqlite:tv.db", "data", cwd=tmp_path)
+    lock = DataDir.take(tmp_path / "data")
+    for source in ("data", "sqlite:data/guide.db?layout=guide"):
+        refused = run("move", "tv:GUIDE", source, "sqlite:live.db", cwd=tmp_path, code=1).stderr
+        assert "what it writes from now on is not copied" in refused and "--follow" in refused
+        assert not (tmp_path / "live.db").exists()
+    into = run("move", "tv:GUIDE", "sqlite:tv.db", "data", cwd=tmp_path, code=1).stderr
+    assert "Another keyhouse serves this data folder" in into
+    shown = run("move", "tv:GUIDE", "data", "sqlite:live.db", "--follow", cwd=tmp_path).stdout
+    assert "identical in both" in shown
+    lock.release()
+    assert "0 written" in run("move", "tv:GUIDE", "data", "sqlite:live.db", cwd=tmp_path).stdout
+
+
+def test_the_file_of_a_program_is_moved_to_the_data_folder_of_a_service(tmp_path: Path) -> None:
+    """`serve --engine sqlite:tv.db` rejected the file, and named no way from one to the other."""
+    declare_shows(tmp_path)
+    serve = ("serve", "tv:GUIDE", "--engine", "sqlite:tv.db", "--http", "127.0.0.1:0")
+    refused = run(*serve, "--nats", "off", cwd=tmp_path, code=1).stderr
+    assert "keyhouse move SYSTEM sqlite:FILE keyhouse-data" in " ".join(refused.split())
+    shown = run("move", "tv:GUIDE", "sqlite:tv.db", "fresh", cwd=tmp_path).stdout
+    assert "Now serve it: keyhouse serve tv:GUIDE --data fresh" in " ".join(shown.split())
+    listed = run("list", "tv:GUIDE", "--data", "fresh", "--space", "ann", cwd=tmp_path).stdout
+    assert "show:a" in listed
+    assert (tmp_path / "fresh").stat().st_mode & 0o777 == 0o700
+
+
+def test_restore_creates_the_data_folder(tmp_path: Path) -> None:
+    declare_shows(tmp_path)
+    run("backup", "tv:GUIDE", "b.jsonl", "--store", "sqlite:tv.db", cwd=tmp_path)
+    command = ("restore", "tv:GUIDE", "b.jsonl", "--data", "fresh")
+    run(*command, "--dry-run", cwd=tmp_path)
+    assert not (tmp_path / "fresh").exists()
+    assert "identical in file and store" in run(*command, cwd=tmp_path).stdout
+    (tmp_path / "file").touch()
+    refused = run("restore", "tv:GUIDE", "b.jsonl", "--data", "file", cwd=tmp_path, code=1).stderr
+    assert "The data folder can't be created" in refused
+
+
+def test_restore_rejects_a_backup_that_ends_inside_a_line(tmp_path: Path) -> None:
+    declare_shows(tmp_path)
+    run("backup", "tv:GUIDE", "b.jsonl", "--store", "sqlite:tv.db", cwd=tmp_path)
+    (tmp_path / "b.jsonl").write_bytes((tmp_path / "b.jsonl").read_bytes()[:-20])
+    command = ("restore", "tv:GUIDE", "b.jsonl", "--store", "sqlite:new.db")
+    refused = run(*command, cwd=tmp_path, code=1).stderr
+    assert "The backup is truncated or damaged at this line: use another. (line=6," in refused
+    assert not (tmp_path / "new.db").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -86,6 +140,7 @@ def test_move_takes_the_data_folder_of_a_service(tmp_path: Path) -> None:
             ("move", "rosey", "rocksdb:gone", "sqlite:two.db"),
             "The file does not exist; check the URL",
         ),
+        (("move", "rosey", "sqlite:gone.db", "data"), "The file does not exist; check the URL"),
         (("move", "rosey", "sqlite:one.db", "sqlite:one.db"), "FROM and TO are the same engine"),
         (("export", "rosey", "--store", "sqlite:gone.db"), "The file does not exist;"),
         (("export", "rosey", "--store", "sqlite:one.db", "--resume"), "--resume needs a FILE"),

@@ -55,6 +55,10 @@ Try it with the README's board.py:
   export KEYHOUSE_STORE=sqlite:board.db KEYHOUSE_SPACE=channel-7
   keyhouse scan board:BOARD
   keyhouse explain board:BOARD clip:goal
+
+\b
+Serve it: a service has its rows in a data folder, keyhouse-data.
+  keyhouse move board:BOARD sqlite:board.db keyhouse-data
   keyhouse serve board:BOARD
 
 \b

@@ -11,7 +11,7 @@ import msgspec
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
-from keyhouse.errors import UnreadableError, UsageError
+from keyhouse.errors import DocumentError, UnreadableError, UsageError
 from keyhouse.store.jsonl import Checksum, ExportedRow, Trailer, blocks, decode_all
 
 Report = Callable[[int], None]
@@ -86,7 +86,12 @@ def read_backup(file: BinaryIO, clock: Clock, on_progress: Report | None = None)
     for first, lines in blocks(file):
         if first != number + (trailer is not None):
             raise UsageError("The file has empty lines, so it is not a backup: import it.")
-        found = decode_all(lines, number)
+        try:
+            found = decode_all(lines, number)
+        except DocumentError as error:
+            raise UnreadableError(
+                "The backup is truncated or damaged at this line: use another.", **error.fields
+            ) from error
         for line, each in zip(lines, found, strict=True):
             if trailer is not None:
                 raise UnreadableError(

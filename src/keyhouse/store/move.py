@@ -130,10 +130,11 @@ class Mover:
         self._written = 0
         self._passes = 0
 
-    async def start(self, name: str, *, replace: bool = False) -> MoveResult | None:
+    async def start(self, name: str, *, replace: bool | None = None) -> MoveResult | None:
         """Mark the target, or return the result if it already equals the source.
 
-        With `replace`, other rows of the target may be deleted.
+        With `replace`, other rows of the target may be deleted; None if the caller has no such
+        option.
         """
         if (await self._source.scan(MARK_SPACE, Span(), limit=1)).rows:
             raise UsageError(
@@ -152,7 +153,7 @@ class Mover:
             )
         return None
 
-    async def _start_new(self, name: str, replace: bool) -> MoveResult | None:
+    async def _start_new(self, name: str, replace: bool | None) -> MoveResult | None:
         async for _ in self._target.spaces():
             self._enter("verifying")
             found, differing = await self._pass(write=False)
@@ -160,7 +161,11 @@ class Mover:
                 return found
             if not replace:
                 raise UsageError(
-                    "The target has other rows: choose an empty one.", differing_rows=differing
+                    "The target has other rows: choose an empty one."
+                    if replace is None
+                    else "The target has other rows: choose an empty one, or delete them with"
+                    " --replace (in a program, replace=True).",
+                    differing_rows=differing,
                 )
             break
         mark = msgspec.json.encode(MoveMark(name, self._target.clock.now()))

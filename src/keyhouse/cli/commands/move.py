@@ -3,12 +3,15 @@
 import asyncio
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from keyhouse import store as stores
+from keyhouse.cli.data_folder import create_data_folder, folder_of, require_unlocked
 from keyhouse.cli.options import Json, SystemName, examples
 from keyhouse.cli.output import Part, Report, number, show_json, show_reports
 from keyhouse.cli.progress import ProgressLine
@@ -16,7 +19,7 @@ from keyhouse.cli.prompt import interruptible
 from keyhouse.cli.target import check_system, engine_at, served_name, store_url
 from keyhouse.engines.system_urls import make_folder, url_of
 from keyhouse.engines.url import public_url
-from keyhouse.errors import UsageError
+from keyhouse.errors import LockedError, UsageError
 
 _SPACES_SHOWN = 20
 _SWITCH = (
@@ -24,11 +27,17 @@ _SWITCH = (
     " Stop the programs that write to the source, then press Enter."
 )
 
+_NOT_FOLLOWED = (
+    "A service is running on the data folder: what it writes from now on is not copied."
+    " Stop it and run this again, or use --follow."
+)
+
 
 @examples(
     "keyhouse move audiobooks sqlite:books.db postgresql://user@host/books",
     "keyhouse move audiobooks sqlite:books.db rocksdb:books --follow",
     "keyhouse move board:BOARD keyhouse-data postgresql://user@host/board",
+    "keyhouse move board:BOARD sqlite:board.db keyhouse-data",
 )
 def move(
     ctx: typer.Context,
@@ -42,7 +51,11 @@ def move(
         ),
     ],
     target: Annotated[
-        str | None, typer.Argument(metavar="TO", help="URL of an engine without rows: rocksdb:b")
+        str | None,
+        typer.Argument(
+            metavar="TO",
+            help="URL of an engine without rows: rocksdb:b; or a data folder for keyhouse serve.",
+        ),
     ] = None,
     follow: Annotated[
         bool,
@@ -59,20 +72,27 @@ def move(
     is only read. `{system}` in a URL is replaced by the name of the system.
 
     If FROM is the data folder of `keyhouse serve`, TO is the engine that it is served from next, as
-    its --engine: the rows get the table or bucket names that the service looks for.
+    its --engine: the rows get the table or bucket names that the service looks for. If a service
+    runs there, stop it first, or use --follow. If TO is a data folder, a service can be started
+    there next.
     """
     if target is None:
         ctx.fail("Name the system first: keyhouse move SYSTEM FROM TO.")
     check_system(system)
-    is_served = ":" not in source and Path(source).is_dir()
-    if is_served:
-        served_from = store_url(system, None, Path(source))
-        urls = [served_from, url_of(served_name(system), target, alone=True)]
+    served_from, to_folder = _is_folder(source), ":" not in target
+    source_url = (
+        store_url(system, None, Path(source)) if served_from else source.replace("{system}", system)
+    )
+    if to_folder:
+        target_url = store_url(system, None, Path(target))
+    elif served_from:
+        target_url = url_of(served_name(system), target, alone=True)
         make_folder(target)
     else:
-        urls = [url.replace("{system}", system) for url in (source, target)]
+        target_url = target.replace("{system}", system)
+    folder = Path(target) if to_folder else None
     with interruptible("The move is incomplete. Run the same command again: it resumes."):
-        moved = asyncio.run(_move(*urls, follow=follow))
+        moved = asyncio.run(_move(source_url, target_url, folder, follow=follow))
     if json:
         show_json(moved)
         return
@@ -84,13 +104,36 @@ def move(
         spaces.append((f"and {len(moved.spaces) - _SPACES_SHOWN:,} more", "", ""))
     what = f"{number(moved.rows, 'row')} of {number(len(moved.spaces), 'space')}"
     text = f"{what}, identical in both; {moved.written:,} written."
-    if is_served:
+    if to_folder:
+        text += f" Now serve it: keyhouse serve {system} --data {target}"
+    elif served_from:
         url = target if public_url(target) == target else "TO"  # its password is not printed
         text += f" Now serve it: keyhouse serve {system} --engine {url}"
+    if source_url.startswith(("nats:", "tls:")) and served_from and not follow:
+        text += f"\n{_NOT_FOLLOWED}"
     show_reports([Report("Moved", text, [Part("Spaces and their digests", list(spaces))])])
 
 
-async def _move(source: str, target: str, *, follow: bool) -> Any:
+def _is_folder(source: str) -> bool:
+    return ":" not in source and Path(source).is_dir()
+
+
+@contextmanager
+def _no_service(source: str, target: str, *, follow: bool) -> Iterator[None]:
+    """Keep services off both stores; with `follow`, one may write to the source."""
+    with ExitStack() as locks:
+        if not follow:
+            try:
+                locks.enter_context(require_unlocked(source))
+            except LockedError as error:
+                raise LockedError(_NOT_FOLLOWED, **error.fields) from None
+        if folder_of(target) != folder_of(source):
+            locks.enter_context(require_unlocked(target))
+        yield
+
+
+async def _move(source: str, target: str, folder: Path | None, *, follow: bool) -> Any:
+    """Move between two URLs. `folder` is the data folder of the target, if it was named."""
     if source == target:
         raise UsageError("FROM and TO are the same engine.", url=public_url(source))
     switch = _switch() if follow else None
@@ -105,10 +148,14 @@ async def _move(source: str, target: str, *, follow: bool) -> Any:
             rows = f"{number(progress.rows, 'row')}, {progress.written:,} written"
             line.update(f"{progress.phase} {progress.space}: {rows}")
 
-        async with engine_at(source, existing=True) as one, engine_at(target) as other:
-            return await stores.move(
-                one, other, name=public_url(source), switch=switch, on_progress=report
-            )
+        with _no_service(source, target, follow=follow):
+            async with engine_at(source, existing=True) as one:
+                if folder is not None:
+                    create_data_folder(folder)
+                async with engine_at(target) as other:
+                    return await stores.move(
+                        one, other, name=public_url(source), switch=switch, on_progress=report
+                    )
 
 
 def _switch() -> asyncio.Event:

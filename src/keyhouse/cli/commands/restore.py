@@ -1,14 +1,13 @@
 """`keyhouse restore`: make a store equal to a backup, on any engine, and verify it."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
+from keyhouse.cli.data_folder import create_data_folder, require_unlocked
 from keyhouse.cli.options import (
     DataFolder,
     DryRun,
@@ -74,7 +73,7 @@ def restore(
         " Run the same command again: it resumes."
     ):
         done = asyncio.run(
-            _restore(store_url(system, store, data), file, replace, dry_run=dry_run, yes=yes)
+            _restore(store_url(system, store, data), file, replace, data, dry_run=dry_run, yes=yes)
         )
     if json:
         show_json(done)
@@ -87,7 +86,9 @@ def restore(
         show_reports([Report("Restored", text)])
 
 
-async def _restore(url: str, path: Path, replace: bool, *, dry_run: bool, yes: bool) -> Any:
+async def _restore(
+    url: str, path: Path, replace: bool, data: Path | None, *, dry_run: bool, yes: bool
+) -> Any:
     with ProgressLine() as line, open_file(path, "rb") as file:
         backup = read_backup(
             file, SystemClock(), lambda rows: line.update(f"checking: {number(rows, 'row')}")
@@ -103,6 +104,8 @@ async def _restore(url: str, path: Path, replace: bool, *, dry_run: bool, yes: b
             rows = f"{progress.rows:,} of {number(plan.rows, 'row')}"
             line.update(f"{progress.phase} {progress.space}: {rows}")
 
+        if data is not None:
+            create_data_folder(data)
         with require_unlocked(url):
             async with engine_at(url) as engine:
                 return await restore_store(engine, backup, replace=replace, on_progress=report)
@@ -118,25 +121,3 @@ def _question(plan: Plan, store: str) -> str:
     made = f" of {plan.made}" if plan.made else ""
     what = f"{number(plan.rows, 'row')} of {number(plan.spaces, 'space')}"
     return f"Replace {store} by the backup{made} ({what})? Its other rows are deleted."
-
-
-@contextmanager
-def require_unlocked(url: str) -> Iterator[None]:
-    """Hold the lock of the data folder that has this SQLite file, so that no `keyhouse serve` uses
-    it.
-
-    Raises LockedError if one does. Other engines have no such folder.
-    """
-    from keyhouse.engines.sql.url import split_layout, sqlite_file
-
-    folder = Path(sqlite_file(split_layout(url)[0])).parent if url.startswith("sqlite:") else None
-    if folder is None or not (folder / "serve.lock").exists():
-        yield
-        return
-    from keyhouse.serve.data_dir import DataDir
-
-    lock = DataDir.take(folder)
-    try:
-        yield
-    finally:
-        lock.release()

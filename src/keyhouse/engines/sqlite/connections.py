@@ -164,8 +164,9 @@ def _check_layout(connection: Connection, path: str, sql: Statements, create: bo
     found = [name for (name,) in connection.execute(tables)]
     if not sql.is_default and set(found) >= _DEFAULT_TABLES:
         raise UsageError(
-            "The file was written without a layout: leave ?layout=NAME out. For a service, which"
-            " has one, copy the rows to another file with `keyhouse backup` and `keyhouse restore`.",
+            "The file was written without a layout, as a program does it; a service has one. Copy"
+            " its rows to the data folder of a service: `keyhouse move SYSTEM sqlite:FILE"
+            " keyhouse-data`. For other commands, leave ?layout=NAME out of the URL.",
             file=path,
             found=found,
         )
