@@ -4,9 +4,8 @@
 export const HOME = new URL("../", import.meta.url).pathname;
 export const API = `${HOME}api/v1`;
 
-/** Return a path of the service, such as the cover of a book, below the path of a proxy. A reply that an earlier
-    version has cached does not have that path. */
-export const withRoot = path => path && (path.startsWith(HOME) ? path : HOME.slice(0, -"/audiobooks/".length) + path);
+/** Return a path of the service, below the path of a proxy. */
+export const withRoot = path => path && path.replace(/^.*\/audiobooks\//, HOME);
 
 /** A rejected request. Status 0: the service cannot be reached. */
 export class ApiError extends Error {

@@ -156,12 +156,11 @@ export class Player extends EventTarget {
   }
 
   async #storedSpeed(id, last) {
-    let stored, found, more = "";
-    do {
-      found = await call("GET", `/preferences?limit=500${more}`).catch(() => null);
+    let stored, found, cursor = "@0";
+    for (; cursor && !stored; cursor = found?.cursor) {
+      found = await call("GET", `/preferences?limit=500&cursor=${cursor}`).catch(() => null);
       stored = found?.items.find(each => each.key === `speed:${id}`)?.value;
-      more = `&cursor=${encodeURIComponent(found?.cursor || "")}`;
-    } while (!stored && found?.cursor);
+    }
     return Number(stored || localStorage.getItem(`audiobooks-speed:${id}`) || last || 1) || 1;
   }
 
