@@ -22,17 +22,51 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("recipes:NOPE", "'recipes:NOPE' was not found"),
-        ("nothing:BOX", "'nothing:BOX' was not found"),
+        ("recipes:NOPE", "It has recipes:BOX."),
+        ("nothing:BOX", "No module named 'nothing'. Run this in the folder of nothing.py."),
         ("recipes:Recipe", "neither a Schema nor a service function"),
         ("recipes:SMALL", "was not found"),
     ],
 )
 def test_a_wrong_module_or_name_is_one_sentence(folder: Path, name: str, sentence: str) -> None:
     failed = run("serve", name, "--nats", "off", cwd=folder, code=2)
-    assert sentence in failed.stderr
+    assert sentence in " ".join(failed.stderr.split())
     assert "Traceback" not in failed.stderr
     assert not (folder / "keyhouse-data").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "from keyhouse import Record\n\nNOTE = Record(str, 'note:{id}', nmae='note')\n",
+            "'bad:NOTES' can't be imported: bad.py, line 3: TypeError: Record.__init__() got an"
+            " unexpected keyword argument 'nmae'.",
+        ),
+        ("x = (\n", "SyntaxError: '(' was never closed (bad.py, line 1)."),
+        ("import absent_module\n", "'bad:NOTES' was not found: No module named 'absent_module'."),
+    ],
+)
+def test_a_module_that_fails_is_one_sentence_with_its_line(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
+    """A misspelled keyword of a declaration printed a traceback."""
+    (tmp_path / "bad.py").write_text(text)
+    for command in ("describe", "serve"):
+        failed = run(command, "bad:NOTES", cwd=tmp_path, code=2).stderr
+        assert sentence in " ".join(failed.split()) and "Traceback" not in failed
+
+
+def test_a_misspelled_system_is_named_with_the_nearest(tmp_path: Path) -> None:
+    served = run("serve", "histroy", "--nats", "off", cwd=tmp_path, code=1).stderr
+    assert "nearest='history'" in served and "module:NAME, as in board:BOARD" in served
+    described = " ".join(run("describe", "histroy", cwd=tmp_path, code=2).stderr.split())
+    assert "Did you mean history?" in described
+
+
+def test_a_token_of_a_schema_needs_its_space(folder: Path) -> None:
+    refused = run("token", "recipes:BOX", cwd=folder, code=1).stderr
+    assert "Name the space: --space NAME." in refused and "--customer" not in refused
 
 
 def test_a_schema_of_the_working_folder_is_served(folder: Path) -> None:
@@ -70,6 +104,14 @@ def test_tokens_and_data_commands_work_for_a_served_schema(folder: Path) -> None
         assert json.loads(got.stdout)["value"]["minutes"] == 3
         listed = run("list", "recipes:BOX", *service, cwd=folder).stdout
         assert listed.index("draft:ann:x") < listed.index("recipe:pie")
+        unsigned = run("list", "recipes:BOX", "--service", process.http, cwd=folder, code=1).stderr
+        assert "requires a token" in unsigned
+        assert "`keyhouse token recipes:BOX --space NAME` makes one" in unsigned
+        elsewhere = run("token", *reader[1:-1], "other", cwd=folder).stdout.strip()
+        foreign = ("--service", process.http, "--token", elsewhere)
+        rejected = run("list", "recipes:BOX", *foreign, cwd=folder, code=1).stderr
+        assert "signature is invalid" in rejected
+        assert "new_token='keyhouse token recipes:BOX --space ann'" in rejected
         only = run("token", *reader[1:], cwd=folder).stdout.strip()
         refused = ("--service", process.http, "--token", only)
         denied = run("put", "recipes:BOX", "recipe:pie", value, *refused, cwd=folder, code=None)

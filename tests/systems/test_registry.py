@@ -27,7 +27,11 @@ def test_a_system_declares_its_title_doc_and_schemas(name: str) -> None:
 def test_an_unknown_system_is_rejected_with_the_known_names() -> None:
     with pytest.raises(UsageError) as refused:
         load_system("rosie")
-    assert refused.value.fields == {"system": "rosie", "known": list(NAMES)}
+    assert refused.value.fields == {
+        "system": "rosie",
+        "nearest": "rosey",
+        "known": list(NAMES),
+    }
 
 
 def test_a_system_is_imported_at_first_use() -> None:

@@ -23,7 +23,7 @@ from keyhouse.cli.target import (
 )
 from keyhouse.engine import Row, check_since
 from keyhouse.engines.url import public_url
-from keyhouse.errors import DocumentError, EngineError, UsageError
+from keyhouse.errors import DocumentError, EngineError, TokenError, UsageError
 from keyhouse.keys import Span
 from keyhouse.schema import MILLISECONDS, KeyMatch, Log, Record
 from keyhouse.schema.description import kind_of, member_name
@@ -92,13 +92,31 @@ def select_key(system: str, key: str, location: Location) -> tuple[Target, KeyMa
 
 
 def _space_of_token(system: str, location: Location) -> str | None:
+    """Return the space that the token names; UsageError if the service needs one and none is given.
+
+    None for a store, and for a service whose tokens name no space.
+    """
     service = service_of(location)
-    if service is None or service.token is None:
+    if service is None:
         return None
     space_of: Callable[[str], str] | None = getattr(
         remote_of(load_system(system)), "space_of", None
     )
-    return None if space_of is None else space_of(service.token)
+    if space_of is None:
+        return None
+    if service.token is None:
+        raise UsageError(
+            "The service requires a token, which names the space: --token, or KEYHOUSE_TOKEN."
+            f" `{token_command(system, None)}` makes one."
+        )
+    return space_of(service.token)
+
+
+def token_command(system: str, space: str | None) -> str:
+    """Return the command that makes a token for a system's service, for development."""
+    if ":" in system:
+        return f"keyhouse token {system} --space {space or 'NAME'}"
+    return f"keyhouse token {system} --customer {space or 'ID'}"
 
 
 def _check_store(system: str, location: Location) -> None:
@@ -128,6 +146,10 @@ async def open_access(
             yield ServiceAccess(target, remote, public_url(service.url))
         finally:
             await remote.close()
+    except TokenError as error:
+        if hasattr(remote_of(load_system(system)), "space_of"):  # `keyhouse token` makes its tokens
+            error.fields["new_token"] = token_command(system, target.space)
+        raise
     except EngineError as error:
         error.fields["service"] = public_url(service.url)
         raise

@@ -7,9 +7,7 @@ take a running service: `--service URL`, else KEYHOUSE_SERVICE, with `--token`, 
 The space is `--space NAME`, else KEYHOUSE_SPACE, else the one in the key.
 """
 
-import importlib
 import os
-import sys
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -20,6 +18,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
@@ -28,6 +27,7 @@ import typer
 
 from keyhouse import Store, open_engine
 from keyhouse.cli.options import Location
+from keyhouse.cli.own_module import load_object
 from keyhouse.engine import Engine
 from keyhouse.engines.system_urls import default_url, embedded_server, is_own_nats, with_server
 from keyhouse.engines.url import public_url
@@ -102,20 +102,11 @@ def served_name(name: str) -> str:
 def check_system(name: str) -> None:
     """Exit with code 2 unless this is the name of a system or has the form module:NAME."""
     if name.partition("@")[0] not in NAMES and ":" not in name.partition("@")[0]:
+        near = "".join(f" Did you mean {each}?" for each in get_close_matches(name, NAMES, 1))
         raise typer.BadParameter(
-            f"{name!r} is not a system. Use {', '.join(NAMES)}, or your own schema as module:NAME."
+            f"{name!r} is not a system.{near} Use {', '.join(NAMES)}, or your own schema as"
+            " module:NAME, as in board:BOARD."
         )
-
-
-def load_object(name: str) -> Any:
-    """Import `module:NAME`, also from the working directory. Exits with 2 if it is not found."""
-    module_name, _, attribute = name.partition(":")
-    if (folder := os.getcwd()) not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        return getattr(importlib.import_module(module_name), attribute)
-    except (ModuleNotFoundError, AttributeError) as error:
-        raise typer.BadParameter(f"{name!r} was not found: {error}.") from None
 
 
 # Stores and services

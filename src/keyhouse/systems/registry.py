@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from keyhouse.errors import UsageError
 from keyhouse.layout import Layouts, register_layouts
+from keyhouse.schema.nearest import nearest
 from keyhouse.service.system import System
 
 __all__ = ["NAMES", "has_service", "load_service", "load_system", "remote_of"]
@@ -22,7 +23,12 @@ NAMES: Final = (
 def load_system(name: str) -> System:
     """Return the system of that name; UsageError, with the known names, if there is none."""
     if name not in NAMES:
-        raise UsageError("No such system.", system=name, known=list(NAMES))
+        raise UsageError(
+            "No such system; your own schema is module:NAME, as in board:BOARD.",
+            system=name,
+            **nearest(name, NAMES),
+            known=list(NAMES),
+        )
     system: System = import_module(f"keyhouse.systems.{name}").SYSTEM
     return system
 

@@ -193,4 +193,4 @@ def _announce(addresses: Any) -> None:
     ]
     print(f"keyhouse is ready: {', '.join(where)}. Ctrl-C stops it.", flush=True)
     if addresses.studio and sys.stdout.isatty():
-        print(f"Studio, signed in once by this link: {addresses.studio}", flush=True)
+        print(f"Studio: open {addresses.studio} and press Sign in; it works once.", flush=True)

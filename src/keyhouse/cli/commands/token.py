@@ -88,6 +88,8 @@ def token(
         return
     service = load_system(system).service if ":" in system else load_service(system)
     name = served_name(system)
+    if customer is None and not operator and ":" in system:
+        raise UsageError("Name the space: --space NAME.", system=system)
     if (customer is None) is not operator:
         options = {"--customer": service.scopes, "--operator": service.operator_scopes}
         takes = [option for option, scopes in options.items() if scopes]
