@@ -27,6 +27,7 @@ from keyhouse.cli.commands.describe import document, mermaid
 from keyhouse.engine import Capabilities
 from keyhouse.http import HttpSettings
 from keyhouse.schema.description import describe, prose
+from keyhouse.service.schema_service.settings import SchemaSettings
 from keyhouse.settings.settings import ServerSettings
 from keyhouse.systems.registry import NAMES, has_service, load_service, load_system
 from tools.api_reference import api_page
@@ -236,13 +237,19 @@ def _with_generated(page: str, name: str, text: str) -> str:
 
 
 def settings_lists() -> str:
-    """Return the settings of the program, of HTTP, and of each system with a service."""
+    """Return the settings of the program, of HTTP, of each system with a service, and of an own
+    schema, here called `recipes`."""
     parts = [_settings_list(ServerSettings, "")]
     parts += ["### The table `[http]`\n", _settings_list(HttpSettings, "http")]
     for name in NAMES:
         kind = load_service(name).settings if has_service(name) else None
         if kind is not None:
             parts += [f"### The table `[{name}]`\n", _settings_list(kind, name)]
+    parts += [
+        "### The table of your own schema\n",
+        'It has the name of the schema: `[recipes]` for `Schema("recipes", …)`.\n',
+        _settings_list(SchemaSettings, "recipes"),
+    ]
     return "\n".join(parts).rstrip("\n")
 
 

@@ -36,6 +36,7 @@ from keyhouse.http.errors import (
     shown_error,
 )
 from keyhouse.http.event_stream import EventBody, OpenStreams
+from keyhouse.http.known_paths import KnownPaths
 from keyhouse.http.landing import landing_route
 from keyhouse.http.response import NO_BODY_STATUSES, EncodedResponse
 from keyhouse.http.router import ErrorPage, Route, Router
@@ -95,6 +96,16 @@ class App:
             for route in section.routes
             if route.listed
         }
+        self._known_paths = (
+            KnownPaths(
+                ("" if alone else f"/{section.name}") + route.path
+                for section in sections
+                for route in section.routes
+                if route.listed
+            )
+            if settings.docs
+            else None
+        )
         documents = [*docs_routes(sections, alone=alone)] if settings.docs else []
         if documents and not alone:
             documents.append(landing_route(sections, routes))
@@ -230,7 +241,7 @@ class App:
             raise DrainingError("The service is shutting down: try again.")
         match = self._router.find(request.raw_path)
         if match is None:
-            raise NotFoundError("No route has this path.")
+            raise self._no_route(request.raw_path)
         by_method, values = match
         method = request.method
         endpoint = by_method.get("GET" if method == "HEAD" else method)
@@ -242,6 +253,17 @@ class App:
         return options, values
 
     # Errors
+
+    def _no_route(self, raw_path: bytes) -> NotFoundError:
+        """Return the error of a path that no route has. Where the app shows its documentation, it
+        says which are known, in problem documents alone."""
+        fields: dict[str, object] = {}
+        if self._known_paths is not None and self._format(raw_path) is PROBLEM:
+            fields = self._known_paths.describe(raw_path)
+            service = raw_path[1:].partition(b"/")[0]
+            if service in self._formats and not self._alone:
+                fields["docs"] = f"/{service.decode()}/docs"
+        return NotFoundError("No route has this path.", **fields)
 
     def _format(self, raw_path: bytes) -> ErrorFormat:
         """Return the error format of the service that the path is below."""

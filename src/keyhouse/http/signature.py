@@ -20,9 +20,11 @@ from keyhouse.limits import (
     HTTP_BODY_VALUES_MAX,
     HTTP_LARGE_BODY_VALUES_MAX,
 )
+from keyhouse.schema.nearest import nearest
 
 NONE_TYPE = type(None)
 ARGUMENTS = ("query", "headers", "body", "form", "caller", "client", "conditions", "root")
+_CHOICE_CHARS_MAX = 64
 _decode_any = msgspec.json.Decoder().decode
 
 
@@ -182,10 +184,12 @@ class Parameters:
 
     __slots__ = (
         "_all_have_defaults",
+        "_choices",
         "_kind",
         "_lists",
         "_names",
         "_others",
+        "_required",
         "_sent_names",
         "_what",
     )
@@ -199,7 +203,10 @@ class Parameters:
         self._names = frozenset(field.encode_name for field in fields) - {self._others}
         self._lists = frozenset(field.encode_name for field in fields if _is_list(field.type))
         self._sent_names = {name.lower().encode(): name for name in self._names}
-        self._all_have_defaults = not any(field.required for field in fields)
+        self._required = [field.encode_name for field in fields if field.required]
+        self._all_have_defaults = not self._required
+        choices = {field.encode_name: _choices(field.type) for field in fields}
+        self._choices = {name: known for name, known in choices.items() if known}
 
     def read(self, pairs: Iterable[tuple[str, str]]) -> Any:
         values: dict[str, Any] = {}
@@ -225,12 +232,35 @@ class Parameters:
         try:
             return msgspec.convert(values, self._kind, strict=False)
         except msgspec.ValidationError as error:
-            raise UsageError(f"Invalid {self._what}.", reason=str(error)) from None
+            raise self._invalid(values, str(error)) from None
+
+    def _invalid(self, values: dict[str, Any], reason: str) -> UsageError:
+        """Return the error of values that do not convert; it names the known values of a choice."""
+        for name in self._required:
+            if name not in values:
+                listed = {"known": self._choices[name]} if name in self._choices else {}
+                return UsageError(f"Missing {self._what}.", name=name, **listed)
+        for name, known in self._choices.items():
+            value = values.get(name)
+            if isinstance(value, str) and value not in known:
+                near = nearest(value[:_CHOICE_CHARS_MAX], known)
+                return UsageError(
+                    f"Invalid {self._what}.", name=name, value=value, **near, known=known
+                )
+        return UsageError(f"Invalid {self._what}.", reason=reason)
 
     def present(self, sent: HeaderPairs) -> list[tuple[str, str]]:
         """Return the headers that the Struct declares."""
         names = self._sent_names
         return [(names[name], value.decode("latin-1")) for name, value in sent if name in names]
+
+
+def _choices(kind: Any) -> list[str]:
+    """Return the texts of a Literal, also of an optional one; else nothing."""
+    found = [kind] if get_origin(kind) is Literal else get_args(kind)
+    literals = [each for each in found if get_origin(each) is Literal]
+    texts = [value for each in literals for value in get_args(each)]
+    return texts if all(isinstance(value, str) for value in texts) else []
 
 
 def _is_list(kind: Any) -> bool:

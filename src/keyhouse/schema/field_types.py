@@ -20,7 +20,7 @@ from keyhouse.schema.compiled_rows import Source
 from keyhouse.schema.derived import Derived
 from keyhouse.schema.nearest import is_misspelled, nearest
 
-__all__ = ["check_field_types", "check_given_fields", "check_members"]
+__all__ = ["attach", "check_field_types", "check_given_fields", "check_members"]
 
 _COLLECTIONS = (
     inspect.ListType,
@@ -56,6 +56,34 @@ def check_members(info: inspect.Type, record: str, template: Template, derived: 
             record=record,
             fields=sorted(named),
         )
+
+
+def attach(
+    row: Derived,
+    record: str,
+    template: Template,
+    attributes: frozenset[str],
+    fields: Collection[str],
+    info: inspect.Type,
+) -> None:
+    """Attach a derived row to its record. The error of a field that the record does not have names
+    `each`, if it has a list."""
+    try:
+        row.attach(record, template, attributes, frozenset(fields))
+    except DeclarationError as error:
+        name, named = error.fields.get("field"), error.fields.keys()
+        lists = [each.name for each in _struct_fields(info) if isinstance(each.type, _COLLECTIONS)]
+        if name is None or not lists or row.each or {"attribute", "nearest"} & named:
+            raise
+        raise DeclarationError(
+            f'{error.sentence} For one row per item of a list, write each={{"{name}":'
+            f' "{lists[0]}"}}.',
+            **error.fields,
+        ) from None
+
+
+def _struct_fields(info: inspect.Type) -> tuple[inspect.Field, ...]:
+    return info.fields if isinstance(info, inspect.StructType) else ()
 
 
 def check_field_types(

@@ -25,7 +25,12 @@ from keyhouse.limits import TTL_SECONDS_MAX
 from keyhouse.schema.compiled_rows import ChangedRules, Keys, RowSet, Source, attribute
 from keyhouse.schema.derived import Derived, First
 from keyhouse.schema.expiry import Expiry
-from keyhouse.schema.field_types import check_field_types, check_given_fields, check_members
+from keyhouse.schema.field_types import (
+    attach,
+    check_field_types,
+    check_given_fields,
+    check_members,
+)
 from keyhouse.schema.links import Link, Owner, Reference
 from keyhouse.schema.nearest import nearest
 from keyhouse.schema.record_check import check_declaration
@@ -133,7 +138,7 @@ class Record(RecordJson[T]):
         )
         self._prepare_keys()
         for each in derived:
-            each.attach(self.name, self.template, self.attributes, frozenset(self.fields))
+            attach(each, self.name, self.template, self.attributes, self.fields, self._type_info)
         check_field_types(self._type_info, self.name, self.template, self.fields, derived)
         self._prepare_rows()
         if legacy_at is not None:
@@ -308,6 +313,18 @@ class Record(RecordJson[T]):
             value if self.version is None else replaced(value, {self.version[0]: self.version[1]})
         )
 
+    @property
+    def takes_ttl(self) -> bool:
+        """Tell whether a write may give the record a TTL."""
+        return self.expiry is not None and self.expiry.mode != "field"
+
+    def no_ttl(self) -> UsageError:
+        """Return the error of a TTL for a record that takes none."""
+        return UsageError(
+            "The record is not declared to expire by a TTL: a TTL needs `expiry=per_write()`.",
+            record=self.name,
+        )
+
     def expires(self, value: T, before: int | None, ttl: float | None, now: int) -> int | None:
         """Return the expiry of a record written now. `before` is the expiry of the one it replaces."""
         mode = self.expiry.mode if self.expiry is not None else None
@@ -403,8 +420,8 @@ Declared = Record[Any] | Derived
 
 
 def _ttl_milliseconds(ttl: float, record: Record[Any]) -> int:
-    if record.expiry is None or record.expiry.mode == "field":
-        raise UsageError("The record is not declared to expire by a TTL.", record=record.name)
+    if not record.takes_ttl:
+        raise record.no_ttl()
     if type(ttl) not in (int, float) or not _TTL_SECONDS_MIN <= ttl <= TTL_SECONDS_MAX:
         raise RecordError(
             "A TTL is a number of seconds.", ttl=ttl, least=_TTL_SECONDS_MIN, most=TTL_SECONDS_MAX

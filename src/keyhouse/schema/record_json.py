@@ -20,6 +20,7 @@ from keyhouse.schema import document
 from keyhouse.schema.compiled_rows import attribute
 from keyhouse.schema.expiry import Expiry
 from keyhouse.schema.merge_patch import merge_patch
+from keyhouse.schema.nearest import nearest
 from keyhouse.schema.record_check import members_to_check
 from keyhouse.schema.times import TimeFormat
 from keyhouse.schema.unknown_members import KnownMembers, known_members
@@ -30,6 +31,7 @@ KEEP: Final = "keep"
 """`Record(unknown=KEEP)`: a rewrite keeps the members that this code does not know."""
 
 
+_NAME_CHARS_MAX: Final = 64
 _UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, DocumentError, RecursionError)
 
 
@@ -293,8 +295,16 @@ class RecordJson(Generic[T]):
                 "The value has a member that its record does not.",
                 record=self.name,
                 member=unknown,
+                **self._like(unknown),
             )
         return self.parse(document.encode(plain))
+
+    def _like(self, unknown: str) -> dict[str, object]:
+        """Return the record's own members, and the nearest, for the error of an unknown one."""
+        if "." in unknown or "[" in unknown or self._known is None:
+            return {}  # a member of a member
+        known = sorted(self._known.names)
+        return {**nearest(unknown[:_NAME_CHARS_MAX], known), "known": known}
 
     def _first_rejected(self, plain: Any) -> str | None:
         """Return the path of an unknown member that would be lost, or None."""

@@ -23,6 +23,7 @@ from keyhouse.errors import (
     PreparingError,
     QuotaError,
     UnknownOutcomeError,
+    UsageError,
 )
 from keyhouse.http import Conditions, Response, ResponseSpec, Route
 from keyhouse.http.signature import ARGUMENTS
@@ -325,22 +326,19 @@ class _Routes:
 
     def _put(self) -> Route:
         served = self._served
+        ttl = [("ttl", float | None, None)] if served.record.takes_ttl else []
         arguments: dict[str, Any] = {
             "body": Any,
+            "query": parameters(f"Put{served.name}", [], ttl, partial(_no_parameter, served)),
             "headers": SpaceHeader,
             "conditions": Conditions,
         }
-        call: Call = partial(self._on.put, query=None)
-        expiry = served.record.expiry
-        if expiry is not None and expiry.mode != "field":
-            call = self._on.put
-            arguments["query"] = parameters(f"Put{served.name}", [], [("ttl", float | None, None)])
         spec = ResponseSpec(type=self._types.item, headers=_ETAG)
         return self._route(
             "PUT",
             f"put_{served.name}",
             f"Write a {served.name} record. Private members that are left out stay as they are.",
-            call,
+            self._on.put,
             arguments,
             Response,
             scope=WRITE,
@@ -413,3 +411,11 @@ class _Routes:
         )
         path = path or self._path + (self._address if at else "")
         return Route(method=method, path=path, handler=handler, tag=served.name, **route)
+
+
+def _no_parameter(served: ServedRecord, name: str) -> UsageError:
+    """Return the error of a parameter that a PUT does not take."""
+    if name == "ttl":
+        return served.record.no_ttl()
+    known = ["ttl"] if served.record.takes_ttl else []
+    return UsageError("Unknown parameter.", name=name, known=known)
