@@ -97,7 +97,8 @@ def test_the_fix_of_a_new_index_builds_it(tmp_path: Path) -> None:
     build = "keyhouse migrate tv:NEXT --store sqlite:tv.db --reindex"
     assert found["indexes"]["fix"] == build
     assert "year:{year:04d}:{id}" in found["indexes"]["value"]
-    run("verify", "tv:NEXT", *store, "--repair", cwd=tmp_path)
+    repaired = run("verify", "tv:NEXT", *store, "--repair", cwd=tmp_path).stdout
+    assert "ann: year:{year:04d}:{id}" in repaired and build in repaired
     assert facts("tv:NEXT", *store, cwd=tmp_path, code=1)["indexes"]["fix"] == build
     run(*build.split()[1:], cwd=tmp_path)
     assert facts("tv:NEXT", *store, cwd=tmp_path)["indexes"]["value"] == "all built"

@@ -87,6 +87,9 @@ def test_unknown_rows_are_deleted_only_with_the_option(folder: Path) -> None:
         "unknown in channel-7: what\\x1b[31m" in found
         and "unreadable in channel-7: clip:bad" in found
     )
+    # after an edit of the declaration, the first advice was to delete all data
+    advice = found.index("if the declaration changed, give the new member a default")
+    assert advice < found.index("--delete-unreadable")
     assert (
         "Confirmation needs a terminal"
         in run("verify", CLIPS, "--delete-unreadable", *STORE, cwd=folder, code=1).stderr

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from keyhouse.cli.commands.migrate import find_pending, find_unbuilt
 from keyhouse.cli.options import (
     DataFolder,
     JsonLines,
@@ -21,7 +22,17 @@ from keyhouse.cli.options import (
 from keyhouse.cli.output import Part, Report, number, one_line, show_line, show_reports
 from keyhouse.cli.progress import ProgressLine
 from keyhouse.cli.prompt import confirm, interruptible
-from keyhouse.cli.target import engine_at, load_system, store_url, targets, unknown_spaces
+from keyhouse.cli.target import (
+    engine_at,
+    load_system,
+    store_options,
+    store_url,
+    targets,
+    unknown_spaces,
+)
+from keyhouse.engine import Engine
+from keyhouse.errors import NewerError
+from keyhouse.service.system import System
 from keyhouse.store import Finding
 from keyhouse.store import verify as verify_store
 
@@ -118,8 +129,20 @@ async def _verify(
                     line.clear()
                     findings.add(finding)
             others = await unknown_spaces(loaded, engine) if not spaces else []
-    findings.show_totals(others)
+            unbuilt = await _new_indexes(loaded, engine, spaces) if findings.has_missing else []
+    build = f"keyhouse migrate {system}{store_options(store, data)} --reindex"
+    findings.show_totals(others, [(each, f"`{build}`") for each in unbuilt])
     return findings.left
+
+
+async def _new_indexes(system: System, engine: Engine, spaces: list[str] | None) -> list[str]:
+    """Return the indexes that are new in the declaration and not built, with their spaces."""
+    try:
+        behind = [each.space for each in (await find_pending(system, engine, spaces)).behind]
+    except NewerError:  # the indexes of this code are not those of the space
+        return []
+    unbuilt = await find_unbuilt(system, engine, spaces, skip=behind)
+    return [f"{each.space}: {each.index}" for each in unbuilt]
 
 
 class Findings:
@@ -143,6 +166,10 @@ class Findings:
     def left(self) -> int:
         return self.count - self.repaired
 
+    @property
+    def has_missing(self) -> bool:
+        return bool(self._kinds["missing"] or self._kinds["miscounted"])
+
     def enter(self, space: str) -> None:
         self._space, self._rows_before = space, self.rows
         self._spaces += 1
@@ -162,8 +189,12 @@ class Findings:
             where = f"{finding.kind} in {self._space}: {finding.key}"
             print(one_line(f"{state}: {where} ({finding.detail})"))
 
-    def show_totals(self, unknown: list[str]) -> None:
-        """Print the totals. `unknown`: spaces with rows that do not belong to the system."""
+    def show_totals(self, unknown: list[str], unbuilt: list[tuple[str, str]]) -> None:
+        """Print the totals.
+
+        `unknown`: spaces with rows that do not belong to the system. `unbuilt`: new indexes, with
+        the command that builds them.
+        """
         if self._as_json:
             totals = {
                 "rows": self.rows,
@@ -190,6 +221,7 @@ class Findings:
             print()
         parts = [
             Part("What to do", [*advice]),
+            Part("New indexes: repaired rows do not complete them, so build them", [*unbuilt]),
             Part("Spaces of other systems, not checked", [*others]),
         ]
         show_reports([Report("Verified", text, parts)])
