@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
@@ -27,10 +27,14 @@ from keyhouse import (
     open_store,
     sync,
 )
-from keyhouse.engine import Engine
+from keyhouse.cli.rows import view_remote
+from keyhouse.engine import Engine, Row
 from keyhouse.errors import UnreadableError
 from keyhouse.nats.connection import connect
 from keyhouse.nats.listener import NatsListener
+from keyhouse.service.schema_service.catalog import Catalog
+from keyhouse.service.schema_service.omitted_rows import OmittedRows
+from keyhouse.service.schema_service.remote import SchemaRemotes
 from keyhouse.service.schema_service.service import schema_service
 from keyhouse.service.spec import ServiceContext
 from keyhouse.store import note_new_space
@@ -221,3 +225,31 @@ def test_open_store_reads_the_same(tmp_path: Path, expected: list[object]) -> No
             return await story(store)
 
     assert asyncio.run(main()) == expected
+
+
+def test_the_data_commands_show_rows_that_the_service_could_not_read(served: Served) -> None:
+    async def main() -> list[tuple[str, object, bool]]:
+        remote = await SchemaRemotes(GUIDE).connect(served.url, "ann", served.token())
+        rows = remote.rows("", reverse=True, keys_only=False)
+        views = [view_remote(GUIDE, "ann", row) async for row in rows]
+        await remote.close()
+        return [(view.key, view.value, bool(view.unreadable)) for view in views]
+
+    heat = {"id": "heat", "title": "Heat", "genre": "drama", "year": 1995}
+    assert asyncio.run(main()) == [
+        ("show:lost", UNSET, True),
+        ("show:heat", heat, False),
+        ("show:dark", UNSET, True),
+    ]
+
+
+def test_the_key_of_an_index_row_with_private_members_is_not_shown() -> None:
+    by_title = Index("title:{title}:{id}", name="title")
+    show = Record(Show, "show:{id}", by_title, name="show", private=("title",))
+    served = Catalog(Schema("tv", show, space=Space("a home")), {}).find("http", "show")
+    omitted = OmittedRows(served, served.indexes["title"])
+    error = UnreadableError("The index row is not JSON.")
+    for key in ("title:secret:dark", "show:dark"):
+        omitted.add(UnreadableRow(Row(key, b"", 3, None), error))
+    items = omitted.items("list", "ann", None)
+    assert [item.key for item in items or ()] == ["title:{title}:{id}", "show:dark"]
