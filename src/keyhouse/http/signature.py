@@ -239,7 +239,7 @@ class Parameters:
         for name in self._required:
             if name not in values:
                 listed = {"known": self._choices[name]} if name in self._choices else {}
-                return UsageError(f"Missing {self._what}.", name=name, **listed)
+                return UsageError(f"Missing {self._what}: `{name}`.", name=name, **listed)
         for name, known in self._choices.items():
             value = values.get(name)
             if isinstance(value, str) and value not in known:

@@ -127,7 +127,7 @@ def test_a_watch_without_a_record_names_the_known_ones(served: Served) -> None:
     status, fields = problem(served, "GET", "/watch?since=0")
     assert status == 400
     assert fields == {
-        "detail": "Missing parameter.",
+        "detail": "Missing parameter: `record`.",
         "name": "record",
         "known": ["show", "episode", "presence", "views"],
     }
