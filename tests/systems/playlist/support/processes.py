@@ -134,7 +134,7 @@ class Shared:
         known = len(self._messages_to(username))
         answer = await self.client(process).post("/auth/otp/request", json={"username": username})
         assert answer.status_code == 200, answer.text
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(self._messages_to(username)) == known:
                 await asyncio.sleep(0.01)
         return self._messages_to(username)[-1].split(" is ")[1][:8]
