@@ -191,22 +191,27 @@ class ChannelEvents:
     async def watch(self) -> None:
         """Send the queue and the current item whenever the robot changes them, without end.
 
-        The bucket is watched only once it exists: a watch would create it.
+        The bucket is watched only once it exists: a watch would create it. What the robot wrote
+        before that is sent as well.
         """
         if self._rows is None:
             return
         while not await self._channel.exists():
             await asyncio.sleep(ABSENT_SECONDS)
-        async with aclosing(self._rows.row_watch()) as changes:
-            await self._plays.reconcile()
+        since = await self._rows.revision()
+        await self._plays.reconcile()
+        await self._send_state()
+        async with aclosing(self._rows.row_watch(since=since)) as changes:
             async for change in changes:
                 if change.key == CURRENT:
                     await self._plays.reconcile()
-                if self._clients:
-                    name = "nowplaying" if change.key == CURRENT else "queue"
-                    for kind, data in await self._state():
-                        if kind == name or name == "nowplaying":
-                            self._send(kind, data)
+                await self._send_state(is_queue_alone=change.key != CURRENT)
+
+    async def _send_state(self, *, is_queue_alone: bool = False) -> None:
+        if self._clients:
+            for name, data in await self._state():
+                if name == "queue" or not is_queue_alone:
+                    self._send(name, data)
 
 
 def apply_event(
