@@ -48,6 +48,21 @@ def run(both: Both, work: Any) -> None:
     asyncio.run(main())
 
 
+def test_a_client_gets_the_item_that_started_before_the_bucket_was_watched(tmp_path: Path) -> None:
+    """The robot starts after the service, which looks for its bucket every two seconds."""
+
+    async def work(view: Shared) -> None:
+        async with EventReader(await view.member(0, "Bob")) as events:
+            await view.robot.play_media(ITEMS[0].manifest_url, "Title 0", 100, announced=False)
+            await events.until(lambda _: (events.data("nowplaying") or [None])[-1] is not None)
+
+    with (
+        own_server(tmp_path / "nats") as server,
+        processes(tmp_path, server.url, ITEMS, count=1) as served,
+    ):
+        run((served, server), work)
+
+
 def test_a_thousand_parallel_guesses_over_two_processes_evaluate_three(both: Both) -> None:
     async def work(view: Shared) -> None:
         code = await view.code(0, "Gil")
