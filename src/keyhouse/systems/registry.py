@@ -26,7 +26,7 @@ def load_system(name: str) -> System:
         raise UsageError(
             "No such system; your own schema is module:NAME, as in board:BOARD.",
             system=name,
-            **nearest(name, NAMES),
+            **nearest(str(name), NAMES),
             known=list(NAMES),
         )
     system: System = import_module(f"keyhouse.systems.{name}").SYSTEM
