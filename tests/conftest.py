@@ -7,6 +7,7 @@ The conformance suite is in the package, so its asserts must be registered for r
 anything imports it.
 
 A run on several processes starts with tests marked `long`, so that the end does not wait for one.
+They wait more than they compute, so one process starts with the others.
 Only the core's own tests on the memory engine are traced: tracing the others doubles their time and
 covers nothing more.
 """
@@ -74,15 +75,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def order_for_workers(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """Return an order in which each worker starts with its share of long tests: worksteal gives
-    each worker a slice of the list, all of the same length."""
+    """Return an order in which each worker but the last starts with its share of long tests:
+    worksteal gives each worker a slice of the list, all of the same length."""
     if workers < 2:
         return items
     long = [item for item in items if item.get_closest_marker("long")]
     short = [item for item in items if not item.get_closest_marker("long")]
     order: list[pytest.Item] = []
     for worker in range(workers):
-        own = long[worker::workers]
+        own = long[worker :: workers - 1] if worker < workers - 1 else []
         others = max(0, (len(items) - len(order)) // (workers - worker) - len(own))
         order += own + short[:others]
         del short[:others]

@@ -196,7 +196,7 @@ def test_restore_of_a_store_with_other_rows_needs_replace(folder: Path) -> None:
         (("backup", "rosey", "clips.db"), "already exists"),
         (("backup", "rosey", "gone/b.jsonl"), "can't be opened"),
         (("restore", "rosey", "gone.jsonl"), "can't be opened"),
-        (("restore", "rosey", "clips.db"), "A line is not a row"),
+        (("restore", "rosey", "clips.db"), "truncated or damaged"),
     ],
 )
 def test_an_invalid_file_is_rejected_and_nothing_changes(

@@ -137,9 +137,9 @@ class NatsServer:
         except OSError:
             return False
 
-    def ready(self) -> None:
-        """Block until the server is healthy."""
-        deadline = time.monotonic() + READY_SECONDS
+    def ready(self, *, seconds: float = READY_SECONDS) -> None:
+        """Block until the server is healthy. Raises UnavailableError after `seconds`."""
+        deadline = time.monotonic() + seconds
         while not self.is_ready():
             if time.monotonic() > deadline:
                 raise UnavailableError(
@@ -235,7 +235,7 @@ class NatsCluster:
 
     def ready(self) -> None:
         for node in self.nodes:
-            node.ready()
+            node.ready(seconds=4 * READY_SECONDS)  # they elect a leader first
 
     def stop(self) -> None:
         for node in self.nodes:

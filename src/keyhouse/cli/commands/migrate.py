@@ -167,14 +167,20 @@ async def find_pending(system: System, engine: Engine, spaces: Sequence[str] | N
 
 
 async def find_unbuilt(
-    system: System, engine: Engine, spaces: Sequence[str] | None, *, skip: Sequence[str] = ()
+    system: System,
+    engine: Engine,
+    spaces: Sequence[str] | None,
+    *,
+    skip: Sequence[str] = (),
+    is_guessed: bool = True,
 ) -> list[Unbuilt]:
-    """Return the derived rows that spaces lack for some records, except in those to `skip`."""
+    """Return the derived rows that spaces lack for some records, except in those to `skip`. See
+    `unbuilt_indexes` for `is_guessed`."""
     return [
         Unbuilt(target.space, derived.template.text)
         async for target in targets(system, engine, spaces)
         if target.schema.meta is not None and target.space not in skip
-        for _, derived in await unbuilt_indexes(target.store(engine))
+        for _, derived in await unbuilt_indexes(target.store(engine), is_guessed=is_guessed)
     ]
 
 

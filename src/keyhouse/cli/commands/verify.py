@@ -141,7 +141,8 @@ async def _new_indexes(system: System, engine: Engine, spaces: list[str] | None)
         behind = [each.space for each in (await find_pending(system, engine, spaces)).behind]
     except NewerError:  # the indexes of this code are not those of the space
         return []
-    unbuilt = await find_unbuilt(system, engine, spaces, skip=behind)
+    # a single row that was lost is no new index
+    unbuilt = await find_unbuilt(system, engine, spaces, skip=behind, is_guessed=False)
     return [f"{each.space}: {each.index}" for each in unbuilt]
 
 
