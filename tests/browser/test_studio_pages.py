@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Page
 
 from keyhouse import Store
 from tests.browser.support.visitor import PAGES, Studio, open_studio
@@ -85,6 +86,12 @@ def test_answers_to_forms_are_accessible_too(studio: Studio) -> None:
     studio.run("answers", scenario)
 
 
+async def arrived(page: Page, heading: str) -> None:
+    """Wait for a page with this heading, and for its scripts, which handle keys."""
+    await page.get_by_role("heading", name=heading).wait_for()
+    await page.wait_for_load_state()
+
+
 def test_keys_move_filter_and_edit_without_a_mouse(studio: Studio) -> None:
     async def scenario(space: str, store: Store) -> None:
         async with (
@@ -95,21 +102,22 @@ def test_keys_move_filter_and_edit_without_a_mouse(studio: Studio) -> None:
             await page.keyboard.type("author=lem")
             await page.keyboard.press("Enter")
             await page.get_by_role("link", name="book:b002").wait_for()
+            await page.wait_for_load_state()
             await page.keyboard.press("j")
             await page.keyboard.press("j")
             await page.keyboard.press("Enter")
-            await page.get_by_role("heading", name="book:b002").wait_for()
+            await arrived(page, "book:b002")
             await page.keyboard.press("?")
             assert await page.locator("#help").is_visible()
             await page.keyboard.press("Escape")
             await page.keyboard.press("Control+k")
             await page.keyboard.type("by-author")
             await page.keyboard.press("Enter")
-            await page.get_by_role("heading", name="by-author:lem:b002").wait_for()
+            await arrived(page, "by-author:lem:b002")
             await page.keyboard.press("g")
             await page.keyboard.type("book:b002")
             await page.keyboard.press("Enter")
-            await page.get_by_role("heading", name="book:b002").wait_for()
+            await arrived(page, "book:b002")
             await page.keyboard.press("e")
             await page.get_by_label("title").wait_for()
 

@@ -191,8 +191,8 @@ class ChannelEvents:
     async def watch(self) -> None:
         """Send the queue and the current item whenever the robot changes them, without end.
 
-        The bucket is watched only once it exists: a watch would create it. What the robot wrote
-        before that is sent as well.
+        The bucket is watched only once it exists: a watch would create it. Then the state is sent,
+        which the robot has written before.
         """
         if self._rows is None:
             return
