@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 from keyhouse.schema import Index, Record
 from keyhouse.store.entry import Entry, RecordPage
 from keyhouse.store.long_read import LongRead
+from keyhouse.store.record_pages import records, records_by
 from keyhouse.store.record_reader import record_entries
 from keyhouse.store.record_reads import Between, RecordReads, scan_of
-from keyhouse.store.scan import records, records_by
 from keyhouse.store.unreadable import OnUnreadable
 
 __all__ = ["first_entries", "page_within", "record_keys"]

@@ -32,18 +32,13 @@ from keyhouse.store.binding import Binding
 from keyhouse.store.entry import Entry, Event, RecordPage, UsagePage
 from keyhouse.store.raw_rows import RawRows
 from keyhouse.store.record_buffer import key_values
+from keyhouse.store.record_pages import all_records, all_records_by, records, records_by
 from keyhouse.store.record_reader import read_records, record_entries, record_values
 from keyhouse.store.record_watch import WatchedRecord, check_watch_start, watch_records
-from keyhouse.store.scan import (
-    Scan,
-    all_records,
-    all_records_by,
-    records,
-    records_by,
-    usage,
-)
+from keyhouse.store.scan import Scan
 from keyhouse.store.transaction import Transaction
 from keyhouse.store.unreadable import OnUnreadable, UnreadableRows
+from keyhouse.store.usage import usage
 
 T = TypeVar("T")
 

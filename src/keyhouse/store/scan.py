@@ -1,4 +1,4 @@
-"""Scans: pages of records in key order or in an index's order, cursors, and counts.
+"""Scans: pages of rows of a record or an index, with cursors.
 
 A cursor is opaque: it holds a mark of its scan and the last key returned. A page stays within the
 span of its scan, even if the key in the cursor was made up.
@@ -7,9 +7,8 @@ span of its scan, even if the key in the cursor was made up.
 import base64
 import binascii
 import zlib
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import aclosing
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -19,12 +18,11 @@ from keyhouse.keys.ranges import KeyRange
 from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import Declared, Index, Keys, Record
 from keyhouse.store.binding import Binding
-from keyhouse.store.entry import Entry, RecordPage, UsagePage
-from keyhouse.store.long_read import PAGE_BYTES, PAGE_ROWS, Keep, LongRead, fitting_rows
+from keyhouse.store.long_read import PAGE_BYTES, PAGE_ROWS, LongRead, fitting_rows
 from keyhouse.store.record_reader import read_records
-from keyhouse.store.unreadable import OnUnreadable, UnreadableRows
 
-T = TypeVar("T")
+Owner = tuple[Keys, str] | DataError
+"""The key values and key of the record that an index row leads to, or why it leads to none."""
 
 
 class Scan:
@@ -236,7 +234,7 @@ class Scan:
 
     async def owners(
         self, record: Record[Any], index: Index, listed: Sequence[Row]
-    ) -> tuple[list["Owner"], list[Row | None]]:
+    ) -> tuple[list[Owner], list[Row | None]]:
         """Return the owners of index rows, and the rows of their records."""
         owners: list[Owner] = []
         keys: list[str] = []
@@ -322,115 +320,6 @@ def check_page_limit(limit: int) -> None:
         raise UsageError("A page has 1 to 10,000 rows.", limit=limit, most=PAGE_ROWS_MAX)
 
 
-async def usage(
-    engine: Engine, space: str, declared: Sequence[Declared], page_rows: int
-) -> AsyncGenerator[UsagePage, None]:
-    """Count the rows of these declarations, or all rows if there are none, a page at a time."""
-    check_page_limit(page_rows)
-    moved = [each for each in declared if isinstance(each, Record) and each.legacy is not None]
-    declared = [*declared, *(each.legacy for each in moved if each.legacy is not None)]
-    matches = [each.template.split for each in declared]
-    spans = _joined([each.template.span({}) for each in declared]) if declared else [Span()]
-    read = LongRead(space)
-    while spans:
-        await read.turn()
-        page = await engine.scan(space, spans[0], limit=min(read.rows, page_rows))
-        count = read.keep([len(row.value) for row in page.rows])
-        if count < len(page.rows):
-            page = Page(page.rows[:count], True, page.revision)
-        rows = [
-            row
-            for row in page.rows
-            if not matches or any(match(row.key) is not None for match in matches)
-        ]
-        for record in moved:
-            rows = await _without_copies(engine, space, record, rows)
-        size = sum([len(row.key.encode()) + len(row.value) for row in rows])
-        if page.more:
-            last: str | None = page.rows[-1].key
-            spans[0] = spans[0].after(page.rows[-1].key)
-        else:
-            last = spans.pop(0).stop if len(spans) > 1 else None
-        yield UsagePage(len(rows), size, last, page.revision)
-        if last is None:
-            return
-
-
-async def _without_copies(
-    engine: Engine, space: str, record: Record[Any], rows: list[Row]
-) -> list[Row]:
-    """Return the rows without those at a legacy key whose record is at its current key too."""
-    assert record.legacy is not None
-    current = {
-        row.key: record.current_key(row.key)
-        for row in rows
-        if record.legacy.template.split(row.key) is not None
-    }
-    found = await engine.read(space, list(current.values())) if current else []
-    copied = {key for key, row in zip(current, found, strict=True) if row is not None}
-    return [row for row in rows if row.key not in copied]
-
-
-def _joined(spans: Iterable[Span]) -> list[Span]:
-    """Return the same keys as spans in key order that neither overlap nor touch."""
-    joined: list[Span] = []
-    for span in sorted(spans, key=lambda each: each.start):
-        last = joined[-1] if joined else None
-        if last is None or (last.stop is not None and last.stop < span.start):
-            joined.append(span)
-        elif last.stop is not None and (span.stop is None or span.stop > last.stop):
-            joined[-1] = Span(last.start, span.stop)
-    return joined
-
-
-async def records(
-    scan: Scan,
-    record: Record[T],
-    limit: int,
-    cursor: str | None,
-    on_unreadable: OnUnreadable,
-    keep: Keep | None = None,
-) -> RecordPage[T]:
-    """Return a page of records in the order of their keys. With `keep`, it ends after as many of
-    the rows that were read; the others are not decoded."""
-    unreadable = UnreadableRows(on_unreadable)
-    page, following = await scan.rows(limit, cursor)
-    if keep is not None:
-        count = keep([len(row.value) for row in page.rows])
-        if count < len(page.rows):
-            page, following = scan.cut(page, count)
-    entries = _entries(scan, record, page.rows, unreadable)
-    return RecordPage(entries, following, page.revision, unreadable.rows)
-
-
-async def all_records(
-    scan: Scan, record: Record[T], on_unreadable: OnUnreadable
-) -> AsyncGenerator[list[Entry[T]], None]:
-    """Iterate over all records in the order of their keys, in pages of bounded size."""
-    async with aclosing(scan.pages()) as pages:
-        async for page in pages:
-            yield _entries(scan, record, page.rows, UnreadableRows(on_unreadable))
-
-
-def _entries(
-    scan: Scan, record: Record[T], rows: Sequence[Row], unreadable: UnreadableRows
-) -> list[Entry[T]]:
-    decode, values, names = record.decode, scan.values, record.template.fields
-    keeps = record.keeps_unknown
-    entries: list[Entry[T]] = []
-    for row in rows:
-        try:
-            value = decode(row.value, row.key)
-        except DataError as error:
-            unreadable.add(row, error)
-            continue
-        stored = row.value if keeps else None
-        entries.append(
-            Entry(value, row.key, values(row.key), row.revision, row.expires, names, stored)
-        )
-    return entries
-
-
 def _legacy_span(record: Record[Any], span: Span) -> Span:
     """Return the legacy keys of the records whose current keys are in a span of the record's keys."""
     assert record.legacy is not None
@@ -447,89 +336,3 @@ def covering_span(record: Record[Any], span: Span) -> Span:
     legacy = _legacy_span(record, span)
     stop = None if span.stop is None or legacy.stop is None else max(span.stop, legacy.stop)
     return Span(min(span.start, legacy.start), stop)
-
-
-Owner = tuple[Keys, str] | DataError
-"""The key values and key of the record that an index row leads to, or why it leads to none."""
-
-
-async def records_by(
-    scan: Scan,
-    record: Record[T],
-    index: Index,
-    limit: int,
-    cursor: str | None,
-    on_unreadable: OnUnreadable,
-    keep: Keep | None = None,
-) -> RecordPage[T]:
-    """Return a page of records in the order of an index. `keep` is as in `records`.
-
-    The index rows are read before the records. A record that changed in between, as its revision
-    shows, is left out if it no longer has that index row. Records that expire are always compared:
-    a clock that was set back shows index rows of an earlier record again.
-    """
-    unreadable = UnreadableRows(on_unreadable)
-    page, following = await scan.rows(limit, cursor, keys_only=index.value is None)
-    owners, rows = await scan.owners(record, index, page.rows)
-    if keep is not None:
-        count = keep([0 if row is None else len(row.value) for row in rows])
-        if count < len(rows):
-            page, following = scan.cut(page, count)
-            owners, rows = owners[:count], rows[:count]
-    entries = _listed_entries(scan, record, index, page, owners, rows, unreadable)
-    return RecordPage(entries, following, page.revision, unreadable.rows)
-
-
-async def all_records_by(
-    space: str, scan: Scan, record: Record[T], index: Index, on_unreadable: OnUnreadable
-) -> AsyncGenerator[list[Entry[T]], None]:
-    """Iterate over all records in the order of an index, in pages of bounded size."""
-    read = LongRead(space)
-    keys_only = index.value is None
-    position: str | None = None
-    while True:
-        await read.turn()
-        page, following = await scan.rows_after(read.rows, position, keys_only=keys_only)
-        owners, rows = await scan.owners(record, index, page.rows)
-        count = read.keep([len(row.value) if row is not None else 0 for row in rows])
-        if count < len(rows):
-            page = Page(page.rows[:count], True, page.revision)
-            owners, rows, following = owners[:count], rows[:count], page.rows[-1].key
-        unreadable = UnreadableRows(on_unreadable)
-        yield _listed_entries(scan, record, index, page, owners, rows, unreadable)
-        if (position := following) is None:
-            return
-
-
-def _listed_entries(
-    scan: Scan,
-    record: Record[T],
-    index: Index,
-    page: Page,
-    owners: Sequence[Owner],
-    rows: Sequence[Row | None],
-    unreadable: UnreadableRows,
-) -> list[Entry[T]]:
-    entries: list[Entry[T]] = []
-    decode, names, keeps = record.decode, record.template.fields, record.keeps_unknown
-    expires_by_field, now = record.expires_by_field, scan.now()
-    unchanged_until = page.revision if record.expiry is None else -1
-    for listed, owner, row in zip(page.rows, owners, rows, strict=True):
-        if isinstance(owner, DataError):
-            unreadable.add(listed, owner)
-            continue
-        if row is None:
-            continue
-        try:
-            found = decode(row.value, row.key)
-            if expires_by_field and not record.is_live(found, row.key, now):
-                continue
-        except DataError as error:
-            unreadable.add(row, error)
-            continue
-        if row.revision <= unchanged_until or listed.key in index.rows(found, owner[0]):
-            stored = row.value if keeps else None
-            entries.append(
-                Entry(found, row.key, owner[0], row.revision, row.expires, names, stored)
-            )
-    return entries
