@@ -76,15 +76,15 @@ async def missing_indexes(store: Store) -> list[DerivedRow]:
     ]
 
 
-async def unbuilt_indexes(store: Store, *, is_guessed: bool = True) -> list[DerivedRow]:
+async def unbuilt_indexes(store: Store, *, may_guess: bool = True) -> list[DerivedRow]:
     """Return the derived rows that lack records of the space: those to build. Writes nothing.
 
     A space without the list may have all rows although none is noted: records at either end of it
-    decide, unless `is_guessed` is false. Then there are none.
+    decide, unless `may_guess` is false. Then there are none.
     """
     missing = await missing_indexes(store)
     is_noted = bool(missing) and await _complete(store) is not None
-    if not is_noted and not is_guessed:
+    if not is_noted and not may_guess:
         return []
     return [each for each in missing if not await _is_complete(store, *each, is_noted=is_noted)]
 

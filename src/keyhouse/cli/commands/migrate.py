@@ -172,15 +172,15 @@ async def find_unbuilt(
     spaces: Sequence[str] | None,
     *,
     skip: Sequence[str] = (),
-    is_guessed: bool = True,
+    may_guess: bool = True,
 ) -> list[Unbuilt]:
     """Return the derived rows that spaces lack for some records, except in those to `skip`. See
-    `unbuilt_indexes` for `is_guessed`."""
+    `unbuilt_indexes` for `may_guess`."""
     return [
         Unbuilt(target.space, derived.template.text)
         async for target in targets(system, engine, spaces)
         if target.schema.meta is not None and target.space not in skip
-        for _, derived in await unbuilt_indexes(target.store(engine), is_guessed=is_guessed)
+        for _, derived in await unbuilt_indexes(target.store(engine), may_guess=may_guess)
     ]
 
 

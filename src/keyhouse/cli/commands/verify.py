@@ -142,7 +142,7 @@ async def _new_indexes(system: System, engine: Engine, spaces: list[str] | None)
     except NewerError:  # the indexes of this code are not those of the space
         return []
     # a single row that was lost is no new index
-    unbuilt = await find_unbuilt(system, engine, spaces, skip=behind, is_guessed=False)
+    unbuilt = await find_unbuilt(system, engine, spaces, skip=behind, may_guess=False)
     return [f"{each.space}: {each.index}" for each in unbuilt]
 
 
