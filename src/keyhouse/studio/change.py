@@ -219,9 +219,11 @@ class Changes:
     async def commit(
         self, operator: str, action: str, system: str, change: RecordChange, job: str = ""
     ) -> None:
-        """Commit a change, of a job if one is given. The journal has it before, so that no change is without a line. A
-        cancelled caller, such as a job, waits until the line has the outcome: else the change could
-        not be undone."""
+        """Commit a change, of a job if one is given.
+
+        The journal has it before, so that no change is without a line. A cancelled caller, such as
+        a job, waits until the line has the outcome: else the change could not be undone.
+        """
         row = change.row
         line = await self._journal.write(
             operator,
