@@ -1,4 +1,6 @@
-"""Screenshots of pages for the docs, by `tools.studio_screens`, `playlist_screens` and `audiobooks_screens`."""
+"""Screenshots of pages for the docs, by `tools.studio_screens`, `playlist_screens` and
+`audiobooks_screens`.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path

@@ -1,9 +1,9 @@
 """`python -m tools.reference`, a part of `make docs`: write the parts of docs/ that are made from
 the code.
 
-Whole pages are docs/api.md, docs/cli.md and docs/systems/<name>-keyspace.md. In other pages, the text between
-`<!-- made: name -->` and `<!-- end -->` is generated: the tables of limits, engines and settings. A
-test compares all of it with the code.
+Whole pages are docs/api.md, docs/cli.md and docs/systems/<name>-keyspace.md. In other pages, the
+text between `<!-- made: name -->` and `<!-- end -->` is generated: the tables of limits, engines
+and settings. A test compares all of it with the code.
 """
 
 import ast
@@ -169,7 +169,10 @@ def _engine_row(each: Capabilities) -> str:
     flags = [
         "yes" if flag else "no" for flag in (each.durable, each.shared, each.snapshots, each.binary)
     ]
-    return f"| {each.name} | {' | '.join(flags)} | {each.commit_rows_max:,} | {each.commit_bytes_max:,} |"
+    return (
+        f"| {each.name} | {' | '.join(flags)} | {each.commit_rows_max:,} | "
+        f"{each.commit_bytes_max:,} |"
+    )
 
 
 def _command(name: str, command: Any) -> list[str]:

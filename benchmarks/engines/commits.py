@@ -1,9 +1,10 @@
-"""The cases of every engine: commits with zero and five derived rows, by 1 writer and 64, and reads.
+"""The cases of every engine: commits with zero and five derived rows, by 1 writer and 64, and
+reads.
 
-The baseline makes the same rows durable with the driver alone: the rows with their revision, and one
-change log entry per commit, as a watch needs it. It checks nothing, and its revisions are a counter
-in the process. With 64 writers it groups pending commits into one write, as the engines do; one
-write per commit is much slower, and shown as `single`.
+The baseline makes the same rows durable with the driver alone: the rows with their revision, and
+one change log entry per commit, as a watch needs it. It checks nothing, and its revisions are a
+counter in the process. With 64 writers it groups pending commits into one write, as the engines do;
+one write per commit is much slower, and shown as `single`.
 """
 
 import asyncio

@@ -1,7 +1,9 @@
-"""NATS JetStream against `nats-py`: one row is `KeyValue.put`, several rows an atomic batch by hand.
+"""NATS JetStream against `nats-py`: one row is `KeyValue.put`, several rows an atomic batch by
+hand.
 
-The baseline checks and mirrors nothing, and the stream is its change log. Its read is `KeyValue.get`
-from any replica; the engine's is as fresh as the leader. The run starts a server that syncs always.
+The baseline checks and mirrors nothing, and the stream is its change log. Its read is
+`KeyValue.get` from any replica; the engine's is as fresh as the leader. The run starts a server
+that syncs always.
 """
 
 import json

@@ -51,7 +51,10 @@ ON CONFLICT (space, key) DO UPDATE SET value = excluded.value, revision = exclud
 """
 
 READ = "SELECT value, revision, expires FROM bare_rows WHERE space = 's' AND key = $1"
-FILL = "INSERT INTO bare_rows (space, key, value, revision, expires) SELECT 's', k, $2, 1, 10 FROM unnest($1::text[]) k"
+FILL = (
+    "INSERT INTO bare_rows (space, key, value, revision, expires) SELECT 's', k, $2, 1, 10 FROM "
+    "unnest($1::text[]) k"
+)
 DELETE = "DELETE FROM bare_rows WHERE expires <= 20"
 
 

@@ -1,7 +1,7 @@
 """A minimal HTTP client, so that the server is what is measured.
 
-Keep-alive connections send the same bytes again after each response; the end of a body is recognised
-by its known last bytes.
+Keep-alive connections send the same bytes again after each response; the end of a body is
+recognised by its known last bytes.
 """
 
 import asyncio

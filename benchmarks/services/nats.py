@@ -1,7 +1,7 @@
 """Cases 1 and 2: a plugin's `get` and `set` over NATS, against an echo with the same client.
 
-The server, the echo and the service are separate processes, on other cores than the client. The echo
-is the minimum cost of a reply over NATS: it reads and writes nothing.
+The server, the echo and the service are separate processes, on other cores than the client. The
+echo is the minimum cost of a reply over NATS: it reads and writes nothing.
 """
 
 import asyncio

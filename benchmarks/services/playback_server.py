@@ -1,7 +1,7 @@
 """`python -m benchmarks.services.playback_server FOLDER`: the audiobook library, served on SQLite.
 
-It has one book and 64 listeners. It prints its port, the book, its segment and the listeners' tokens
-as JSON.
+It has one book and 64 listeners. It prints its port, the book, its segment and the listeners'
+tokens as JSON.
 """
 
 from pathlib import Path

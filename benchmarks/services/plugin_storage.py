@@ -1,4 +1,6 @@
-"""Cases 1 and 2 with their peer, JetStream KV on the same server with sync on every write; latencies."""
+"""Cases 1 and 2 with their peer, JetStream KV on the same server with sync on every write;
+latencies.
+"""
 
 import json
 import time

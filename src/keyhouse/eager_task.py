@@ -1,9 +1,10 @@
 """Eager tasks: run a coroutine at once, and schedule it only if it has to wait.
 
-Theory of operation. Most requests are answered without waiting, and nearly all others wait once, for
-their commit. A task per request costs more than such work: it is created, scheduled, and stepped in
-a later turn of the event loop. `start` runs the first step of the coroutine in the caller's own
-turn. Python 3.12 has this as `asyncio.Task(eager_start=True)`, which is used where it exists.
+Theory of operation. Most requests are answered without waiting, and nearly all others wait once,
+for their commit. A task per request costs more than such work: it is created, scheduled, and
+stepped in a later turn of the event loop. `start` runs the first step of the coroutine in the
+caller's own turn. Python 3.12 has this as `asyncio.Task(eager_start=True)`, which is used where it
+exists.
 
 On Python 3.11 an `EagerTask` takes the place of the task until the coroutine waits a second time:
 
@@ -19,9 +20,9 @@ On Python 3.11 an `EagerTask` takes the place of the task until the coroutine wa
 set `_must_cancel`, which cancels the next future that is awaited, or throws CancelledError into the
 coroutine at its next step, as a real task does.
 
-While a coroutine is stepped, the EagerTask is the current task: `asyncio.timeout` and task groups ask
-for it, and must not get the caller's. `_enter_task` and `_leave_task` are asyncio's functions for
-other implementations of tasks (its documentation, "Extending").
+While a coroutine is stepped, the EagerTask is the current task: `asyncio.timeout` and task groups
+ask for it, and must not get the caller's. `_enter_task` and `_leave_task` are asyncio's functions
+for other implementations of tasks (its documentation, "Extending").
 
 `Started` is for one step inside a coroutine: what returns at once needs no timer.
 """

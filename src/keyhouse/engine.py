@@ -17,8 +17,8 @@ reads, scans, checks and adds, whether or not it has been swept. A put over it c
 earlier one in that space, and every row it writes carries it. The distance between two revisions
 has no meaning.
 
-**Foreign rows.** Other programs may write into the tables or buckets of an engine. A row of theirs is
-read like any other. If it has no revision that the engine can use, its revision is
+**Foreign rows.** Other programs may write into the tables or buckets of an engine. A row of theirs
+is read like any other. If it has no revision that the engine can use, its revision is
 `FOREIGN_REVISION`, 0; checks on that revision hold until a commit writes the row.
 
 **Durability.** Once `commit` returns a revision, its rows survive a crash of the process and a loss
@@ -237,10 +237,11 @@ class Engine(Protocol):
 
         Works in bounded transactions and needs no checkpoint: a call that was interrupted is
         repeated. The row at the key `last` is erased when everything else is, also on disk: as long
-        as it is there, a call was interrupted. Nothing is logged, so watches do not report it: delete the rows by commits first.
-        Afterwards the revisions of the space may start again, and a watch may not resume from an
-        earlier one. The space must not be written meanwhile. An engine also erases the bytes on
-        disk as far as it can; `docs/guides/forget.md` has the limits.
+        as it is there, a call was interrupted. Nothing is logged, so watches do not report it:
+        delete the rows by commits first. Afterwards the revisions of the space may start again, and
+        a watch may not resume from an earlier one. The space must not be written meanwhile. An
+        engine also erases the bytes on disk as far as it can; `docs/guides/forget.md` has the
+        limits.
         """
         ...
 

@@ -33,8 +33,8 @@ def open_store(
     opened by its URL, and leave any other one open.
 
     Finishes deletions that were interrupted. Raises NewerError if the store is newer, and
-    UnbuiltIndexError if a derived row is new and the space has records that are not in it: `reindex`
-    builds it, in commits that can be resumed.
+    UnbuiltIndexError if a derived row is new and the space has records that are not in it:
+    `reindex` builds it, in commits that can be resumed.
     """
     if clock is not None and not isinstance(engine, str):
         raise UsageError("An open engine has its clock: give the clock to `open_engine`.")

@@ -157,9 +157,9 @@ def test_an_error_is_one_sentence_with_its_fields() -> None:
     ran = run(
         "explain", BOARD, "clip:goal", "--store", "sqlite:gone.db", "--space", "channel-7", code=1
     )
-    assert (
-        ran.stderr
-        == "keyhouse: The file does not exist; check the URL, or store something there first. (file='gone.db')\n"
+    assert ran.stderr == (
+        "keyhouse: The file does not exist; check the URL, or store something there first. "
+        "(file='gone.db')\n"
     )
     assert ran.stdout == ""
 

@@ -133,7 +133,10 @@ def test_delete_asks_for_confirmation(tmp_path: Path) -> None:
     )
     assert "keyhouse: Stopped." in shown
     assert run("count", *where, cwd=tmp_path).stdout == "3\n"
-    many = "Delete 2 records (game_1, game_2) and their derived rows in the space trivia of sqlite:bot.db? [y/N]: "
+    many = (
+        "Delete 2 records (game_1, game_2) and their derived rows in the space trivia of "
+        "sqlite:bot.db? [y/N]: "
+    )
     shown = on_terminal(
         "delete", *where, "--prefix", "game_", cwd=tmp_path, columns=200, typed=[(many, "y\n")]
     )

@@ -92,7 +92,10 @@ INSTEAD: dict[tuple[str, str], str] = {
     (
         "",
         "engines",
-    ): "importing keyhouse must need no driver: open engines by URL, through keyhouse.engines.registry",
+    ): (
+        "importing keyhouse must need no driver: open engines by URL, through "
+        "keyhouse.engines.registry"
+    ),
     ("keys", "clock"): "take the time or the id as an argument",
     ("schema", "clock"): "take the time or the id as an argument",
     ("schema", "engine"): "return keys and values; the store makes the Batch",

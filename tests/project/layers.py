@@ -112,7 +112,10 @@ def import_only_lower_layers(source: Source) -> Iterator[str]:
     """A layer imports only the layers that MAY_IMPORT lists."""
     layer = source.layer
     if layer not in MAY_IMPORT:
-        yield f"{source.at(1)} is in no layer: add keyhouse.{layer} to MAY_IMPORT and to ARCHITECTURE.md"
+        yield (
+            f"{source.at(1)} is in no layer: add keyhouse.{layer} to MAY_IMPORT and to "
+            "ARCHITECTURE.md"
+        )
         return
     for line, module, _ in source.imports():
         if module.split(".")[0] != "keyhouse":
@@ -131,7 +134,10 @@ def import_only_lower_layers(source: Source) -> Iterator[str]:
             (layer, target),
             f"pass it as an argument, or move shared code to a lower layer ({below})",
         )
-        yield f"{source.at(line)} imports {module}, which is not below {layer or 'keyhouse itself'}: {instead}"
+        yield (
+            f"{source.at(line)} imports {module}, which is not below "
+            f"{layer or 'keyhouse itself'}: {instead}"
+        )
 
 
 def systems_are_independent(source: Source) -> Iterator[str]:
@@ -142,7 +148,10 @@ def systems_are_independent(source: Source) -> Iterator[str]:
     for line, module, _ in source.imports():
         parts = module.split(".")
         if parts[:2] == ["keyhouse", "systems"] and parts[2:3] not in ([], [own]):
-            yield f"{source.at(line)} imports {module}: systems are independent; move shared code to keyhouse.service"
+            yield (
+                f"{source.at(line)} imports {module}: systems are independent; move shared code "
+                "to keyhouse.service"
+            )
 
 
 def libraries_only_where_allowed(source: Source) -> Iterator[str]:
@@ -154,10 +163,16 @@ def libraries_only_where_allowed(source: Source) -> Iterator[str]:
         if library == "keyhouse" or library in sys.stdlib_module_names:
             continue
         if library not in THIRD_PARTY:
-            yield f"{source.at(line)} imports {module}, which is not in THIRD_PARTY: add it there with its layers"
+            yield (
+                f"{source.at(line)} imports {module}, which is not in THIRD_PARTY: add it there "
+                "with its layers"
+            )
         elif source.layer not in THIRD_PARTY[library]:
             places = ", ".join(THIRD_PARTY[library])
-            yield f"{source.at(line)} imports {module}, which belongs in {places}: take its objects as arguments"
+            yield (
+                f"{source.at(line)} imports {module}, which belongs in {places}: take its objects "
+                "as arguments"
+            )
 
 
 def pure_core(source: Source) -> Iterator[str]:
@@ -167,15 +182,23 @@ def pure_core(source: Source) -> Iterator[str]:
     for line, module, _ in source.imports():
         library = module.split(".")[0]
         if library in sys.stdlib_module_names and library not in PURE_IMPORTS:
-            yield f"{source.at(line)} imports {module} in the pure core: take its values as arguments"
+            yield (
+                f"{source.at(line)} imports {module} in the pure core: take its values as arguments"
+            )
     for node in ast.walk(source.tree):
         match node:
             case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
-                yield f"{source.at(node.lineno)} is async in the pure core: return a value, and let store await"
+                yield (
+                    f"{source.at(node.lineno)} is async in the pure core: return a value, and let "
+                    "store await"
+                )
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if (
                 name in IMPURE_CALLS
             ):
-                yield f"{source.at(node.lineno)} calls {name}() in the pure core: take the time or the text as an argument"
+                yield (
+                    f"{source.at(node.lineno)} calls {name}() in the pure core: take the time or "
+                    "the text as an argument"
+                )
 
 
 def only_the_store_calls_engines(source: Source) -> Iterator[str]:
@@ -193,8 +216,8 @@ def only_the_store_calls_engines(source: Source) -> Iterator[str]:
         return
     for call in calls:
         yield (
-            f"{source.at(call.lineno)} calls engine.{call.attr}: ask a Store, which has `row`, `rows`, `row_page`,"
-            " `row_scan`, `row_watch`, `record_row`, `usage` and `transact`"
+            f"{source.at(call.lineno)} calls engine.{call.attr}: ask a Store, which has `row`, "
+            "`rows`, `row_page`, `row_scan`, `row_watch`, `record_row`, `usage` and `transact`"
         )
 
 
@@ -225,7 +248,10 @@ def file_size(source: Source) -> Iterator[str]:
     """A file holds one idea."""
     lines = len(source.path.read_text().splitlines())
     if lines > FILE_LINES_MAX:
-        yield f"{source.at(lines)} has {lines} lines, over {FILE_LINES_MAX}: move the second idea in it to another file"
+        yield (
+            f"{source.at(lines)} has {lines} lines, over {FILE_LINES_MAX}: move the second idea "
+            "in it to another file"
+        )
 
 
 def public_names_only(source: Source) -> Iterator[str]:
@@ -240,10 +266,16 @@ def public_names_only(source: Source) -> Iterator[str]:
             continue
         if any(part.startswith("_") for part in dotted.split(".")):
             package = ".".join(module.split(".")[:2])
-            yield f"{source.at(line)} imports {dotted}, which is private: use a public name of {package}"
+            yield (
+                f"{source.at(line)} imports {dotted}, which is private: use a public name of "
+                f"{package}"
+            )
         elif name is None and not _is_public(source.root, module):
             package = module.rpartition(".")[0]
-            yield f"{source.at(line)} imports {module}, the inside of {package}: use the names that {package} publishes"
+            yield (
+                f"{source.at(line)} imports {module}, the inside of {package}: use the names that "
+                f"{package} publishes"
+            )
         elif name is not None and not _publishes(source.root, module, name):
             instead = _published_at(source.root, module, name)
             yield f"{source.at(line)} imports {dotted}, which no __all__ publishes: {instead}"

@@ -45,7 +45,10 @@ def violations(text: str) -> Iterator[str]:
     for name in sorted(set(published) - set(imported)):
         yield f"publishes {name} without importing it"
     for name in sorted(set(imported) - set(published) - {"TYPE_CHECKING", "__version__"}):
-        yield f"imports {name} without publishing it: add it to __all__, or import it where it is used"
+        yield (
+            f"imports {name} without publishing it: add it to __all__, or import it where it is "
+            "used"
+        )
 
 
 def _order(name: str) -> tuple[int, str]:

@@ -1,4 +1,6 @@
-"""Background operations of several processes: leases, takeover, shutdown, and resuming after a kill."""
+"""Background operations of several processes: leases, takeover, shutdown, and resuming after a
+kill.
+"""
 
 import asyncio
 import random

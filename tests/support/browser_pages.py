@@ -5,8 +5,8 @@
             await page.get_by_role("button", name="Save").click()
         await browser.check(url)   # axe in both themes, wide and at 320 px
 
-Leaving a visit fails the test if the page broke its Content Security Policy, logged an error, or sent
-a request to another origin.
+Leaving a visit fails the test if the page broke its Content Security Policy, logged an error, or
+sent a request to another origin.
 """
 
 from collections.abc import AsyncIterator

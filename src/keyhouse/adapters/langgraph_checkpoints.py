@@ -8,8 +8,8 @@ A checkpoint and its parts are one commit. A serialized state can be larger than
 into parts of 256 KiB, so the limit is that of a commit. Only the async methods exist.
 
 Keys: `checkpoint:{thread}:{ns}:{id}`, `part:{thread}:{ns}:{id}:{part}`,
-`write:{thread}:{ns}:{id}:{task}:{place}` and `write-part:…:{place}:{part}`; names over 100 bytes are
-hashed there.
+`write:{thread}:{ns}:{id}:{task}:{place}` and `write-part:…:{place}:{part}`; names over 100 bytes
+are hashed there.
 """
 
 from collections.abc import AsyncIterator, Sequence

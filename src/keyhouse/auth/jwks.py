@@ -1,8 +1,8 @@
 """Key sets (JWKS) that verify tokens: fetched from a file or URL, cached, and refreshed.
 
-A key set outlives its source: while fetches fail, the last keys stay valid. An unknown key id causes
-a fetch, at most one per `jwks_refresh_min_seconds`, so that forged tokens cannot flood the source;
-requests that wait for it share one fetch and a timeout.
+A key set outlives its source: while fetches fail, the last keys stay valid. An unknown key id
+causes a fetch, at most one per `jwks_refresh_min_seconds`, so that forged tokens cannot flood the
+source; requests that wait for it share one fetch and a timeout.
 """
 
 import asyncio

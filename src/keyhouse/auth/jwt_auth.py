@@ -1,8 +1,8 @@
 """Authentication by JWT.
 
 A verified token is cached by its hash, so that the next request with it costs a lookup. Its times,
-and whether the keys have changed since, are checked every time. The cache is bounded and contains no
-token.
+and whether the keys have changed since, are checked every time. The cache is bounded and contains
+no token.
 """
 
 from collections.abc import Mapping

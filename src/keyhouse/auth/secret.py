@@ -25,8 +25,8 @@ def load_or_create_secret(
     """Return the secret in the file `<system>-<kind>.secret`, which is created if it is missing.
 
     Concurrent callers get the same one. Each system has its own, so that a token of one is invalid
-    for another, and one for each kind of use. Raises UsageError if other users can read the file, if this user cannot, or if it is
-    missing and `make` is false.
+    for another, and one for each kind of use. Raises UsageError if other users can read the file,
+    if this user cannot, or if it is missing and `make` is false.
     """
     path = folder / (f"{system}-{kind}.secret" if system else f"{kind}.secret")
     try:

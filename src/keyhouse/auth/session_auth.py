@@ -89,11 +89,12 @@ def secret_hash(secret: bytes) -> str:
 class SessionAuth(Authenticator):
     """Identifies callers by the sessions or API keys of a system.
 
-    `get` returns the stored session of an id. A token may come in the cookie `cookie`, in the header
-    `header`, or as a bearer token if `bearer`. A browser sends a cookie until it is replaced, so a
-    rejected one is like none: a page, whose caller is optional, can lead to the login.
-    `sliding_seconds` extends a session in use, with `renew(id, expires)`, which writes at most 24
-    times per lifetime. `role_scopes` are the scopes that each role gives; the caller's own are kept.
+    `get` returns the stored session of an id. A token may come in the cookie `cookie`, in the
+    header `header`, or as a bearer token if `bearer`. A browser sends a cookie until it is
+    replaced, so a rejected one is like none: a page, whose caller is optional, can lead to the
+    login. `sliding_seconds` extends a session in use, with `renew(id, expires)`, which writes at
+    most 24 times per lifetime. `role_scopes` are the scopes that each role gives; the caller's own
+    are kept.
     """
 
     def __init__(

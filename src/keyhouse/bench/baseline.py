@@ -1,7 +1,7 @@
 """The baseline of a case: the same rows without the store.
 
-On SQLite that is hand-written code on the driver (`baseline_sqlite.py`), elsewhere the engine alone,
-which gets the rows that the store would have made.
+On SQLite that is hand-written code on the driver (`baseline_sqlite.py`), elsewhere the engine
+alone, which gets the rows that the store would have made.
 """
 
 import asyncio

@@ -46,7 +46,9 @@ def track(id: str, number: int, artist: str) -> Track:
         position=number % 10_000,
         year=1950 + number % 70,
         genre="Post Rock",
-        description="A slow build over nine minutes, recorded live in one take; the bells are real.",
+        description=(
+            "A slow build over nine minutes, recorded live in one take; the bells are real."
+        ),
     )
 
 

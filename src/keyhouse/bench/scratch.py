@@ -1,9 +1,9 @@
 """A scratch area on the user's engine: separate from the user's rows, and removed at the end.
 
 A file or folder gets another one next to it, on the same disk. PostgreSQL gets separate tables in
-the same database; NATS a separate bucket, or one per space where the URL has a prefix. DynamoDB gets
-spaces with a random name in the user's tables, emptied at the end: a new table needs rights, time
-and money that a benchmark should not require.
+the same database; NATS a separate bucket, or one per space where the URL has a prefix. DynamoDB
+gets spaces with a random name in the user's tables, emptied at the end: a new table needs rights,
+time and money that a benchmark should not require.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ _DELETED_PER_COMMIT: Final = 1_000
 class Scratch(msgspec.Struct, frozen=True):
     """`engine_url` is the measured engine and `location` the area made on it, both for people.
 
-    `is_exclusive`: the engine at `url` holds nothing else, so it may be swept. `is_shared`: the area
-    is two spaces among the user's. `folder` is where more files may go, None: nowhere.
+    `is_exclusive`: the engine at `url` holds nothing else, so it may be swept. `is_shared`: the
+    area is two spaces among the user's. `folder` is where more files may go, None: nowhere.
     """
 
     url: str

@@ -106,7 +106,9 @@ class LogFeed(ABC):
         self._watchers: dict[str, set[Watcher]] = {}
         self._closed = False
         self._turn = asyncio.Lock()
-        """Held for one window of the log: of many watchers that lag, one reads per turn of the loop."""
+        """Held for one window of the log: of many watchers that lag, one reads per turn of the
+        loop.
+        """
 
     # Implemented by the engine
 

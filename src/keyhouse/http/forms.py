@@ -1,5 +1,5 @@
-"""Forms: bodies as browsers send them, `application/x-www-form-urlencoded` or `multipart/form-data`,
-converted to a Struct.
+"""Forms: bodies as browsers send them, `application/x-www-form-urlencoded` or
+`multipart/form-data`, converted to a Struct.
 
 A blank input is absent, unless its member is text; a checked checkbox is true.
 """

@@ -1,8 +1,8 @@
 """HTML pages: templates that escape everything, under a policy that allows no inline script.
 
-A page may load scripts, styles and images from its own origin only, and send forms only there; other
-sites cannot show it in a frame. Long pages are compressed: they must not have a secret, such as a
-token against forgery, beside text of the request.
+A page may load scripts, styles and images from its own origin only, and send forms only there;
+other sites cannot show it in a frame. Long pages are compressed: they must not have a secret, such
+as a token against forgery, beside text of the request.
 """
 
 import asyncio

@@ -124,7 +124,9 @@ class _Document:
                 yield {
                     "name": name,
                     "in": "header",
-                    "description": f'Continue only if the record has {what}, such as `"17"`; `*` is any.',
+                    "description": (
+                        f'Continue only if the record has {what}, such as `"17"`; `*` is any.'
+                    ),
                     "schema": {"type": "string", "pattern": _TAGS},
                 }
 

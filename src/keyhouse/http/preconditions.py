@@ -14,8 +14,9 @@ _TAGS = re.compile(
     r'[ \t]*+(?:W/)?"[\x21\x23-\x7e\x80-\xff]*+"'
     r'(?:[ \t]*+,[ \t]*+(?:(?:W/)?"[\x21\x23-\x7e\x80-\xff]*+")?)*+[ \t]*+'
 )
-"""Possessive, so that nothing is backtracked: blanks could belong to the comma before or after them,
-and a header of a hundred bytes could block the process."""
+"""Possessive, so that nothing is backtracked: blanks could belong to the comma before or after
+them, and a header of a hundred bytes could block the process.
+"""
 
 
 def etag(revision: int) -> str:

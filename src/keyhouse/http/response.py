@@ -63,7 +63,8 @@ class ResponseSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Responder(ABC):
-    """A value that a handler returns and that makes the response itself, from the request's headers.
+    """A value that a handler returns and that makes the response itself, from the request's
+    headers.
 
     `replies` describes its responses, for the OpenAPI document.
     """
@@ -75,7 +76,8 @@ class Responder(ABC):
 
 
 Stream = AsyncIterator[bytes]
-"""A body that is sent in pieces, as they are produced. Its media type is that of the ResponseSpec."""
+"""A body that is sent in pieces, as they are produced. Its media type is that of the ResponseSpec.
+"""
 
 
 class FixedHeaders:

@@ -72,8 +72,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     root_path: Annotated[
         str,
         setting(
-            "The path that a proxy removes before it passes a request on, such as `/keyhouse`: pages "
-            "put it before their links."
+            "The path that a proxy removes before it passes a request on, such as `/keyhouse`: "
+            "pages put it before their links."
         ),
     ] = ""
     access_log: Annotated[

@@ -1,8 +1,8 @@
 """Static pages and files of the package, and the documentation pages made of them.
 
-`/<service>/openapi.json`, `/<service>/docs` and `/docs`. The page is Swagger UI, from packaged files.
-The policy of a page forbids the browser to load anything from elsewhere, and other sites to show it
-in a frame.
+`/<service>/openapi.json`, `/<service>/docs` and `/docs`. The page is Swagger UI, from packaged
+files. The policy of a page forbids the browser to load anything from elsewhere, and other sites to
+show it in a frame.
 """
 
 import gzip
@@ -50,8 +50,8 @@ _PAGE_FILES = (
 )
 _ASSET_FILES = ("swagger-ui-bundle.js", "swagger-ui.css", "docs.js")
 _DOCS_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' "
+    "data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
 _PAGE = """\
 <!doctype html>

@@ -1,10 +1,10 @@
 """Ranges of keys by a part of their values: the next field starts with a text, or lies between two
 values.
 
-A range is a span, and where a span cannot say it exactly, also a test of the field's value. Numbers,
-days, times and ULIDs need none: their texts have one length, and sort as their values. Text needs
-one, because a key sorts by escaped text and by the delimiter after it: `a!` comes before `a:`. The
-span then covers the values that share the leading characters of both bounds.
+A range is a span, and where a span cannot say it exactly, also a test of the field's value.
+Numbers, days, times and ULIDs need none: their texts have one length, and sort as their values.
+Text needs one, because a key sorts by escaped text and by the delimiter after it: `a!` comes before
+`a:`. The span then covers the values that share the leading characters of both bounds.
 """
 
 from collections.abc import Callable

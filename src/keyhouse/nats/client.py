@@ -24,10 +24,12 @@ Private names of nats-py in use (checked by `tests/nats/test_private_names.py`):
 | `_ps` | `Parser` replaces nats-py's parser |
 | `_process_msg`, `_process_err`, `_process_ping`, `_process_pong` | `Parser` calls them |
 | `_process_headers` | overridden: faster, and malformed headers raise nothing |
-| `_process_info`, `_process_connect_init` | overridden: TLS is required; first lines that are not NATS |
+| `_process_info` | overridden: TLS is required |
+| `_process_connect_init` | overridden: a first line that is not NATS |
 | `_connect_command`, `_current_server`, `_server_pool` | the user of the URL, percent-decoded |
 | `_parse_server_uri` | an invalid address is rejected before connecting |
-| `_transport`, `TcpTransport._io_reader`, `TcpTransport._io_writer` | `_Transport` closes failed connections |
+| `_transport` | `_Transport` replaces it: closes connections that failed |
+| `TcpTransport._io_reader`, `TcpTransport._io_writer` | `_Transport` closes them |
 | `_close`, `_pending`, `_pending_data_size` | overridden: writes nothing to a closed connection |
 | `_flush_queue`, `_flusher_task`, `_status`, `_max_payload` | `try_publish`, `wait_for_space` |
 | `_pongs`, `_pongs_received`, `_pings_outstanding` | `_process_pong`: a pong that comes too late |

@@ -194,8 +194,8 @@ def error_reply(error: BaseException) -> bytes:
     """Return the reply to a request that raised `error`.
 
     The caller's own errors are sent with their fields. Of errors on our side only the sentence is
-    sent: fields may name files or servers, and are for the log. An unknown outcome has its own text:
-    the engine's advice (retry with the batch id) does not apply to NATS clients.
+    sent: fields may name files or servers, and are for the log. An unknown outcome has its own
+    text: the engine's advice (retry with the batch id) does not apply to NATS clients.
     """
     if not isinstance(error, KeyhouseError):
         message = "Unexpected error; see the service's log."

@@ -36,7 +36,9 @@ _log = structlog.get_logger("keyhouse.nats")
 
 
 class NatsListener:
-    """One service on a connection: `async with NatsListener(client, endpoints, name="rosey", version="1.0.0"): …`.
+    """One service on a connection.
+
+        async with NatsListener(client, endpoints, name="rosey", version="1.0.0"): …
 
     Processes with the same `name` share the load: each message goes to one member of the `queue`
     group. `push_client` is a second connection for what handlers publish beside their replies, so

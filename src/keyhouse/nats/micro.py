@@ -1,8 +1,8 @@
 """The micro protocol of NATS: discovery and statistics of services (`nats micro ls`).
 
-nats-py implements it too (`nats.micro`), but adds an object and an await per request, does not count
-requests in flight, and has one endpoint per subscription. Here are only the replies to its three
-requests.
+nats-py implements it too (`nats.micro`), but adds an object and an await per request, does not
+count requests in flight, and has one endpoint per subscription. Here are only the replies to its
+three requests.
 """
 
 import time

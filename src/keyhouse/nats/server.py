@@ -1,10 +1,10 @@
 """An embedded nats-server: a child process on loopback, with its files in a folder.
 
-JetStream syncs every acknowledged write to disk (`sync_interval: always`); the server's default is every
-two minutes. It stops with its parent process, even if that is killed: on Linux by the parent-death
-signal, elsewhere by a small process that reads a pipe held by the parent. The signal follows the
-thread that calls `start`, so call it from the main thread. Ctrl-C on the terminal does not reach the
-child: its parent stops it after draining.
+JetStream syncs every acknowledged write to disk (`sync_interval: always`); the server's default is
+every two minutes. It stops with its parent process, even if that is killed: on Linux by the
+parent-death signal, elsewhere by a small process that reads a pipe held by the parent. The signal
+follows the thread that calls `start`, so call it from the main thread. Ctrl-C on the terminal does
+not reach the child: its parent stops it after draining.
 """
 
 import ctypes

@@ -99,8 +99,8 @@ class RecordJson(Generic[T]):
             )
 
     def is_live(self, value: T, key: str, now: int) -> bool:
-        """Tell whether a stored record has not expired by its own field, whatever its row says: other
-        programs write rows without an expiry.
+        """Tell whether a stored record has not expired by its own field, whatever its row says:
+        other programs write rows without an expiry.
 
         Raises UnreadableError if that field holds no time.
         """

@@ -19,17 +19,17 @@ class Summary(Derived):
 
     `member` is the field of the record's key that is listed; `under` is the member of the JSON
     object that holds the list. With `entry` it is a map from the member to what `entry` returns for
-    the record. `constant` are further members that are always the same. `version` is the member with
-    the version of the row, and the version that this code writes: a row of a newer version is not
-    changed, and a write that would change it raises NewerError. Members that this code does not know
-    are kept. A map that another program stored as a plain list gets its entries from the records with
-    the next write; so does a missing one if it is `rebuilt`, which reads all records of its key
-    before the first entry is written.
+    the record. `constant` are further members that are always the same. `version` is the member
+    with the version of the row, and the version that this code writes: a row of a newer version is
+    not changed, and a write that would change it raises NewerError. Members that this code does not
+    know are kept. A map that another program stored as a plain list gets its entries from the
+    records with the next write; so does a missing one if it is `rebuilt`, which reads all records
+    of its key before the first entry is written.
 
-    `members_max` bounds a plain list, and so the bytes that a write changes. A row that is full lists
-    no further members, and has `"truncated": true` from then on, also after members have left, until
-    `verify` repairs the space: it completes a list that has room again. Rows of records that it does
-    not list are still derived: `verify` accepts their absence.
+    `members_max` bounds a plain list, and so the bytes that a write changes. A row that is full
+    lists no further members, and has `"truncated": true` from then on, also after members have
+    left, until `verify` repairs the space: it completes a list that has room again. Rows of records
+    that it does not list are still derived: `verify` accepts their absence.
     """
 
     strategy = "merge"
@@ -90,7 +90,8 @@ class Summary(Derived):
         attached = super().attach(record_name, key, attributes, renamed)
         if self.entry is not None and any(isinstance(origin, tuple) for origin in self._owner):
             raise DeclarationError(
-                "Two records could have an entry under the same member: put what tells them apart into the row's key.",
+                "Two records could have an entry under the same member: put what tells them "
+                "apart into the row's key.",
                 template=self.template.text,
                 record=record_name,
             )
@@ -192,7 +193,8 @@ class Summary(Derived):
     def _reject_newer(self, key: str, others: dict[str, object]) -> None:
         if self.version is not None and self._is_newer(others):
             raise NewerError(
-                "The row that lists the records was written by newer code, and is only read: use the newer program to write.",
+                "The row that lists the records was written by newer code, and is only read: use "
+                "the newer program to write.",
                 key=key,
                 found=others[self.version[0]],
                 known=self.version[1],

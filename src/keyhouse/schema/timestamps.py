@@ -33,8 +33,9 @@ class Timestamps:
     def normalized(self, value: T, before: T | None) -> T:
         """Return the value with its times in UTC, in the record's format.
 
-        Raises RecordError, which names the member, for text that is not a time with a zone. A member
-        that the stored record `before` has already is kept, since another program may have written it.
+        Raises RecordError, which names the member, for text that is not a time with a zone. A
+        member that the stored record `before` has already is kept, since another program may have
+        written it.
         """
         for path, member in self._paths:
             value = self._replaced(value, before, path, member)

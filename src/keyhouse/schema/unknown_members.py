@@ -1,4 +1,5 @@
-"""Members of a record's JSON that this code does not know: newer code or another program wrote them.
+"""Members of a record's JSON that this code does not know: newer code or another program wrote
+them.
 
 A rewrite keeps them where they are: at the top, in a nested object, in an item of a list that has
 not changed otherwise. The known members of a type form a tree: objects with their members, and

@@ -88,10 +88,10 @@ async def listening(
     """Serve until the block ends; then stop accepting, and wait `drain_seconds` for requests.
 
     `reject` renders the response to requests that do not reach the application: invalid HTTP, or
-    headers that are too large, too slow or without a host. `stopping` is called when the block ends.
-    `root_path` is the path that a proxy has removed from that of each request. Raises UsageError,
-    which names the option to change, if another process listens there since the
-    socket was bound.
+    headers that are too large, too slow or without a host. `stopping` is called when the block
+    ends. `root_path` is the path that a proxy has removed from that of each request. Raises
+    UsageError, which names the option to change, if another process listens there since the socket
+    was bound.
     """
     batch = WriteBatch(asyncio.get_running_loop())
     protocol: Any = partial(

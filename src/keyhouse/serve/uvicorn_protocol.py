@@ -2,8 +2,8 @@
 
 uvicorn buffers the head of a request without a limit, waits without a timeout for one that is
 incomplete and for a client that does not read its response, and rejects invalid requests with plain
-text. `HttpProtocol` adds the limits and the error format. A head that arrives in one piece, as nearly
-all do, starts no timer.
+text. `HttpProtocol` adds the limits and the error format. A head that arrives in one piece, as
+nearly all do, starts no timer.
 
 uvicorn also validates each header with two regular expressions, and writes the head and the body
 separately as soon as it has them. `coalesced` joins a response that has a Content-Length and one
@@ -15,11 +15,11 @@ routes share as bytes.
 
 Names of uvicorn in use that are not documented (checked by `tests/serve/test_uvicorn_names.py`):
 
-- Of `HttpToolsProtocol`, for limits and timeouts of the head and the response to an invalid request:
-  `cycle`, `scope`, `url`, `headers`, `parser`, `flow`, `pipeline`, `loop`, `transport`,
+- Of `HttpToolsProtocol`, for limits and timeouts of the head and the response to an invalid
+  request: `cycle`, `scope`, `url`, `headers`, `parser`, `flow`, `pipeline`, `loop`, `transport`,
   `server_state`, `on_header`, `on_headers_complete`, `on_body`, `on_message_complete`,
-  `on_response_complete`; and `_unset_keepalive_if_required`, because `data_received`
-  is replaced: uvicorn's sends plain text.
+  `on_response_complete`; and `_unset_keepalive_if_required`, because `data_received` is replaced:
+  uvicorn's sends plain text.
 - Of `RequestResponseCycle`, because `coalesced` does what its `send` does for a whole response:
   `send`, `scope`, `transport`, `flow`, `default_headers`, `keep_alive`, `disconnected`,
   `more_body`, `message_event`, `on_response`, `response_started`, `response_complete`,
@@ -53,7 +53,9 @@ _CONTROLS: Final = bytes([*range(0x09), *range(0x0A, 0x20), 0x7F])
 
 _HEAD_PIECE_BYTES: Final = 4_096
 _BODY_PIECE_BYTES: Final = 65_536
-"""Bytes parsed before the pipeline is looked at again: they bound the requests that one read queues."""
+"""Bytes parsed before the pipeline is looked at again: they bound the requests that one read
+queues.
+"""
 
 _COALESCED_BYTES_MAX: Final = 256 * 1_024
 """A longer body is written separately: to copy megabytes takes milliseconds."""
@@ -130,10 +132,10 @@ class _ReadFlow(FlowControl):
 class HttpProtocol(HttpToolsProtocol):
     """One connection.
 
-    The head of a request must arrive within `header_timeout_seconds`; a client must read some of its
-    response every `write_timeout_seconds`. Bounded per connection: bytes parsed ahead of a queued
-    request, the head, bytes of a body that carry no content (chunk extensions, trailers, which are
-    dropped), and bytes read after the response to a request whose body is not complete.
+    The head of a request must arrive within `header_timeout_seconds`; a client must read some of
+    its response every `write_timeout_seconds`. Bounded per connection: bytes parsed ahead of a
+    queued request, the head, bytes of a body that carry no content (chunk extensions, trailers,
+    which are dropped), and bytes read after the response to a request whose body is not complete.
     """
 
     cycle: RequestResponseCycle | None  # type: ignore[assignment]  # None before the first request

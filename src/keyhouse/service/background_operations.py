@@ -4,21 +4,21 @@ recovery.
 Theory of operation. The run row (`OperationRun`) decides everything; each change of it is a
 transaction that checks it.
 
-    run row                      next
-    --------------------------   ------------------------------------------------------------------
-    absent                       submit                                  -> queued
-    queued: no owner             a runner has room                       -> owned, `attempts` + 1
-                                 cancel                                  -> absent: failed, cancelled
-    owned, lease valid           a chunk, or the lease is renewed        -> owned
-                                 cancel                                  -> owned, `is_cancelled`
-                                 the function returns                    -> absent: completed
-                                 it raises                               -> absent: failed
-                                 shutdown                                -> queued, if it resumes
-                                                                         -> absent: failed, interrupted
-    owned, lease expired         found by any runner: the process died
-                                   it was cancelled                      -> absent: failed, cancelled
-                                   it resumes                            -> owned by the finder
-                                   else, or it died too often            -> absent: failed, interrupted
+    run row                 next
+    ---------------------   -----------------------------------------------------------------
+    absent                  submit                              -> queued
+    queued: no owner        a runner has room                   -> owned, `attempts` + 1
+                            cancel                              -> absent: failed, cancelled
+    owned, lease valid      a chunk, or the lease is renewed    -> owned
+                            cancel                              -> owned, `is_cancelled`
+                            the function returns                -> absent: completed
+                            it raises                           -> absent: failed
+                            shutdown                            -> queued, if it resumes
+                                                                -> absent: failed, interrupted
+    owned, lease expired    found by any runner: the process died
+                              it was cancelled                  -> absent: failed, cancelled
+                              it resumes                        -> owned by the finder
+                              else, or it died too often        -> absent: failed, interrupted
 
 The commit that deletes the run row also writes the final status, so an operation ends exactly once.
 A runner that lost its lease can commit nothing more: every chunk checks the owner.

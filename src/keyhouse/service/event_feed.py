@@ -1,21 +1,21 @@
 """Event streams over watches: one watch for all clients that watch the same records.
 
-A feed is one watch (of a store, a record and a filter). It encodes each change once and offers whole
-commits to its subscriptions, one per client:
+A feed is one watch (of a store, a record and a filter). It encodes each change once and offers
+whole commits to its subscriptions, one per client:
 
-    state        reads from                             next
-    ----------   ------------------------------------   ---------------------------------------------
-    live         the commits that the feed offers       more unsent bytes than allowed -> catching up
-    catching up  its own watch, since the last          a commit that the feed offers  -> live
-                 commit that the client was sent        as well
+    state        reads from                          next
+    -----------  ----------------------------------  ---------------------------------------------
+    live         the commits that the feed offers    more unsent bytes than allowed -> catching up
+    catching up  its own watch, since the last       a commit that the feed offers  -> live
+                 commit that the client was sent     as well
 
 A client that starts at an old revision is catching up first. While a client reads slowly, several
 changes of one key may become the newest. The id of the last event of a commit is its revision, so a
 client that reconnects neither misses nor repeats a part of a commit.
 
-A commit has ended when a change of the next one follows, or when the watch has delivered all changes
-(`caught_up`). Once a client that starts has been sent all changes, a comment says up to which
-revision: `: caught-up 17`. `EventSource` of browsers ignores comments.
+A commit has ended when a change of the next one follows, or when the watch has delivered all
+changes (`caught_up`). Once a client that starts has been sent all changes, a comment says up to
+which revision: `: caught-up 17`. `EventSource` of browsers ignores comments.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Passwords: Argon2id in threads, at most two at once.
 
-A hash takes 64 MiB and a tenth of a second on purpose. Threads with low priority compute it, so that
-other requests are not delayed; further logins wait in a bounded queue, and beyond it get 503.
+A hash takes 64 MiB and a tenth of a second on purpose. Threads with low priority compute it, so
+that other requests are not delayed; further logins wait in a bounded queue, and beyond it get 503.
 """
 
 import unicodedata

@@ -24,7 +24,8 @@ RECOVERY_SECONDS: Final = 300.0
 """Interval between two looks through all spaces."""
 
 PAUSE_SHARE: Final = 19
-"""The pause after a space, as a multiple of the time that it took: one core is used to 5% at most."""
+"""The pause after a space, as a multiple of the time that it took: one core is used to 5% at most.
+"""
 
 PAUSE_SECONDS_MAX: Final = 1.0
 

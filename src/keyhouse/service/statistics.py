@@ -1,5 +1,6 @@
-"""Statistics of a running service as an operator's view returns them: `/metrics` in brief, since the
-process started."""
+"""Statistics of a running service as an operator's view returns them: `/metrics` in brief, since
+the process started.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final

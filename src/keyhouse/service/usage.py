@@ -4,15 +4,15 @@ Theory of operation. Usage is counted by a scan, and then adjusted by every writ
 No row is stored for it, so the keyspace stays the schema's own.
 
 - *Counting while others write.* A scan reads page after page, each at one revision. A write is
-  identified by its key and the revision of its commit: if that revision is not newer than that of the
-  page with the key, the page has included it; otherwise its size is added to the count. Writes that
-  finish during a scan are collected and applied to its result by the same rule. So within one process
-  a count is exact.
+  identified by its key and the revision of its commit: if that revision is not newer than that of
+  the page with the key, the page has included it; otherwise its size is added to the count. Writes
+  that finish during a scan are collected and applied to its result by the same rule. So within one
+  process a count is exact.
 - *Reserving.* A write reserves its growth before it commits, so concurrent writers of one process
-  never exceed the quota together. Space that a pending deletion will free is not given away before it
-  is committed.
-- *Unknown outcomes.* After a timeout or a cancelled write, its growth counts as stored until the next
-  count.
+  never exceed the quota together. Space that a pending deletion will free is not given away before
+  it is committed.
+- *Unknown outcomes.* After a timeout or a cancelled write, its growth counts as stored until the
+  next count.
 - *Staleness.* Writes of other processes and expired rows are seen by the next count. A count is
   repeated when it is older than `USAGE_AGE_SECONDS_MAX`, near the quota (nine tenths of it) when it
   is older than `USAGE_NEAR_SECONDS_MAX`, and before a write is rejected, unless it was made within

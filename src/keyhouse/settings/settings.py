@@ -51,8 +51,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     engine: Annotated[
         str | None,
         setting(
-            "URL of the engine that stores the rows. Default: one SQLite file per system in the data"
-            " folder.",
+            "URL of the engine that stores the rows. Default: one SQLite file per system in the "
+            "data folder.",
             secret=True,
         ),
     ] = None

@@ -49,8 +49,8 @@ async def forget(
     `watch_seconds` is the pause for watches; a watch that is slower does not report the deletion.
     `marked` is false for a space whose own keys include `FORGET_KEY`.
 
-    Stop its writers first: raises ContentionError if it has rows again afterwards, and LeaseError if
-    another call has taken over.
+    Stop its writers first: raises ContentionError if it has rows again afterwards, and LeaseError
+    if another call has taken over.
     """
     revision = await _claim(engine, space) if marked else None
     return await _erase(engine, space, revision, watch_seconds)

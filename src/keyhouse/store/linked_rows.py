@@ -340,7 +340,8 @@ class LinkedRows(RowBuffer):
                     continue
                 async for found, _ in self.dependents(link, removal.values):
                     raise LinkError(
-                        "The record is still referred to: change or delete what refers to it first.",
+                        "The record is still referred to: change or delete what refers to it "
+                        "first.",
                         key=key,
                         example=found,
                         record=link.child.name,

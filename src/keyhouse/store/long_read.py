@@ -4,9 +4,9 @@ Theory of operation. Reads of an engine in this process never wait, so a scan of
 keep every other task waiting, and one page of large values would take hundreds of megabytes. Every
 read that may go through a whole space therefore goes page by page:
 
-- *Size.* A page starts with few rows; the next has as many as fit in `PAGE_BYTES` at the size of the
-  rows so far, at most four times as many. If the rows are suddenly larger, the page is cut and the
-  rest is read again. So a reader that waits for its consumer holds `PAGE_BYTES` and one row.
+- *Size.* A page starts with few rows; the next has as many as fit in `PAGE_BYTES` at the size of
+  the rows so far, at most four times as many. If the rows are suddenly larger, the page is cut and
+  the rest is read again. So a reader that waits for its consumer holds `PAGE_BYTES` and one row.
 - *Turns.* Before each page but the first, a read waits for its turn: one page per turn of the event
   loop, round robin over the spaces. A short request waits for one page at most, however many long
   reads are under way, and a space with many of them gets no more than a space with one.

@@ -1,8 +1,8 @@
 """Row buffers: the rows of one space that a transaction has read and will write, and the Batch they
 become.
 
-They know keys and rows, and nothing of records, except the hooks of `LinkedRows`: see `keyhouse.store.transaction` for how both work
-together.
+They know keys and rows, and nothing of records, except the hooks of `LinkedRows`: see
+`keyhouse.store.transaction` for how both work together.
 """
 
 from abc import ABC, abstractmethod

@@ -5,8 +5,8 @@
     book = await store.get(BOOK, id=…)
     async for entry in store.scan(BOOK, by=BOOKS_BY_SERIES, series_id=…): …
 
-Every write is a transaction that is retried when it loses a race. A store caches no values, only the
-revisions of records that others are linked to, so there may be any number of them; but with one
+Every write is a transaction that is retried when it loses a race. A store caches no values, only
+the revisions of records that others are linked to, so there may be any number of them; but with one
 store per space, writers that lost a race wait for each other instead of racing again, and the
 version of the space and the records that others are linked to are read once.
 """

@@ -4,8 +4,8 @@ A full list takes no more members and is marked as truncated. When members leave
 which records it lacks, so the mark stays until all records are read, here:
 
 1. Read the lists, then all their records.
-2. If fewer records belong to a list than it may have members, add those that it lacks, each together
-   with a check of its record. Start again.
+2. If fewer records belong to a list than it may have members, add those that it lacks, each
+   together with a check of its record. Start again.
 3. If it lacks none, remove the mark, provided that the list is still at the revision of step 1. A
    record that was created meanwhile would have changed it, since a list with room takes every new
    member. The value proves nothing: a list that was filled up and emptied again has the same one,

@@ -117,6 +117,7 @@ def stored_rows(derived: Derived, entry: Entry[Any]) -> dict[str, Any]:
 
 def appended_error(log: Record[Any]) -> UsageError:
     return UsageError(
-        "Events are written by `append`, which also folds them; use `restore` to write one again as it was.",
+        "Events are written by `append`, which also folds them; use `restore` to write one again "
+        "as it was.",
         log=log.name,
     )

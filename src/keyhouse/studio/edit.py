@@ -1,5 +1,5 @@
-"""Editing one record: form or text, a preview of the real Batch, and a save that expects the revision
-that was read.
+"""Editing one record: form or text, a preview of the real Batch, and a save that expects the
+revision that was read.
 
 Private and sealed members are not in the form; they stay as they are stored.
 """

@@ -1,11 +1,11 @@
 """Routes of pages: each handler becomes an HTML page and its `.json` twin.
 
-A handler returns a Struct. The page renders it by a template, the twin returns it as JSON. Without a
-session the page leads to the login and the twin is a 401. Errors of a page are pages.
+A handler returns a Struct. The page renders it by a template, the twin returns it as JSON. Without
+a session the page leads to the login and the twin is a 401. Errors of a page are pages.
 
-A form is sent to the address of the page that shows it, so that what it returns, an error too, has an
-address that can be loaded. Paths in values, redirects and `here` start with `/studio/`; the path that
-the app is mounted below is put before them here and in the templates.
+A form is sent to the address of the page that shows it, so that what it returns, an error too, has
+an address that can be loaded. Paths in values, redirects and `here` start with `/studio/`; the path
+that the app is mounted below is put before them here and in the templates.
 """
 
 import asyncio

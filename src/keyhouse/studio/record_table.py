@@ -1,8 +1,8 @@
 """Records as a table, filtered by the fields of their keys and indexes.
 
-The filter bar takes `book author=lem tag:sci* year>=1960 year<1970`: a record, which may be left out,
-and fields of its key or of one of its indexes. Fields with `=` come first in that key; one more may
-be narrowed by a prefix or a range.
+The filter bar takes `book author=lem tag:sci* year>=1960 year<1970`: a record, which may be left
+out, and fields of its key or of one of its indexes. Fields with `=` come first in that key; one
+more may be narrowed by a prefix or a range.
 """
 
 import re
@@ -97,8 +97,9 @@ class RecordTable:
     async def page(
         self, system: str, space: str, record: str, query: RecordQuery, caller: Caller
     ) -> TablePage:
-        """List records as a table. A filter may begin with the name of a record: that of another one
-        leads to its table."""
+        """List records as a table. A filter may begin with the name of a record: that of another
+        one leads to its table.
+        """
         found = self._catalog.system(system)
         name = record_name(record)
         store = self._catalog.store(found, space, name)

@@ -1,7 +1,7 @@
 """Selected records: by a prefix of their keys, by a filter, or by their keys.
 
-Exports and deletions of many take the same selection, so that what is counted, downloaded and deleted is
-the same.
+Exports and deletions of many take the same selection, so that what is counted, downloaded and
+deleted is the same.
 """
 
 from collections.abc import AsyncIterator

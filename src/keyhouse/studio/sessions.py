@@ -1,7 +1,7 @@
 """Sessions of operators: a row with a hashed secret, a cookie for `/studio` alone, and a lock.
 
-An operator signs in with an operator's token (`keyhouse token --operator`) or with the one-time link
-that `keyhouse serve` prints. Edits are locked until the session is unlocked.
+An operator signs in with an operator's token (`keyhouse token --operator`) or with the one-time
+link that `keyhouse serve` prints. Edits are locked until the session is unlocked.
 """
 
 import hmac

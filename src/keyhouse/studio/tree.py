@@ -29,8 +29,9 @@ _OTHER_DELIMITERS = re.compile(r"[^A-Za-z0-9]+")
 
 
 class TreeNode(msgspec.Struct):
-    """A child: a row with this key, or a prefix of further keys. `template`, `kind` and `record` are
-    those of its `first` key."""
+    """A child: a row with this key, or a prefix of further keys. `template`, `kind` and `record`
+    are those of its `first` key.
+    """
 
     text: str
     label: str

@@ -103,9 +103,13 @@ def test_no_acknowledged_write_is_lost_when_the_server_is_killed(server: NatsSer
                 hits += load.unknown > unknown
         faults = await load.faults()
         await engine.close()
-        shown = f"up again in {min(outages):.1f} to {max(outages):.1f} s, {max(waits):.1f} s after the server"
+        shown = (
+            f"up again in {min(outages):.1f} to {max(outages):.1f} s, {max(waits):.1f} s after "
+            "the server"
+        )
         print(
-            f"{rate:.0f} writes/s, {len(load.times)} in all, {load.unknown} unknown at {hits} kills; {shown}"
+            f"{rate:.0f} writes/s, {len(load.times)} in all, {load.unknown} unknown at {hits} "
+            f"kills; {shown}"
         )
         assert not faults
         assert hits >= KILLS // 4, "too few kills hit a write"
@@ -200,10 +204,12 @@ def _in_a_cluster(
         faults = await load.faults()
         await engine.close()
         print(
-            f"{rate:.0f} writes/s, {len(load.times)} in all, {load.unknown} unknown, {load.unavailable} unavailable;"
+            f"{rate:.0f} writes/s, {len(load.times)} in all, {load.unknown} unknown, "
+            f"{load.unavailable} unavailable;"
         )
         print(
-            f"{faults_made} faults, outage at most {load.longest_outage(began):.1f} s, {slowest:.1f} s after healing"
+            f"{faults_made} faults, outage at most {load.longest_outage(began):.1f} s, "
+            f"{slowest:.1f} s after healing"
         )
         assert not faults
         assert longest_without_leader >= HELD_UP_SECONDS_MIN, "no fault held up the writers"

@@ -1,5 +1,6 @@
-"""Processes that delete an owner, or forget a space, until they are killed. A separate module, since
-new processes import it by name."""
+"""Processes that delete an owner, or forget a space, until they are killed. A separate module,
+since new processes import it by name.
+"""
 
 import asyncio
 

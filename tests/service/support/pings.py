@@ -1,8 +1,8 @@
 """Print the 99th percentile of requests on one connection, in seconds: `pings PORT COUNT`.
 
 It is a separate process with real-time priority where that is allowed: the clients that load the
-server, and the scheduler's choice among them, must not delay its measurement. The server has no such
-priority.
+server, and the scheduler's choice among them, must not delay its measurement. The server has no
+such priority.
 """
 
 import os

@@ -1,5 +1,6 @@
-"""Roles by every route: a caller without its permission gets 403, a guest 401, and the reply has the
-error format."""
+"""Roles by every route: a caller without its permission gets 403, a guest 401, and the reply has
+the error format.
+"""
 
 import re
 from collections.abc import Iterator

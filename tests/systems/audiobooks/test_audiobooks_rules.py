@@ -1,5 +1,6 @@
-"""Rules of the keyspace over HTTP: names, titles of any length, unique series, unknown members, what
-belongs together, and statistics of works."""
+"""Rules of the keyspace over HTTP: names, titles of any length, unique series, unknown members,
+what belongs together, and statistics of works.
+"""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""The pages at `/playlist/` as plain HTML over HTTP: without scripts, forms and links do everything."""
+"""The pages at `/playlist/` as plain HTML over HTTP: without scripts, forms and links do
+everything.
+"""
 
 import asyncio
 import html

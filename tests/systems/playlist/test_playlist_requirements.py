@@ -1,5 +1,6 @@
-"""The document's requirements, constraints, guidelines and acceptance criteria by their numbers, on a
-process of the service: over HTTP, and over NATS as other programs see it."""
+"""The document's requirements, constraints, guidelines and acceptance criteria by their numbers, on
+a process of the service: over HTTP, and over NATS as other programs see it.
+"""
 
 import asyncio
 import json

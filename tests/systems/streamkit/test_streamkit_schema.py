@@ -62,7 +62,8 @@ KEYS = [
     ("cust_12345_streamkit_swaps_cam-to-gameplay", "12345", "swaps", "cam-to-gameplay"),
     ("cust_12345_streamkit_layouts_4cam-gaming", "12345", "layouts", "4cam-gaming"),
     ("cust_12345_streamkit_notes_stream-schedule", "12345", "notes", "stream-schedule"),
-    # "Bad keys" of the document that are bad by custom only: a name can be long, or a customer's, and yet be one.
+    # "Bad keys" of the document that are bad by custom only: a name can be long, or a customer's,
+    # and yet be one.
     (
         "cust_12345_streamkit_layouts_this-is-a-very-long-layout-name-that-should-be-shortened",
         "12345",

@@ -176,7 +176,8 @@ async def _delete_many(
         )
         where = f"the space {target.space} of {location}"
         confirm(
-            f"Delete everything in {where}: {records if count else 'no record'}, and every other row?"
+            f"Delete everything in {where}: {records if count else 'no record'}, and every other "
+            "row?"
             if deletion.whole_space
             else f"Delete {records} and their derived rows in {where}?",
             yes=yes,
@@ -196,7 +197,7 @@ async def _run(
         job.stop()
         done = await running
         line.print(
-            f"{number(done.records, 'record')} deleted with all derived rows; the rest is unchanged. "
-            "Run the same command again for the rest."
+            f"{number(done.records, 'record')} deleted with all derived rows; the rest is "
+            "unchanged. Run the same command again for the rest."
         )
         raise

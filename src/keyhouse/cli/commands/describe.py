@@ -79,13 +79,13 @@ _OBVIOUS = ("text", "a ULID")
 """The meaning of a field without a type, or of the type `ulid`."""
 
 _READING = (
-    "`{name}` and `{name:type}` are fields of the key; the text around them is literal. A field without"
-    " a type is text unless noted, `ulid` is a ULID, `norm` is normalized text (NFKC, case folded, white"
-    " space collapsed), `010d` is a whole number in 10 digits, and `?` allows `null`. Text is escaped"
-    " where it contains the character that ends its field (`%3A` for `:`; `=3A` where keys are limited"
-    " to the alphabet of NATS), so that a key can be read in only one way. In the JSON, unquoted words"
-    " are types and quoted words are literal. Every derived row is written, changed and deleted in the"
-    " commit of its record."
+    "`{name}` and `{name:type}` are fields of the key; the text around them is literal. A field "
+    "without a type is text unless noted, `ulid` is a ULID, `norm` is normalized text (NFKC, "
+    "case folded, white space collapsed), `010d` is a whole number in 10 digits, and `?` allows "
+    "`null`. Text is escaped where it contains the character that ends its field (`%3A` for `:`; "
+    "`=3A` where keys are limited to the alphabet of NATS), so that a key can be read in only "
+    "one way. In the JSON, unquoted words are types and quoted words are literal. Every derived "
+    "row is written, changed and deleted in the commit of its record."
 )
 
 
@@ -228,8 +228,8 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
-# JSON Schema (2020-12). Every value of a record is valid against the whole document; `x-records` has the
-# type at each key, and the derived rows
+# JSON Schema (2020-12). Every value of a record is valid against the whole document; `x-records`
+# has the type at each key, and the derived rows
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -182,7 +182,7 @@ async def _confirm(engine: Engine, url: str, source: _Source) -> None:
     if result.replaced:
         confirm(
             f"Replace {number(result.replaced, 'row')} of {public_url(url)} and add "
-            f"{result.written - result.replaced:,}? Other rows are unchanged. Only a backup can undo"
-            " this.",
+            f"{result.written - result.replaced:,}? Other rows are unchanged. Only a backup can "
+            "undo this.",
             yes=False,
         )

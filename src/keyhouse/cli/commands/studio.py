@@ -32,8 +32,9 @@ def studio(
 ) -> None:
     """Open a store in a browser, until Ctrl-C.
 
-    Prints a link that signs in once: open it, and press Sign in. The page listens on this machine only, and is read-only
-    without --write. An embedded engine such as RocksDB cannot be open elsewhere at the same time.
+    Prints a link that signs in once: open it, and press Sign in. The page listens on this machine
+    only, and is read-only without --write. An embedded engine such as RocksDB cannot be open
+    elsewhere at the same time.
     """
     try:
         from keyhouse.serve.listener import bind

@@ -44,8 +44,10 @@ def token(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A scope, such as read or write; of the Studio studio:read, studio:write or studio:admin;"
-            " repeatable. [all]",
+            help=(
+                "A scope, such as read or write; of the Studio studio:read, studio:write or "
+                "studio:admin; repeatable. [all]"
+            ),
         ),
     ] = None,
     hours: Annotated[float, typer.Option(metavar="N", help="Lifetime of the token.")] = 12.0,

@@ -52,9 +52,11 @@ _ADVICE = {
     "unfinished": "`--repair` finishes the deletion",
     "unresolved": "put the record that it refers to, or change the reference",
     "conflict": "two records claim one row: change one of them, then verify again",
-    "unreadable": "if the declaration changed, give the new member a default, or write a Migration;"
-    " if the row is damaged, write the record again (`keyhouse explain` shows it), or delete it with"
-    " `--delete-unreadable`",
+    "unreadable": (
+        "if the declaration changed, give the new member a default, or write a Migration; if the "
+        "row is damaged, write the record again (`keyhouse explain` shows it), or delete it with "
+        "`--delete-unreadable`"
+    ),
     "unknown": "find out which program wrote it; `--delete-unreadable` deletes it",
 }
 

@@ -46,7 +46,10 @@ def _client(settings: Settings) -> Iterator[HealthCheck]:
 
 def _table(table: dict[str, Any]) -> Iterator[HealthCheck]:
     state = table["TableStatus"]
-    value = f"{table['TableName']}, {state}, {format_size(table.get('TableSizeBytes', 0))} some hours ago"
+    value = (
+        f"{table['TableName']}, {state}, {format_size(table.get('TableSizeBytes', 0))} some hours "
+        "ago"
+    )
     if state != "ACTIVE":
         yield HealthCheck(
             "table", value, "bad", "Wait until it is ACTIVE, or check it in the AWS console."
@@ -54,7 +57,10 @@ def _table(table: dict[str, Any]) -> Iterator[HealthCheck]:
     else:
         yield HealthCheck("table", value)
     if "DeletionProtectionEnabled" in table and not table["DeletionProtectionEnabled"]:
-        fix = f"aws dynamodb update-table --table-name {table['TableName']} --deletion-protection-enabled"
+        fix = (
+            f"aws dynamodb update-table --table-name {table['TableName']} "
+            "--deletion-protection-enabled"
+        )
         yield HealthCheck("deletion protection", "off", "warn", fix)
 
 

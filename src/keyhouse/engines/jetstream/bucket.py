@@ -2,8 +2,8 @@
 
 A bucket is an ordinary KV bucket. One that another program created is used as it is and given the
 features it lacks: atomic batches, per-message TTL, markers for rows that the server expires, and
-the `$KEYHOUSE` subjects. Reading and watching need none of them, so a bucket is changed by the first
-commit, and created by the first commit or watch.
+the `$KEYHOUSE` subjects. Reading and watching need none of them, so a bucket is changed by the
+first commit, and created by the first commit or watch.
 
 | state    | meaning                               | next                                        |
 |----------|---------------------------------------|---------------------------------------------|

@@ -72,7 +72,10 @@ def time_of(layout: Layout, milliseconds: str) -> str:
     """Return the SQL that converts milliseconds to the column type."""
     if not layout.timestamps:
         return milliseconds
-    return f"to_timestamp(CASE WHEN {milliseconds} > {EXPIRES_MAX} THEN {EXPIRES_MAX} ELSE {milliseconds} END / 1000.0)"
+    return (
+        f"to_timestamp(CASE WHEN {milliseconds} > {EXPIRES_MAX} THEN {EXPIRES_MAX} ELSE "
+        f"{milliseconds} END / 1000.0)"
+    )
 
 
 def milliseconds_of(layout: Layout, column: str) -> str:
@@ -98,7 +101,10 @@ def _lock(layout: Layout, space: str) -> str:
 
 def _moment(layout: Layout) -> str:
     """Return the declaration of `moment`: `now` in the column type."""
-    return f"moment CONSTANT {'timestamptz' if layout.timestamps else 'bigint'} := {time_of(layout, 'now')}"
+    return (
+        f"moment CONSTANT {'timestamptz' if layout.timestamps else 'bigint'} := "
+        f"{time_of(layout, 'now')}"
+    )
 
 
 def quoted_text(value: str) -> str:
@@ -114,7 +120,8 @@ def _upsert(layout: Layout, source: str) -> str:
         columns.append(created := quoted(layout.created))
         values.append("moment")
         changed.append(
-            f"{created} = CASE WHEN t.{expires} <= moment THEN excluded.{created} ELSE t.{created} END"
+            f"{created} = CASE WHEN t.{expires} <= moment THEN excluded.{created} ELSE "
+            f"t.{created} END"
         )
     if layout.updated is not None:
         columns.append(updated := quoted(layout.updated))
@@ -285,7 +292,10 @@ def sweep_function(layout: Layout) -> str:
     still = f"r.ctid = ANY (places) AND r.{expires} <= moment AND r.{space} = ANY (spaces)"
     changes = quoted(layout.changes)
     found = f"SELECT r.ctid AS place, r.{space} AS owner, r.{key} AS name FROM {rows} r"
-    collected = "SELECT array_agg(d.place), array_agg(d.owner), array_agg(d.name) INTO places, owners, names FROM"
+    collected = (
+        "SELECT array_agg(d.place), array_agg(d.owner), array_agg(d.name) INTO places, owners, "
+        "names FROM"
+    )
     return f"""CREATE FUNCTION {sweep_name(layout)}(now bigint, most int, OUT seen int, OUT gone int, OUT spaces text[])
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column

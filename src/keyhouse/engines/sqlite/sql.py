@@ -221,8 +221,8 @@ def _put(layout: Layout, n: Layout, *, small: bool) -> str:
         expired = f"{n.expires} <= ?6"
         changed[n.created] = f"CASE WHEN {expired} THEN excluded.{n.created} ELSE {n.created} END"
     return (
-        f"INSERT INTO {n.rows}({','.join(values)})VALUES({','.join(values.values())})"
-        f"ON CONFLICT DO UPDATE SET {','.join(f'{name}={value}' for name, value in changed.items())}"
+        f"INSERT INTO {n.rows}({','.join(values)})VALUES({','.join(values.values())})ON CONFLICT "
+        f"DO UPDATE SET {','.join(f'{name}={value}' for name, value in changed.items())}"
         + (" WHERE large IS NULL" if small else "")
     )
 

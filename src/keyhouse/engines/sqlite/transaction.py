@@ -5,8 +5,8 @@ undo and does not affect the other batches of the transaction.
 
 The puts and the deletes of all batches are gathered and written by one statement each, at the end
 or before something reads or writes one of their rows: half the cost of a small batch is the call
-into SQLite. No key is in both, so their order does not matter. If SQLite rejects a gathered value it
-does not report which: `RejectedValueError` is raised, and the transaction runs again with
+into SQLite. No key is in both, so their order does not matter. If SQLite rejects a gathered value
+it does not report which: `RejectedValueError` is raised, and the transaction runs again with
 `gathers=False`, each batch on its own.
 """
 

@@ -1,4 +1,6 @@
-"""The rows that an answer leaves out because they do not decode: it names them, and they are logged."""
+"""The rows that an answer leaves out because they do not decode: it names them, and they are
+logged.
+"""
 
 from typing import Any
 

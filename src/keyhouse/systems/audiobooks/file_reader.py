@@ -2,8 +2,8 @@
 for one CPU.
 
 A reader gets lists of files on its standard input, and returns what it read of them on its standard
-output: frames of MessagePack, each behind its length in four bytes. It ends with its input. Where no
-process can be started, or one ends early, a thread reads the files.
+output: frames of MessagePack, each behind its length in four bytes. It ends with its input. Where
+no process can be started, or one ends early, a thread reads the files.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """Merging the segments of a book into one file.
 
 The new file plays the same moments, so every place is converted by the durations: the old segments
-stay in the map, inactive, where they were. One commit replaces the segments. The places of listeners
-are moved in the same commit if they fit into it, else in chunks afterwards: a place that was not
-moved yet is converted whenever it is read or continued.
+stay in the map, inactive, where they were. One commit replaces the segments. The places of
+listeners are moved in the same commit if they fit into it, else in chunks afterwards: a place that
+was not moved yet is converted whenever it is read or continued.
 """
 
 from collections.abc import Awaitable, Callable

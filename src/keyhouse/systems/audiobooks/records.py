@@ -4,9 +4,9 @@
 store sets at each write have a default here: versions, times and normalised forms. Members beyond
 the document are absent unless set: `deleted_at` of a book in the bin, `token_hash` of a session,
 `manual_status` of a progress, `device` of an event, `api_keys` of secrets. A scan writes `source`
-(the digest of folder and album) of a book, and `mtime_ns`, `title`, `chapters` and `tag_order` (disc and
-track of the tags) of a segment;
-`edited` names the members of a book that a person changed, which a scan leaves alone.
+(the digest of folder and album) of a book, and `mtime_ns`, `title`, `chapters` and `tag_order`
+(disc and track of the tags) of a segment; `edited` names the members of a book that a person
+changed, which a scan leaves alone.
 """
 
 import hashlib

@@ -1,5 +1,6 @@
 """Segments of a book in their order, and the map of their durations, which every change of segments
-writes in its own commit. The map lists all segments of a book, so a transaction reads them by it."""
+writes in its own commit. The map lists all segments of a book, so a transaction reads them by it.
+"""
 
 from collections.abc import Sequence
 

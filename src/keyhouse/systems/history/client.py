@@ -2,7 +2,8 @@
 `client`.
 
     with History("https://api.example/history", "profile-1", token="…") as history:
-        history.put("1981", asset_type="movie", total_time=6604, progress=2518, at=datetime.now(UTC))
+        now = datetime.now(UTC)
+        history.put("1981", asset_type="movie", total_time=6604, progress=2518, at=now)
         for entry in history.entries("resume"):
             print(entry.attr.asset_id, entry.attr.progress_percentage)
 

@@ -54,7 +54,10 @@ def import_(
     if json:
         show_json(done)
     else:
-        counts = f"{done.applied:,} applied, {done.unchanged:,} unchanged, {len(done.refused):,} refused."
+        counts = (
+            f"{done.applied:,} applied, {done.unchanged:,} unchanged, {len(done.refused):,} "
+            "refused."
+        )
         if done.too_old:
             counts += (
                 f" {done.too_old:,} not stored: older than all of a full profile (entries_max)."

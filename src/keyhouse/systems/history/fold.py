@@ -10,9 +10,9 @@
                   IN_PROGRESS of the same time or before  removed
                   IN_PROGRESS of a later time             stays
 
-Of two events of one time and state, the one with more progress wins; then total time, type and `ext`
-decide, so that the result does not depend on their order. An event that is stored already changes
-nothing.
+Of two events of one time and state, the one with more progress wins; then total time, type and
+`ext` decide, so that the result does not depend on their order. An event that is stored already
+changes nothing.
 
 Both entries have the same `ext`: that of the newest event. An event without one keeps what is
 stored, so with such events the `ext` depends on the order of arrival; nothing else does.

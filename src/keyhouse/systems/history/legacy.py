@@ -1,7 +1,7 @@
 """Lines of an import: entries in today's form, and in those of earlier programs.
 
     {"profileId": "p1", "attr": {"assetId": "1981", …}, "ext": {…}, "m": {"timestamps": […]}}
-    {"profileId": "p1", "a.assetId": "1981", "a.state": "In progress", "a.totalTime": "PT1H50M4S", …}
+    {"profileId": "p1", "a.assetId": "1981", "a.state": "In progress", "a.totalTime": "PT1H50M4S"}
 
 The second is a flat item of DynamoDB. A duration may be ISO 8601 text, a state has any case and
 spaces, and an id may be a number. This module is pure: it reads and writes no rows.

@@ -1,8 +1,8 @@
 """A MediaCMS as the source of the catalog: its list of media, page by page.
 
-A page that fails, is cut short or is not what it should be is fetched again, with growing pauses; if
-it keeps failing, the refresh fails and the catalog stays. Media that move from one page to the next
-while they are listed come twice and are taken once.
+A page that fails, is cut short or is not what it should be is fetched again, with growing pauses;
+if it keeps failing, the refresh fails and the catalog stays. Media that move from one page to the
+next while they are listed come twice and are taken once.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Names and titles that people give: no line breaks, and no control characters.
 
-A name also has nothing that changes how the text around it is shown. A title may mark its direction.
+A name also has nothing that changes how the text around it is shown. A title may mark its
+direction.
 """
 
 import re

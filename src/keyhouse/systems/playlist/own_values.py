@@ -83,8 +83,8 @@ class ChannelPush(Struct, kw_only=True):
 class ChannelPlay(Struct, kw_only=True):
     """A play that was counted, of one place in a channel's queue.
 
-    `media_id` is the robot's id of the item. `is_reconciled`: it was counted from the robot's bucket,
-    and its event has not come.
+    `media_id` is the robot's id of the item. `is_reconciled`: it was counted from the robot's
+    bucket, and its event has not come.
     """
 
     video_id: str

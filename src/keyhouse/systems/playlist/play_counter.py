@@ -1,5 +1,5 @@
-"""Counting plays: by the robot's event at each start, and from its bucket for a start whose event no
-process received.
+"""Counting plays: by the robot's event at each start, and from its bucket for a start whose event
+no process received.
 
 Events of NATS are delivered at most once: those published while no process runs, or while the
 connection is lost, are gone. The item that is then playing is counted from the bucket; one that has

@@ -1,5 +1,5 @@
-"""Refreshing the catalog: read a source, build a file beside the current one, publish it, and record
-the snapshot.
+"""Refreshing the catalog: read a source, build a file beside the current one, publish it, and
+record the snapshot.
 
     step                         killed after it
     --------------------------   ------------------------------------------------------------------

@@ -10,8 +10,8 @@ stored as written, because other programs write it too.
 Further keys are not in the document: `names/…` reserves the name of each playlist, `days/…` (in two
 buckets) counts by day, for the windows of `top-played` and `top-liked`, `apply/…` has the push that
 runs, `plays/…` the counted plays of the last day, and the bucket of codes has `otp/lock/…` (failed
-codes of a name), `otp/rate/…` (requests in the last minutes) and `ipblock_intent/…` (an address that
-may block itself).
+codes of a name), `otp/rate/…` (requests in the last minutes) and `ipblock_intent/…` (an address
+that may block itself).
 """
 
 from typing import Any, Literal, TypeVar

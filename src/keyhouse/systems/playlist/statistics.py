@@ -1,9 +1,10 @@
 """Counts of plays, additions to the queue and likes.
 
 Each count is a transaction over the rows that it changes, so no update is lost, whatever the number
-of processes. A play has an id of channel, item and second of its start: the same event again changes
-nothing. Plays whose event no process received are counted from the robot's bucket, if they are still
-current: a row for each place of the queue keeps the two apart, in whichever order they come.
+of processes. A play has an id of channel, item and second of its start: the same event again
+changes nothing. Plays whose event no process received are counted from the robot's bucket, if they
+are still current: a row for each place of the queue keeps the two apart, in whichever order they
+come.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Commands over NATS: `kryten.playlist.cmd.<command>`, as request and reply.
 
-A command has `requested_by`, whose role is checked, and a `correlation_id`, which the reply repeats.
-A reply is `{"status": "ok" | "error", "correlation_id", …}`; whatever was sent gets one.
+A command has `requested_by`, whose role is checked, and a `correlation_id`, which the reply
+repeats. A reply is `{"status": "ok" | "error", "correlation_id", …}`; whatever was sent gets one.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -18,5 +18,6 @@ BODY_BYTES_PER_REQUEST: Final = 4_096
 """A message costs its plugin one request more for each of these: large ones take time and disk."""
 
 PLUGIN_LONG_READS_MAX: Final = 8
-"""Requests of one plugin that read many rows at once (`list`, `scan`, `mget`, `count`); further ones
-wait. Each holds a reply of up to `reply_bytes_max`."""
+"""Requests of one plugin that read many rows at once (`list`, `scan`, `mget`, `count`); further
+ones wait. Each holds a reply of up to `reply_bytes_max`.
+"""

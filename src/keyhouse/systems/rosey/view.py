@@ -1,7 +1,7 @@
 """The operator's view over HTTP: what plugins store, and how the service is used. It is read-only.
 
-It shows data of plugins' users, so every route requires a token with the scope `operator`, and every
-look at a value is logged. The page for people is the Studio: `/rosey/` leads there.
+It shows data of plugins' users, so every route requires a token with the scope `operator`, and
+every look at a value is logged. The page for people is the Studio: `/rosey/` leads there.
 """
 
 from collections.abc import Sequence

@@ -59,7 +59,9 @@ def _schemas(*, stored: bool) -> dict[str, Any]:
 Config = Annotated[
     dict[str, Any],
     Meta(
-        description=f"A config of the path's type. {', '.join(sorted(FORCED - {'id'}))} are ignored.",
+        description=(
+            f"A config of the path's type. {', '.join(sorted(FORCED - {'id'}))} are ignored."
+        ),
         extra_json_schema=_schemas(stored=False),
     ),
 ]

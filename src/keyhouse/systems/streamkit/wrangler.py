@@ -1,12 +1,13 @@
 """Files of `wrangler`, the command of Cloudflare's KV store: the input of `kv bulk put`, and the
 output of `kv bulk get`.
 
-    [{"key": "cust_12345_streamkit_notes_note1", "value": "{\\"id\\":\\"note1\\",…}", "expiration": 1771416000}]
+    [{"key": "cust_12345_streamkit_notes_note1", "value": "{\\"id\\":\\"note1\\",…}",
+      "expiration": 1771416000}]
     {"cust_12345_streamkit_notes_note1": {"value": "{\\"id\\":\\"note1\\",…}"}}
 
 A value is the JSON of a config or a scene as text; `expiration` is in seconds since 1970. `kv bulk
-get` writes `{"value": null}` for a key that expired after it was listed, and a line `Success!` below
-the JSON. This module is pure: it reads and writes no rows.
+get` writes `{"value": null}` for a key that expired after it was listed, and a line `Success!`
+below the JSON. This module is pure: it reads and writes no rows.
 """
 
 import base64

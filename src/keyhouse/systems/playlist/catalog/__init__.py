@@ -1,7 +1,7 @@
 """The catalog: a SQLite file with the tables of the document, searched with FTS5.
 
-Only this package speaks to SQLite. It knows nothing of stores, HTTP or NATS: a catalog is built from
-items, published by renaming its file, and read.
+Only this package speaks to SQLite. It knows nothing of stores, HTTP or NATS: a catalog is built
+from items, published by renaming its file, and read.
 """
 
 from keyhouse.systems.playlist.catalog.file import (

@@ -1,4 +1,5 @@
-"""The file of a catalog: its tables, their migrations, and how a new one takes the place of the old.
+"""The file of a catalog: its tables, their migrations, and how a new one takes the place of the
+old.
 
 A catalog is never changed in place. A new one is built beside it as `catalog-<snapshot>.sqlite3`,
 checked, synced and renamed over it, so a reader has the old file or the new one, and a kill at any

@@ -1,8 +1,8 @@
 """Reads of a catalog: search, facets, single items.
 
-A `CatalogReader` has one file open, so all that it returns is of one snapshot. `MediaCatalog` notices
-that another file was renamed into place, by this process or another one, and opens that; reads that
-have started finish on the file that they started with.
+A `CatalogReader` has one file open, so all that it returns is of one snapshot. `MediaCatalog`
+notices that another file was renamed into place, by this process or another one, and opens that;
+reads that have started finish on the file that they started with.
 
 Readers are used from threads: each call takes its own connection.
 """
