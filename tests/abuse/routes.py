@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -192,7 +192,7 @@ def _pipelining(call: RouteCall) -> Client:
     def attack(server: ServerProcess, stop: threading.Event) -> None:
         requests = call.raw() * 50
         while not stop.is_set():
-            with closing(_connected(server)) as connection, suppress(OSError):
+            with suppress(OSError), closing(_connected(server)) as connection:
                 while not stop.is_set():
                     with suppress(TimeoutError):
                         connection.sendall(requests)
@@ -203,13 +203,12 @@ def _pipelining(call: RouteCall) -> Client:
 
 def _holding(call: RouteCall) -> Client:
     def attack(server: ServerProcess, stop: threading.Event) -> None:
-        connections = [_connected(server, receive_bytes=4_096) for _ in range(HELD_CONNECTIONS)]
-        for connection in connections:
-            with suppress(OSError):
-                connection.sendall(call.raw())
-        stop.wait()
-        for connection in connections:
-            connection.close()
+        with ExitStack() as held:
+            for _ in range(HELD_CONNECTIONS):
+                with suppress(OSError):
+                    connection = held.enter_context(_connected(server, receive_bytes=4_096))
+                    connection.sendall(call.raw())
+            stop.wait()
 
     return attack
 
@@ -241,5 +240,9 @@ def _connected(server: ServerProcess, *, receive_bytes: int = 0) -> socket.socke
     if receive_bytes:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
     connection.settimeout(SEND_TIMEOUT_SECONDS)
-    connection.connect(server.address)
+    try:
+        connection.connect(server.address)
+    except OSError:
+        connection.close()
+        raise
     return connection

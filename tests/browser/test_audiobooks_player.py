@@ -170,7 +170,7 @@ def test_the_sleep_timer_pauses_at_the_end_of_a_chapter_and_after_minutes(
             await page.get_by_text("Pauses in 4:5").wait_for()
             await page.evaluate("() => { const now = Date.now; Date.now = () => now() + 301_000; }")
             await page.get_by_text("The sleep timer has paused the book.").wait_for()
-            assert await page.evaluate(IS_PAUSED)
+            await page.wait_for_function(IS_PAUSED)
 
     run(scenario)
 

@@ -45,7 +45,7 @@ class Pages:
             java_script_enabled=scripts,
             **options,
         )
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(45_000)
         if scripts:
             await context.add_init_script(_VIOLATIONS)
         return context

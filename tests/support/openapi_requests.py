@@ -13,6 +13,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from tests.soak import SOAK
+
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -42,6 +44,16 @@ def documented_statuses(
         _send(operation.ok(), url, tokens, examples, statuses)
         count += 1
     return count, statuses
+
+
+def check_reached(statuses: set[int], expected: set[int]) -> None:
+    """Check that the requests got beyond the caller's check; in long runs, all `expected` statuses.
+
+    A few random requests may all be valid, or all unknown records.
+    """
+    assert expected & {200, 201} & statuses, "no request was accepted"
+    if SOAK:
+        assert expected <= statuses, f"never seen: {sorted(expected - statuses)}"
 
 
 def _send(
