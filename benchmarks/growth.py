@@ -143,7 +143,7 @@ async def _measure_size(store: Store, size: int) -> tuple[float, float]:
 
 
 def memory_of(process: int | str) -> float:
-    """Return the memory of a process in MB; where the system does not report it, this one's peak."""
+    """Return the memory of a process in MB, or this one's peak if the system does not report it."""
     try:
         pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
         return pages * resource.getpagesize() / 1e6

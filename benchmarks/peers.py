@@ -1,4 +1,4 @@
-"""Peers, where they are installed; each does the lightest form of the work. Missing ones are named."""
+"""Peers, where they are installed, with the lightest form of the work. Missing ones are named."""
 
 import asyncio
 import importlib.util

@@ -16,7 +16,7 @@ from keyhouse.bench.result import Result
 async def measure(
     folder: Path, rounds: int, size: int, *, layout: str | None = None
 ) -> list[Result]:
-    """Measure on the layout's table: plugin storage stores times as text and has two more indexes."""
+    """Measure on the layout's table: plugin storage has times as text and two more indexes."""
     clock = ManualClock()
     engine = await open_engine(
         f"sqlite:///{folder}/ours.db" + (f"?layout={layout}" if layout else ""), clock=clock

@@ -1,4 +1,4 @@
-"""Case 3; its peer is redis-om saving one hash without an index, on a Redis that syncs every write."""
+"""Case 3. Its peer: redis-om saves one hash without an index, on a Redis that syncs each write."""
 
 import asyncio
 from pathlib import Path

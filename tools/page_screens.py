@@ -1,6 +1,4 @@
-"""Screenshots of pages for the docs, by `tools.studio_screens`, `playlist_screens` and
-`audiobooks_screens`.
-"""
+"""Screenshots of pages for the docs: what the `*_screens` tools have in common."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path

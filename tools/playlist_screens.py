@@ -1,5 +1,4 @@
-"""Screenshots of the playlist pages for the docs: `python -m tools.playlist_screens [--all
-FOLDER]`.
+"""Screenshots of playlist pages for the docs: `python -m tools.playlist_screens [--all FOLDER]`.
 
 `--all` writes every page to a folder instead, in both themes and at 1,280 and 320 px, to look at.
 """

@@ -1,1 +1,1 @@
-"""Each engine against its bare driver doing the same durable work: one module each, with `measure`."""
+"""Each engine against its bare driver doing the same durable work. Each module has `measure`."""

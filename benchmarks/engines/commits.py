@@ -1,5 +1,4 @@
-"""The cases of every engine: commits with zero and five derived rows, by 1 writer and 64, and
-reads.
+"""The cases of every engine: reads, and commits with 0 and 5 derived rows by 1 and 64 writers.
 
 The baseline makes the same rows durable with the driver alone: the rows with their revision, and
 one change log entry per commit, as a watch needs it. It checks nothing, and its revisions are a

@@ -1,5 +1,4 @@
-"""NATS JetStream against `nats-py`: one row is `KeyValue.put`, several rows an atomic batch by
-hand.
+"""NATS JetStream against `nats-py`: `KeyValue.put` of one row, an atomic batch of several by hand.
 
 The baseline checks and mirrors nothing, and the stream is its change log. Its read is
 `KeyValue.get` from any replica; the engine's is as fresh as the leader. The run starts a server

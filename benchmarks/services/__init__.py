@@ -1,1 +1,1 @@
-"""Benchmarks of services: plugin storage over NATS (cases 1, 2) and Streamkit over HTTP (case 6)."""
+"""Benchmarks of services: plugin storage over NATS (cases 1, 2), Streamkit over HTTP (case 6)."""

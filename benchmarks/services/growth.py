@@ -1,5 +1,4 @@
-"""Cost of a plugin's `get` and `list` over NATS from 1,000 keys to a million, and the service's
-memory.
+"""Cost of a plugin's `get` and `list` over NATS, and memory, from 1,000 keys to a million.
 
 It serves the files that `benchmarks.growth` made in the table of plugin storage.
 """

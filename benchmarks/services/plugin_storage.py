@@ -1,6 +1,4 @@
-"""Cases 1 and 2 with their peer, JetStream KV on the same server with sync on every write;
-latencies.
-"""
+"""Cases 1 and 2 with latencies, and their peer: JetStream KV on the same server, always synced."""
 
 import json
 import time

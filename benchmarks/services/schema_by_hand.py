@@ -1,4 +1,4 @@
-"""`python -m benchmarks.services.schema_by_hand FOLDER`: one record, and 50 by an index, by hand."""
+"""`python -m benchmarks.services.schema_by_hand FOLDER`: a record, and 50 by an index, by hand."""
 
 from pathlib import Path
 from typing import Any

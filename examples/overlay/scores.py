@@ -1,4 +1,4 @@
-"""The scores of a stream, as the overlay of this folder shows them: `keyhouse serve scores:SCORES`."""
+"""The scores of a stream, as the overlay beside it shows them: `keyhouse serve scores:SCORES`."""
 
 from msgspec import Struct
 

@@ -18,7 +18,7 @@ class Clock(Protocol):
     """The time, in milliseconds since 1970 UTC: an argument of `open_engine`."""
 
     def now(self) -> int:
-        """Return the time in milliseconds since 1970 UTC. It may step back when the clock is set."""
+        """Return milliseconds since 1970 UTC. The time may step back when the clock is set."""
         ...
 
 

@@ -332,7 +332,7 @@ def _is_batch_id(id: object) -> bool:
 
 
 def _check_sizes(batch: Batch, capabilities: Capabilities) -> None:
-    """Check exact sizes. Called only for a large batch; a smaller one cannot exceed these limits."""
+    """Check exact sizes. Called only for a large batch: a smaller one cannot exceed the limits."""
     for put in batch.puts:
         if len(put.value) > VALUE_BYTES_MAX:
             raise LimitError(

@@ -46,9 +46,7 @@ from typing import ClassVar, Self
 
 
 class KeyhouseError(Exception):
-    """The base of all errors. `sentence` is constant at each place it is raised; `fields` hold the
-    rest.
-    """
+    """The base of all errors. `sentence` is constant where it is raised; `fields` hold the rest."""
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "INTERNAL_ERROR"

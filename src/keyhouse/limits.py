@@ -110,8 +110,7 @@ HTTP_HEAD_BYTES_MAX: Final = 32 * 1_024
 Also its trailers, and the bytes of a chunked body between two pieces of content."""
 
 HTTP_DISCARD_BYTES_MAX: Final = 64 * 1_024
-"""Bytes of a body that are read after the response to its request; then the connection is closed.
-"""
+"""Bytes of a body that are read after the response to its request; then the connection closes."""
 
 HTTP_HEADER_TIMEOUT_SECONDS: Final = 10.0
 """Time from the connection, or the first byte of a request, to the end of its headers (default)."""
@@ -129,8 +128,7 @@ HTTP_WRITE_BUFFER_BYTES_MAX: Final = 128 * 1_024 * 1_024
 
 HTTP_STREAM_BYTES: Final = 1_024 * 1_024
 """Counted as unsent for each streamed response that waits for its client: the page that it has
-read, the piece that it has encoded, and the objects in between.
-"""
+read, the piece that it has encoded, and the objects in between."""
 
 REQUEST_ID_CHARS_MAX: Final = 64
 """A request id sent by a client. A longer one is ignored: it would fill the log."""
@@ -178,8 +176,7 @@ NATS_TENANT_PENDING_FEW: Final = 64
 floods."""
 
 NATS_TENANT_PUSH_BYTES_MAX: Final = 4 * 1_024 * 1_024
-"""Changes of one tenant's watches that wait to be sent. Beyond it, a watch ends; it can be resumed.
-"""
+"""Changes of one tenant's watches that wait to be sent. Beyond it, a watch ends; it can resume."""
 
 NATS_PUSH_BYTES_MAX: Final = 64 * 1_024 * 1_024
 """Changes of all watches that wait to be sent, per service."""
@@ -201,8 +198,7 @@ too, and rows expire."""
 
 USAGE_NEAR_SECONDS_MAX: Final = 10
 """Age of the count of a tenant that has used nine tenths of its quota at which a write counts
-again: each further process exceeds the quota by what it writes in this time.
-"""
+again: each further process exceeds the quota by what it writes in this time."""
 
 USAGE_RECOUNT_SECONDS_MIN: Final = 1
 """Age of a count at which it is repeated before a quota rejects a write."""
@@ -236,8 +232,7 @@ LOGIN_ENTRIES_MAX: Final = 100_000
 """Accounts, and addresses, whose failed logins are counted (default)."""
 
 OPEN_FILES_MAX: Final = 512
-"""Files that are served at once from one folder: half of the usual limit of descriptors (default).
-"""
+"""Files that are served at once from one folder: half the usual descriptor limit (default)."""
 
 EVENT_STREAMS_MAX: Final = 10_000
 """Open event streams of one service over HTTP, in one process (default)."""
@@ -260,8 +255,7 @@ BLOCKING_THREADS_MAX: Final = 8
 """Blocking calls that run in threads at once, in one process."""
 
 BLOCKING_PENDING_MAX: Final = 256
-"""Blocking calls that wait for a thread, in one process. Further ones are rejected with BusyError.
-"""
+"""Blocking calls that wait for a thread, in one process. More are rejected with BusyError."""
 
 BUS_REQUESTS_MAX: Final = 256
 """Requests over a service's bus in flight at once. Further ones are rejected with BusyError."""

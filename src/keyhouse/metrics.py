@@ -1,8 +1,7 @@
 """Metrics for Prometheus: the process, HTTP requests, and the calls of each system's engine.
 
 Timings are counted in plain integers and become metrics only when they are scraped: a request pays
-for two readings of the clock. Listeners and systems register their own metrics in the same
-registry.
+for two readings of the clock. Listeners and systems register their metrics in the same registry.
 """
 
 from bisect import bisect_left
@@ -43,8 +42,7 @@ SECONDS: Final = (
     2.5,
     10.0,
 )
-"""Upper bounds of the histogram buckets: from a read in memory to a commit that waits for a server.
-"""
+"""Bounds of the histogram buckets: from a read in memory to a commit that waits for a server."""
 
 
 class Metrics:

@@ -1,4 +1,4 @@
-"""Measure known attacks: `python -m tests.abuse [SECONDS] [NAME...]`; `all at once` is a name too."""
+"""Measure known attacks: `python -m tests.abuse [SECONDS] [NAME...]`; `all at once` is a name."""
 
 import sys
 import tempfile

@@ -1,8 +1,7 @@
 """Known ways to take memory or time from other tenants.
 
 `ATTACKS` names each one: what to store first, and the clients to run until told to stop.
-`test_attacks.py` asserts the bounds for those that are closed; `python -m tests.abuse` measures
-all.
+`test_attacks.py` asserts the bounds of those that are closed; `python -m tests.abuse` measures all.
 """
 
 import json

@@ -157,7 +157,7 @@ def _stored_books(server: ServerProcess, token: str) -> str:
 
 
 def prepare(server: ServerProcess, calls: list[RouteCall]) -> None:
-    """Store what makes reads expensive: some hundred records for each tenant, values of a plugin."""
+    """Store what makes reads expensive: some hundred records per tenant, values of a plugin."""
     for call in calls:
         if call.path.startswith("/streamkit/") and call.token:
             fill(server, call.tenant, 300, "x" * 700)

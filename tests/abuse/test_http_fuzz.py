@@ -1,4 +1,4 @@
-"""Hostile HTTP requests: every response is documented, and memory does not grow with their number."""
+"""Hostile HTTP requests: all responses are documented, and memory stays flat over many of them."""
 
 import asyncio
 import random

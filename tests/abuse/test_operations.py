@@ -161,8 +161,8 @@ def test_nonsense_over_nats_leaves_memory_flat_and_is_answered_by_documented_cod
         codes = asyncio.run(fuzz(server, random.Random(seed + 1), inputs * 3 // 4))
         growth = server.rss_bytes - settled
         print(
-            f"{inputs} inputs, RSS {settled >> 20} MB after a quarter, {growth >> 20:+} MB at the "
-            "end"
+            f"{inputs} inputs, RSS {settled >> 20} MB after a quarter,"
+            f" {growth >> 20:+} MB at the end"
         )
         assert growth < 48 * 1_024 * 1_024
         assert "INTERNAL_ERROR" not in codes and "DATABASE_ERROR" not in codes, codes

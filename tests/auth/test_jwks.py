@@ -1,4 +1,4 @@
-"""Key sets: RS256 and ES256 tokens, key rotation, and sources that are slow, wrong or unreachable."""
+"""Key sets: RS256 and ES256 tokens, key rotation, and slow, wrong or unreachable sources."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`get`, `put`, `delete`, `list`, `scan`, `count`, `watch`, `spaces` and `stats` on a SQLite file."""
+"""`get`, `put`, `delete`, `list`, `scan`, `count`, `watch`, `spaces`, `stats` on a SQLite file."""
 
 import asyncio
 import json

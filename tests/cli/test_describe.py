@@ -237,12 +237,12 @@ def test_the_document_lists_every_template_in_order() -> None:
         "part after the at sign); only when `is_new`",
         "- index: `idx:hash:{hash}:{id:ulid}` → `1`, where `hash` is text (from `passHash`);"
         " only when a condition on the record holds",
-        '- summary: `members:{parent:ulid?}` → `{"ids": [id, …]}`, where `parent` is a ULID, or '
-        "null",
-        '- summary: `map:{state:new|old}` → `{"map": {id: entry, …}, "schema": 1}`, where '
-        "`state` is one of new, old",
-        "- count: `count:{state:new|old}` → the number of records, where `state` is one of new, "
-        "old",
+        '- summary: `members:{parent:ulid?}` → `{"ids": [id, …]}`,'
+        " where `parent` is a ULID, or null",
+        '- summary: `map:{state:new|old}` → `{"map": {id: entry, …}, "schema": 1}`,'
+        " where `state` is one of new, old",
+        "- count: `count:{state:new|old}` → the number of records,"
+        " where `state` is one of new, old",
         "- TTL: 30 minutes after its last write",
         "- TTL: 1 day after it is created",
         "- TTL: set by each write; without one, it does not expire",

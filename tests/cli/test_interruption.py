@@ -236,8 +236,8 @@ def test_a_terminal_shows_progress_and_restore_asks_before_it_deletes(
 def test_ctrl_c_before_the_command_starts_exits_with_130() -> None:
     """While its modules are being imported, which takes a while on a busy machine."""
     program = (
-        "import signal, keyhouse.cli.__main__ as e; e._run = lambda: "
-        "signal.raise_signal(signal.SIGINT); e.main()"
+        "import signal, keyhouse.cli.__main__ as e; "
+        "e._run = lambda: signal.raise_signal(signal.SIGINT); e.main()"
     )
     assert run(program=("-c", program), code=130).stderr == "keyhouse: Stopped.\n"
 
@@ -249,8 +249,8 @@ def test_ctrl_c_during_import_of_the_package_exits_with_130(tmp_path: Path) -> N
         "import signal\nsignal.raise_signal(signal.SIGINT)\n"
     )
     program = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import keyhouse_program; "
-        "keyhouse_program.main()"
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
+        "import keyhouse_program; keyhouse_program.main()"
     )
     assert run(program=("-c", program), code=130).stderr == "keyhouse: Stopped.\n"
     assert tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())["project"]["scripts"] == {

@@ -64,8 +64,8 @@ def test_verify_finds_and_repairs_broken_rows(folder: Path) -> None:
     )
     found = run("verify", CLIPS, *STORE, cwd=folder, code=5).stdout
     assert (
-        "found: missing in channel-8: idx:clip:second:000012:kick-off (clip:kick-off should have "
-        "it)" in found
+        "found: missing in channel-8: idx:clip:second:000012:kick-off"
+        " (clip:kick-off should have it)" in found
     )
     assert "17 rows of 2 spaces read: 1 finding, 0 repaired, 1 left." in found
     lines = run("verify", CLIPS, "--repair", "--json", *STORE, cwd=folder).stdout.splitlines()

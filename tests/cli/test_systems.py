@@ -95,7 +95,7 @@ def test_every_template_matches_a_key_of_the_document(name: str) -> None:
         for record, declared in schema.declared():
             key = proof.example(declared.template)
             if declared.template.split(key) is None:
-                continue  # an example of the pattern that is not a valid key: a month 00, a cut escape
+                continue  # matches the pattern, but is not a valid key: a month 00, a cut escape
             explained = explain(schema, key)
             assert explained is not None
             assert (explained.template, explained.record) == (declared.template.text, record.name)

@@ -220,9 +220,7 @@ def test_the_drivers_micro_types_parse_the_replies() -> None:
             ServiceInfo.from_dict(await ask(plugin, "$SRV.INFO.tested"))
             stats = await ask(plugin, "$SRV.STATS.tested")
             for each in stats["endpoints"]:
-                each["data"] = (
-                    None  # which the protocol leaves out where there is none, and the driver's type does not
-                )
+                each["data"] = None  # optional in the protocol, but not in the driver's type
             ServiceStats.from_dict(stats)
 
     asyncio.run(scenario())

@@ -95,9 +95,7 @@ def test_a_server_that_is_not_nats_is_not_reported_as_a_bad_password(everyone: C
 
 
 FOREIGN_GREETINGS = (b"x" * 300_000, b"xINFO\r\n", b"INFO []\r\n", b'INFO {"connect_urls": 5}\r\n')
-"""None of them says a whole line of a NATS server. The driver fails at each in another way, that it
-does not foresee.
-"""
+"""None is a whole line of a NATS server. The driver fails at each in its own, unforeseen way."""
 
 
 @EVERYONE

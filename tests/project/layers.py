@@ -113,8 +113,8 @@ def import_only_lower_layers(source: Source) -> Iterator[str]:
     layer = source.layer
     if layer not in MAY_IMPORT:
         yield (
-            f"{source.at(1)} is in no layer: add keyhouse.{layer} to MAY_IMPORT and to "
-            "ARCHITECTURE.md"
+            f"{source.at(1)} is in no layer:"
+            f" add keyhouse.{layer} to MAY_IMPORT and to ARCHITECTURE.md"
         )
         return
     for line, module, _ in source.imports():
@@ -332,7 +332,7 @@ SEARCHES_MESSAGES = {"keyhouse.settings.parser": "takes the path of a setting fr
 
 
 def errors_by_type_not_by_message(source: Source) -> Iterator[str]:
-    """An error is chosen by its type; only an engine's `error_map` may search a driver's message."""
+    """An error is chosen by its type; only an engine's `error_map` may search a driver's text."""
     if source.path.stem == "error_map" or source.module in SEARCHES_MESSAGES:
         return
     for node in ast.walk(source.tree):
@@ -367,7 +367,7 @@ def _is_number(keyword: ast.keyword) -> bool:
 
 
 def no_patching(source: Source) -> Iterator[str]:
-    """No module assigns to an attribute of another module: that changes it for the whole process."""
+    """No module assigns to an attribute of another one: that changes it for the whole process."""
     imported = {
         alias.asname or alias.name.split(".")[0]
         for node in ast.walk(source.tree)

@@ -236,8 +236,8 @@ def test_a_broken_link_is_found(tmp_path: Path) -> None:
     (tmp_path / "there.md").write_text("# A heading, with `code`\n```\n# not a heading\n```\n")
     page = tmp_path / "page.md"
     page.write_text(
-        "[a](there.md) [b](there.md#a-heading-with-code) [c](https://example.org) `[d](none.md)` "
-        "[e](#here)\n# Here\n"
+        "[a](there.md) [b](there.md#a-heading-with-code) [c](https://example.org)"
+        " `[d](none.md)` [e](#here)\n# Here\n"
         "[f](gone.md) [g](there.md#not-a-heading) [h](#gone)\n```\n[i](none.md)\n```\n"
     )
     assert [sentence.split(" links to ")[1].split(",")[0] for sentence in broken_links(page)] == [

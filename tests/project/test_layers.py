@@ -23,17 +23,24 @@ SOUND = {
     "schema/__init__.py": 'from .record import Record\n__all__ = ["Record"]\n',
     "schema/record.py": "from keyhouse.keys import Span\nclass Record: ...\n",
     "engines/__init__.py": "",
-    "engines/sqlite.py": '__all__ = ["Sqlite"]\nimport apsw\nfrom keyhouse.keys.escape import PLAIN\nclass Sqlite: ...\n',
+    "engines/sqlite.py": (
+        '__all__ = ["Sqlite"]\nimport apsw\n'
+        "from keyhouse.keys.escape import PLAIN\nclass Sqlite: ...\n"
+    ),
     "store/__init__.py": 'from keyhouse.store.store import Store\n__all__ = ["Store"]\n',
     "store/store.py": (
-        "import asyncio\nfrom keyhouse.schema import Record\nfrom keyhouse.engine import Row\nclass Store: ...\n"
+        "import asyncio\nfrom keyhouse.schema import Record\n"
+        "from keyhouse.engine import Row\nclass Store: ...\n"
     ),
-    "systems/rosey/__init__.py": 'from keyhouse.systems.rosey.schema import ROSEY\n__all__ = ["ROSEY"]\n',
+    "systems/rosey/__init__.py": (
+        'from keyhouse.systems.rosey.schema import ROSEY\n__all__ = ["ROSEY"]\n'
+    ),
     "systems/rosey/schema.py": "from keyhouse.schema import Record\nROSEY = 1\n",
     "systems/streamkit/__init__.py": "",
     "cli/__init__.py": '__all__ = ["main"]\n',
     "cli/commands.py": (
-        "import typer\nfrom keyhouse.cli._output import table\nfrom keyhouse.engines.sqlite import Sqlite\n"
+        "import typer\nfrom keyhouse.cli._output import table\n"
+        "from keyhouse.engines.sqlite import Sqlite\n"
         "from keyhouse.errors import KeyhouseError\nfrom keyhouse.systems import rosey\n"
         "from keyhouse.systems.rosey import ROSEY\nfrom keyhouse import __version__\n"
     ),

@@ -1,4 +1,4 @@
-"""The order of tests over processes: none is lost, and all processes but one start with long ones."""
+"""The order of tests over processes: none is lost; all processes but one start with long tests."""
 
 from typing import Any, cast
 

@@ -46,8 +46,8 @@ def violations(text: str) -> Iterator[str]:
         yield f"publishes {name} without importing it"
     for name in sorted(set(imported) - set(published) - {"TYPE_CHECKING", "__version__"}):
         yield (
-            f"imports {name} without publishing it: add it to __all__, or import it where it is "
-            "used"
+            f"imports {name} without publishing it:"
+            " add it to __all__, or import it where it is used"
         )
 
 
@@ -76,7 +76,10 @@ def test_every_folder_of_code_is_a_package() -> None:
     assert sorted(folder for folder in folders if not (folder / "__init__.py").is_file()) == []
 
 
-SOUND = '"""Keys."""\n\nfrom keyhouse.keys.key import MAX, Span, check\n\n__all__ = ["MAX", "Span", "check"]\n'
+SOUND = (
+    '"""Keys."""\n\nfrom keyhouse.keys.key import MAX, Span, check\n\n'
+    '__all__ = ["MAX", "Span", "check"]\n'
+)
 
 
 def test_a_sound_package_has_no_violation() -> None:

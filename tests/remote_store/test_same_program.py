@@ -1,4 +1,4 @@
-"""Run one program on a Store, on a RemoteStore, and without an event loop: the results are equal."""
+"""One program on a Store, on a RemoteStore, and without an event loop: the results are equal."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator

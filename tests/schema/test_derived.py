@@ -227,7 +227,7 @@ def test_a_field_that_cannot_be_written_is_named_with_its_row() -> None:
 
 
 def test_a_key_field_that_the_record_holds_under_another_name_is_taken_from_the_key() -> None:
-    """The record's own attribute of the same name is something else, and must not stand in the row."""
+    """The record's own attribute of that name is another thing, and must not stand in the row."""
 
     class Odd(msgspec.Struct):
         id: str

@@ -1,4 +1,4 @@
-"""The types of attributes that feed keys: each works, or is rejected with the sentence that helps."""
+"""The types of attributes that feed keys: each works, or is rejected with advice."""
 
 import enum
 from collections.abc import Callable
@@ -83,7 +83,9 @@ ACCEPTED: dict[str, tuple[Callable[[], Record[Thing]], str]] = {
     "each text of a list": (index("i:{tag}:{id}", each={"tag": "tags"}), ""),
     "each number of a set": (index("i:{x:04d}:{id}", each={"x": "numbers"}), ""),
     "each key of a dict": (index("i:{x}:{id}", each={"x": "scores"}), ""),
-    "a function": (index("i:{x}:{id}", fields={"x": lambda thing: thing.uuid.hex}), "i:" + "0" * 32 + ":1"),
+    "a function": (
+        index("i:{x}:{id}", fields={"x": lambda thing: thing.uuid.hex}), f"i:{'0' * 32}:1"
+    ),
     "text that may be None": (index("i:{text_or_none}:{id}"), ""),
 }  # fmt: skip
 

@@ -124,7 +124,10 @@ def test_a_record_reads_back_as_it_was_stored(value: User) -> None:
 
 
 def test_unknown_members_are_stored() -> None:
-    row = b'{"id":"1","displayName":"Ann","schemaVersion":3,"newThing":{"a":[1]},"extra":"theirs","z":null}'
+    row = (
+        b'{"id":"1","displayName":"Ann","schemaVersion":3,'
+        b'"newThing":{"a":[1]},"extra":"theirs","z":null}'
+    )
     value = USER.decode(row)
     assert value.extra == {"newThing": {"a": [1]}, "extra": "theirs", "z": None}
     again = msgspec.json.decode(USER.encode(value))

@@ -27,9 +27,12 @@ from tests.serve.support.raw_connections import GET, Wide, problem, run, served,
         b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
         b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Length: +3\r\n\r\n[1]",
         b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n[1]",
-        b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
-        b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /shop/echo HTTP/1.1\r\nHost: x\r\n"
+        b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
 def test_an_invalid_request_is_rejected_with_a_problem_document_and_the_connection_closed(
@@ -94,7 +97,7 @@ LINES = HTTP_HEAD_BYTES_MAX // len(HEADER) + 2
     ],
 )
 def test_a_head_that_is_too_large_is_rejected_as_soon_as_that_is_known(pieces: list[bytes]) -> None:
-    """Regression: uvicorn buffered all of it: headers without end filled the memory of the machine."""
+    """Regression: uvicorn buffered it all, so endless headers filled the memory of the machine."""
 
     async def scenario() -> None:
         async with served() as port:
@@ -118,8 +121,8 @@ def test_a_head_within_the_limit_is_accepted_and_a_large_body_does_not_count() -
             assert (await to_the_end(port, head)).startswith(b"HTTP/1.1 200 ")
             body = b'"' + b"x" * 200_000 + b'"'
             post = (
-                b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-                % len(body)
+                b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n" % len(body)
             )
             answer = await to_the_end(port, post + body + head[:20], head[20:])
             assert re.findall(rb"HTTP/1.1 (\d+) ", answer) == [b"200", b"200"]

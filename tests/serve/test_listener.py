@@ -106,7 +106,10 @@ def test_a_response_has_each_header_once_and_its_length() -> None:
 
 def test_responses_without_a_body_keep_the_connection_in_order() -> None:
     """A body after one of them would be read as the next response."""
-    put = b"PUT /shop/things/drinks/tea HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n"
+    put = (
+        b"PUT /shop/things/drinks/tea HTTP/1.1\r\nHost: x\r\n"
+        b"Content-Type: application/json\r\nContent-Length: 14\r\n\r\n"
+    )
     asked = [
         put + b'{"name":"tea"}',
         b"HEAD /shop/things/drinks/tea HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -139,7 +142,8 @@ def test_a_body_that_is_declared_too_large_is_rejected_before_it_is_sent() -> No
 def test_a_request_with_two_lengths_is_rejected() -> None:
     [answer] = say(
         POST
-        + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /shop/mine HTTP/1.1\r\n\r\n"
+        + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        + b"GET /shop/mine HTTP/1.1\r\n\r\n"
     )
     assert answer.count(b"HTTP/1.1") == 1 and answer.startswith(b"HTTP/1.1 400")
 

@@ -162,8 +162,8 @@ def test_the_variable_of_opentelemetry_is_enough(
 
 def test_without_a_collector_opentelemetry_is_not_imported() -> None:
     program = (
-        "import sys, keyhouse.serve.server; assert not any(name.startswith('opentelemetry') for "
-        "name in sys.modules)"
+        "import sys, keyhouse.serve.server; "
+        "assert not any(name.startswith('opentelemetry') for name in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 

@@ -1,6 +1,4 @@
-"""Background operations of several processes: leases, takeover, shutdown, and resuming after a
-kill.
-"""
+"""Background operations of several processes: leases, takeover, shutdown, resuming after a kill."""
 
 import asyncio
 import random

@@ -40,7 +40,7 @@ async def test_a_counter_expires_a_time_after_its_first_add(harness: Harness) ->
 
 @everywhere
 async def test_an_add_just_before_the_expiry_leaves_no_counter_that_stays(harness: Harness) -> None:
-    """The row may expire between the read and the commit: an add would create one without expiry."""
+    """The row may expire between read and commit: an add would create one without expiry."""
     store = harness.store(COUNTERS)
     await store.add(TRIES, 1, name="ann")
     harness.clock.advance(milliseconds=HOUR_MS - 1)

@@ -342,7 +342,7 @@ async def test_an_index_row_that_dangles_deletes_nothing_of_another_owner(harnes
 
 @everywhere
 async def test_restored_rows_need_no_owner(harness: Harness) -> None:
-    """An import writes rows in the order of their keys: `verify` finds what has no owner after it."""
+    """An import writes rows in the order of their keys; then `verify` finds what has no owner."""
     store = harness.store(SCHEMA)
     async with store.transaction() as tx:
         await tx.restore(ENTRY, "x", list="l", position=1)

@@ -78,7 +78,7 @@ def test_killed_again_and_again_it_comes_further_each_time(tmp_path: Path) -> No
                 there.append(sum([len(rows) for rows in (await contents(target)).values()]))
                 assert there[-1] >= there[-2]
                 if runs > 3 and there[-1] == there[-2]:
-                    break  # it has come to where reading what is there takes as many calls as it has
+                    break  # all its calls are now used to read what is there already
         assert there[1] > 1_000
         moved = await move(source, target, name="one")
         assert moved.rows == 12_000

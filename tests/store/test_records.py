@@ -183,8 +183,7 @@ async def test_a_number_given_as_a_whole_one_is_stored_and_derived_as_its_type(
     harness: Harness,
 ) -> None:
     """`rating` is a float: 4 was stored as 4 and its index row as `4`, but read as 4.0, which
-    derives `4.0`: `verify` found the row wrong.
-    """
+    derives `4.0`: `verify` found the row wrong."""
     store = harness.store()
     written = await store.put(BOOK, book(rating=4, position=1, series="s"))
     assert await store.get(BOOK, id="1") == written.record

@@ -1,4 +1,4 @@
-"""A store that has seen a record checks it, without reading it again, when others are linked to it."""
+"""A store that has seen a record checks it, without another read, when others are linked to it."""
 
 import asyncio
 from pathlib import Path

@@ -307,7 +307,7 @@ async def test_changes_lists_every_row_of_the_commit_with_both_values(harness: H
 
 @everywhere
 async def test_changes_of_a_blind_write_are_checked_by_the_commit(harness: Harness) -> None:
-    """A usage counter computes a write's size from them: the row must not change before the commit."""
+    """A usage counter computes sizes from them: the row must not change before the commit."""
     store, other = harness.store(), harness.store()
     attempts = 0
 

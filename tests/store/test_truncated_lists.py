@@ -1,4 +1,4 @@
-"""Lists that were full once: `verify` completes them when they have room again, while others write."""
+"""Lists that were full once: `verify` completes them when they have room, while others write."""
 
 import asyncio
 import random
@@ -125,8 +125,7 @@ async def test_lists_are_completed_while_others_write(harness: Harness) -> None:
 @everywhere
 async def test_a_list_that_was_full_meanwhile_stays_truncated(harness: Harness) -> None:
     """The list was filled up and emptied again while the records were read: it had the same value
-    as before, lost its mark, and lacked the record that came while it was full.
-    """
+    as before, lost its mark, and lacked the record that came while it was full."""
     store = harness.store(CLIPS)
     await fill(store, 5)
     for id in "234":

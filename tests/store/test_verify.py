@@ -64,7 +64,8 @@ REPAIRED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
     ),
     "a summary with a member too much": (
         {
-            "shelf:a": b'{"books":{"1":{"title":"Title 1"},"2":{"title":"Title 2"},"3":{"title":"x"}},"v":1}'
+            "shelf:a": b'{"books":{"1":{"title":"Title 1"},"2":{"title":"Title 2"},'
+            b'"3":{"title":"x"}},"v":1}'
         },
         [("dangling", "shelf:a")],
     ),

@@ -1,4 +1,4 @@
-"""`verify` finds records without their owner, references that lead nowhere, unfinished deletions."""
+"""`verify` finds records without their owner, dangling references and unfinished deletions."""
 
 import pytest
 

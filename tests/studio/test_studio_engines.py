@@ -1,4 +1,4 @@
-"""The Studio over every engine: browse, preview, save, conflict, undo, delete many, verify, repair."""
+"""The Studio on each engine: browse, preview, save, conflict, undo, bulk delete, verify, repair."""
 
 import asyncio
 from pathlib import Path

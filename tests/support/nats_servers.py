@@ -1,4 +1,4 @@
-"""NATS servers for tests: one shared by the process, with a bucket name per test, and private ones."""
+"""NATS servers for tests: one per process, with a bucket name for each test, and private ones."""
 
 import atexit
 import json

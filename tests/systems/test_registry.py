@@ -37,9 +37,9 @@ def test_an_unknown_system_is_rejected_with_the_known_names() -> None:
 def test_a_system_is_imported_at_first_use() -> None:
     """A program that serves one system does not prove the declarations of five."""
     program = (
-        "import sys; from keyhouse.systems.registry import load_system; "
-        "load_system('rosey');print(*(name for name in sys.modules if "
-        "name.startswith('keyhouse.systems.') and name.count('.') == 2))"
+        "import sys; from keyhouse.systems.registry import load_system; load_system('rosey');"
+        "print(*(name for name in sys.modules"
+        " if name.startswith('keyhouse.systems.') and name.count('.') == 2))"
     )
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

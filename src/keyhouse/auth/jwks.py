@@ -161,7 +161,7 @@ def _is_usable(entry: dict[str, Any], algorithm: str) -> bool:
 
 
 def check_location(location: str) -> None:
-    """Raise UsageError unless the location is a file, or a URL that nobody on the path can forge."""
+    """Raise UsageError unless the location is a file, or a URL that nobody on the way can forge."""
     parts = urlsplit(location)
     if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
         raise UsageError(

@@ -109,8 +109,8 @@ def check_secret(secret: str, **where: str) -> None:
         )
     if len(set(secret)) < SECRET_CHARS_MIN:
         raise UsageError(
-            "The secret that signs tokens is easily guessed: create one with `openssl rand -hex "
-            "32`.",
+            "The secret that signs tokens is easily guessed:"
+            " create one with `openssl rand -hex 32`.",
             different_characters=len(set(secret)),
             least=SECRET_CHARS_MIN,
             **where,

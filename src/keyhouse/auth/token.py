@@ -191,7 +191,7 @@ class TokenVerifier:
             raise TokenError("The token is for another audience than jwt_audience.")
 
     def _tenant_of(self, claims: dict[str, Any]) -> str:
-        """Read the first tenant claim that is there: the next one does not replace an invalid one."""
+        """Read the first tenant claim that is present; an invalid one is not skipped."""
         for name in self._settings.jwt_tenant_claims:
             if name in claims:
                 tenant = claims[name]

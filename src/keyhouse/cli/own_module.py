@@ -1,4 +1,4 @@
-"""Import `module:NAME`, the caller's own schema or service. Errors are one sentence, exit code 2."""
+"""Import `module:NAME`, the caller's schema or service. Errors are one sentence, exit code 2."""
 
 import importlib
 import os

@@ -106,9 +106,7 @@ class LogFeed(ABC):
         self._watchers: dict[str, set[Watcher]] = {}
         self._closed = False
         self._turn = asyncio.Lock()
-        """Held for one window of the log: of many watchers that lag, one reads per turn of the
-        loop.
-        """
+        """Held for one window of the log: of many late watchers, one reads per turn of the loop."""
 
     # Implemented by the engine
 

@@ -154,7 +154,7 @@ class App:
             await send({"type": "websocket.close", "code": 1008})
 
     async def drain(self) -> None:
-        """Respond 503 to new requests; return when those in flight have ended, or at the timeout."""
+        """Respond 503 to new requests; return when those in flight end, or after the timeout."""
         self._draining = True
         self.end_streams()
         if self.metrics.in_flight or self._streams:

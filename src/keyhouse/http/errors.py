@@ -80,7 +80,7 @@ class Problem(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class FlatError(msgspec.Struct):
-    """`{"error": …, "code": …, "status": …}`. `error` is a sentence, with the fields in brackets."""
+    """`{"error": …, "code": …, "status": …}`. `error` is a sentence with the fields in brackets."""
 
     error: str
     code: str

@@ -254,7 +254,7 @@ def http_errors(
 
 
 class _Types:
-    """The JSON Schemas of all types of a document, generated together so that each is there once."""
+    """The JSON Schemas of all types of a document, generated together: each is included once."""
 
     def __init__(self, kinds: Iterable[Any]) -> None:
         wanted = [*kinds]
@@ -264,7 +264,7 @@ class _Types:
         self._schemas = list(zip(wanted, schemas, strict=True))
 
     def schema(self, kind: Any) -> Json:
-        """Find by identity or equality: some types, such as those with examples, are not hashable."""
+        """Find by identity or equality: some types, such as those with examples, have no hash."""
         return next(schema for each, schema in self._schemas if each is kind or each == kind)
 
     def inside(self, struct: type[msgspec.Struct]) -> Json:

@@ -15,8 +15,7 @@ _TAGS = re.compile(
     r'(?:[ \t]*+,[ \t]*+(?:(?:W/)?"[\x21\x23-\x7e\x80-\xff]*+")?)*+[ \t]*+'
 )
 """Possessive, so that nothing is backtracked: blanks could belong to the comma before or after
-them, and a header of a hundred bytes could block the process.
-"""
+them, and a header of a hundred bytes could block the process."""
 
 
 def etag(revision: int) -> str:
@@ -35,7 +34,7 @@ class Conditions(msgspec.Struct, frozen=True):
     if_none_match: tuple[str, ...] | None = None
 
     def check(self, revision: int | None) -> None:
-        """Raise RevisionError (412) unless a record at `revision` (None: no record) may be written."""
+        """Raise RevisionError (412) unless a record at `revision` (None: none) may be written."""
         tag = None if revision is None else etag(revision)
         if self.if_match is not None and not _matches(tag, self.if_match):
             raise RevisionError("The record does not match If-Match: read it again.", now=tag)

@@ -63,8 +63,7 @@ class ResponseSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Responder(ABC):
-    """A value that a handler returns and that makes the response itself, from the request's
-    headers.
+    """A value returned by a handler that makes the response itself, from the request's headers.
 
     `replies` describes its responses, for the OpenAPI document.
     """
@@ -76,8 +75,7 @@ class Responder(ABC):
 
 
 Stream = AsyncIterator[bytes]
-"""A body that is sent in pieces, as they are produced. Its media type is that of the ResponseSpec.
-"""
+"""A body that is sent in pieces as they are produced. The ResponseSpec has its media type."""
 
 
 class FixedHeaders:

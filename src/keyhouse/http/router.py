@@ -29,8 +29,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _SEGMENT = re.compile(r"([^{}]*)\{(\w+)\}([^{}]*)|[^{}]*")
 
 _SLASH: Final = "\udc2f"
-"""A slash inside a segment, while the path is matched. It has no UTF-8, so no client can send it.
-"""
+"""A slash inside a segment while the path is matched. It has no UTF-8: no client can send it."""
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):

@@ -50,8 +50,9 @@ _PAGE_FILES = (
 )
 _ASSET_FILES = ("swagger-ui-bundle.js", "swagger-ui.css", "docs.js")
 _DOCS_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' "
-    "data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
 _PAGE = """\
 <!doctype html>
@@ -63,9 +64,13 @@ _PAGE = """\
 <link rel="stylesheet" href="{assets}/swagger-ui.css">
 <style>
 body {{ margin: 0; }}
-nav {{ font: 15px/1.6 sans-serif; margin: 0; padding: 12px 24px; background: #1b1b1b; color: #ccc; }}
+nav {{
+  font: 15px/1.6 sans-serif; margin: 0; padding: 12px 24px; background: #1b1b1b; color: #ccc;
+}}
 nav a {{ color: #fff; margin-left: 18px; }}
-nav a[aria-current] {{ text-decoration: none; font-weight: bold; border-bottom: 2px solid #62d47f; }}
+nav a[aria-current] {{
+  text-decoration: none; font-weight: bold; border-bottom: 2px solid #62d47f;
+}}
 </style>
 </head>
 <body data-document="{document}">

@@ -139,8 +139,7 @@ class Template:
         return re.escape(self.head) + "".join(fields)
 
     def tail(self, bound: Collection[str]) -> list[tuple[str, str, str]]:
-        """Return name, pattern and following text of each field from the first on that is not
-        `bound`.
+        """Return name, pattern and following text of the fields from the first not `bound`.
 
         Keys of two templates with equal tails order alike once the bound fields are fixed, and
         differ only before.

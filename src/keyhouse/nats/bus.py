@@ -89,7 +89,7 @@ class BusSubscription:
 
 
 class Bus:
-    """The bus of a process. Without a client NATS is off, and every call raises UnavailableError."""
+    """The bus of a process. Without a client NATS is off, and each call raises UnavailableError."""
 
     def __init__(self, client: NatsClient | None = None) -> None:
         self._client = client

@@ -30,8 +30,7 @@ _log = structlog.get_logger("keyhouse.nats")
 
 @asynccontextmanager
 async def connect(url: str, *, name: str = "keyhouse", **options: Any) -> AsyncIterator[NatsClient]:
-    """Connect to the servers of `url`, separated by commas. Raises UnavailableError if none
-    answers.
+    """Connect to the servers of `url`, separated by commas; UnavailableError if none answers.
 
     `options` are those of nats-py, such as `user_credentials` or `tls`. While there is no
     connection, messages beyond PENDING_BYTES_MAX are dropped.
@@ -56,8 +55,8 @@ async def connect(url: str, *, name: str = "keyhouse", **options: Any) -> AsyncI
     except (NatsError, OSError) as error:  # TimeoutError is an OSError
         await _close(client)
         sentence = (
-            "The NATS server rejects the connection: check user and password in its URL, or "
-            "nats_credentials."
+            "The NATS server rejects the connection:"
+            " check user and password in its URL, or nats_credentials."
             if log.last_error is not None and is_refusal(log.last_error)
             else connection_problem(log.last_error or error) or "No NATS server answers."
         )

@@ -179,7 +179,7 @@ def error_headers(error: BaseException, *, problem: bool = False) -> dict[str, s
 
 
 def _problem(error: KeyhouseError) -> str:
-    """Return the error's class, sentence and fields as ASCII JSON: for clients that raise it again."""
+    """Return the error's class, sentence and fields as ASCII JSON: a client can raise it again."""
     fields = error.fields if isinstance(error, _CALLERS_OWN) else {}
     shown = {
         name: value if value is None or isinstance(value, int) else str(value)[:_TEXT_CHARS_MAX]

@@ -78,7 +78,7 @@ def unreachable(server: str, cause: Exception) -> UnavailableError:
         )
     else:
         sentence = connection_problem(cause) or (
-            "The NATS server cannot be reached; check that it runs, and the host and port in the "
-            "URL."
+            "The NATS server cannot be reached;"
+            " check that it runs, and the host and port in the URL."
         )
     return UnavailableError(sentence, server=server, detail=str(cause)).caused_by(cause)

@@ -248,7 +248,7 @@ class RemoteRecordReads:
                 return
 
     async def members(self, summary: Summary, /, **fields: Any) -> dict[str, Any]:
-        """Return the members that a summary row lists, each with its entry (None in a plain list)."""
+        """Return the members that a summary row lists with their entries (None in a plain list)."""
         owner, by, row = self.addresses.row(summary, Summary)
         body = {"record": owner.name, "by": by, "fields": self.addresses.of_row(row, fields)}
         answer = await self._transport.call("members", body)

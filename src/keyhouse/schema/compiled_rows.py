@@ -267,7 +267,7 @@ class ChangedRules:
         self._compiled: Callable[[Any, Any], list[int]] | None = None
 
     def between(self, before: Any, after: Any) -> Sequence[int]:
-        """Return the positions of the rules whose rows may differ; both states have the same key."""
+        """Return the positions of rules whose rows may differ; both states have the same key."""
         if self._compiled is None:
             self._compiled = _compile_changed(self.rules)
         try:

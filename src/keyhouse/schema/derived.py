@@ -213,16 +213,16 @@ class Derived:
             return None
         if name == self.carried() or (isinstance(segment, Choice) and not self.has_siblings):
             raise DeclarationError(
-                "Two records could earn this row: put the record's key field into its key, or "
-                "make it Unique.",
+                "Two records could earn this row:"
+                " put the record's key field into its key, or make it Unique.",
                 field=name,
                 template=self.template.text,
             )
         if isinstance(segment, Choice):
             return segment.words
         raise DeclarationError(
-            "The derived row does not lead back to its record: its key or value must hold the "
-            "record's key field.",
+            "The derived row does not lead back to its record:"
+            " its key or value must hold the record's key field.",
             field=name,
             template=self.template.text,
             record=self.record_name,

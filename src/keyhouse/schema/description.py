@@ -222,8 +222,8 @@ def _notes(record: Record[Any]) -> Iterator[tuple[str, str]]:
     if record.legacy is not None:
         yield (
             "legacy keys",
-            f"`{record.legacy.template.text}`: read where the key above has no row; a write moves "
-            "the record",
+            f"`{record.legacy.template.text}`: read where the key above has no row;"
+            " a write moves the record",
         )
     if record.expiry is not None:
         yield "TTL", _expiry(record.expiry, named(record.expiry.field))

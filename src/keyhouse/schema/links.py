@@ -78,7 +78,7 @@ class BoundLink:
         return found
 
     def spans(self, values: Keys) -> Iterator[tuple[Any, Span]]:
-        """Yield the declarations whose rows lead to the dependents of a record, each with its span."""
+        """Yield the declarations whose rows lead to a record's dependents, each with its span."""
         for declared in self.by or (self.child,):
             template: Template = declared.template
             yield declared, template.span(dict(zip(template.fields, values, strict=False)))

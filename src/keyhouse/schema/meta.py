@@ -57,8 +57,9 @@ def deletion_job(record: str, key: str) -> str:
 
 
 class Meta:
-    """The keys of a space's version, migrations and jobs. `segments` are field types for templates
-    of other shapes.
+    """The keys of a space's version, migrations and jobs.
+
+    `segments` are field types for templates of other shapes.
     """
 
     @checked(DeclarationError)

@@ -177,7 +177,7 @@ class Record(RecordJson[T]):
         return legacy_head + key[size:]
 
     def current_key(self, key: str) -> str:
-        """Return the current key of a record that was found at `key`, which may be its legacy key."""
+        """Return the current key of a record found at `key`, which may be its legacy key."""
         head = self.template.head
         if self.legacy is None or not key.startswith(self.legacy.template.head):
             return key
@@ -293,7 +293,7 @@ class Record(RecordJson[T]):
             raise
 
     def stamp(self, value: T, before: T | None, now: int) -> T:
-        """Return the value with its version and times set. `before` is the record that it replaces."""
+        """Return the value with its version and times set. `before` is the record it replaces."""
         if not self.is_stamped:
             return value
         changes: dict[str, object] = {}
@@ -326,7 +326,7 @@ class Record(RecordJson[T]):
         )
 
     def expires(self, value: T, before: int | None, ttl: float | None, now: int) -> int | None:
-        """Return the expiry of a record written now. `before` is the expiry of the one it replaces."""
+        """Return the expiry of a record written now. `before` is that of the one it replaces."""
         mode = self.expiry.mode if self.expiry is not None else None
         if ttl is not None:
             return now + _ttl_milliseconds(ttl, self)

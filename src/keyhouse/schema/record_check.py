@@ -78,8 +78,8 @@ def check_declaration(record: Declaration) -> None:
     for each in record.derived:
         if isinstance(each, First) and not _lists_all(record, each):
             raise DeclarationError(
-                "A First row is among an index of its record with the same `when`, whose key "
-                "begins with its fields.",
+                "A First row is among an index of its record with the same `when`,"
+                " whose key begins with its fields.",
                 record=record.name,
                 row=each.template.text,
                 among=each.among.template.text,

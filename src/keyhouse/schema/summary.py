@@ -90,8 +90,8 @@ class Summary(Derived):
         attached = super().attach(record_name, key, attributes, renamed)
         if self.entry is not None and any(isinstance(origin, tuple) for origin in self._owner):
             raise DeclarationError(
-                "Two records could have an entry under the same member: put what tells them "
-                "apart into the row's key.",
+                "Two records could have an entry under the same member:"
+                " put what tells them apart into the row's key.",
                 template=self.template.text,
                 record=record_name,
             )
@@ -193,8 +193,8 @@ class Summary(Derived):
     def _reject_newer(self, key: str, others: dict[str, object]) -> None:
         if self.version is not None and self._is_newer(others):
             raise NewerError(
-                "The row that lists the records was written by newer code, and is only read: use "
-                "the newer program to write.",
+                "The row that lists the records was written by newer code, and is only read:"
+                " use the newer program to write.",
                 key=key,
                 found=others[self.version[0]],
                 known=self.version[1],

@@ -1,5 +1,4 @@
-"""Members of a record's JSON that this code does not know: newer code or another program wrote
-them.
+"""Members of a record's JSON that this code does not know, from newer code or another program.
 
 A rewrite keeps them where they are: at the top, in a nested object, in an item of a list that has
 not changed otherwise. The known members of a type form a tree: objects with their members, and
@@ -280,7 +279,7 @@ def _known_object(info: Any, seen: dict[object, KnownPart]) -> KnownPart:
 
 
 def _known_array(info: Any, seen: dict[object, KnownPart]) -> KnownPart | None:
-    """Return what is known of an object that is an array in JSON: its tag, if any, and its fields."""
+    """Return what is known of an object that is an array in JSON: its tag, if any, and fields."""
     if info.cls in seen:
         return seen[info.cls]
     parts: list[KnownPart | None] = [] if getattr(info, "tag", None) is None else [None]

@@ -27,7 +27,7 @@ _log = structlog.get_logger("keyhouse.serve")
 
 
 class EmbeddedNats(NatsServer):
-    """A server that is restarted if it exits; `restarting` is held while it is stopped or started."""
+    """A server that is restarted if it exits; `restarting` is held while it stops or starts."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
         super().__init__(folder, **options)

@@ -308,7 +308,7 @@ def _host(system: str, opener: EngineOpener, blocking: BlockingPool, bus: Bus) -
 
 
 def _open_tracing(endpoint: str | None) -> Tracer | None:
-    """Return the tracing if a collector is configured. ImportError names the extra that it needs."""
+    """Return the tracing if a collector is configured. ImportError names the extra it needs."""
     if endpoint is None and not any(os.environ.get(name) for name in _OTLP_VARIABLES):
         return None
     try:

@@ -30,8 +30,7 @@ from keyhouse.service.spec import ServiceSpec
 _PROPAGATED: Final = (b"traceparent", b"tracestate")
 
 CLOSE_SECONDS: Final = 3.0
-"""Timeout for exporting the last spans. The SDK's own is 30 s, in which a supervisor would kill us.
-"""
+"""Timeout for exporting the last spans. The SDK's is 30 s: a supervisor would kill us first."""
 
 _log = structlog.get_logger("keyhouse.serve")
 

@@ -53,9 +53,7 @@ _CONTROLS: Final = bytes([*range(0x09), *range(0x0A, 0x20), 0x7F])
 
 _HEAD_PIECE_BYTES: Final = 4_096
 _BODY_PIECE_BYTES: Final = 65_536
-"""Bytes parsed before the pipeline is looked at again: they bound the requests that one read
-queues.
-"""
+"""Bytes parsed between two looks at the pipeline: they bound the requests that one read queues."""
 
 _COALESCED_BYTES_MAX: Final = 256 * 1_024
 """A longer body is written separately: to copy megabytes takes milliseconds."""

@@ -49,7 +49,7 @@ EventEncoder = Callable[[Event[Any]], tuple[str, Any]]
 
 
 class Commit:
-    """The changes of one commit, encoded once. `blocks` maps each key to its event without an id."""
+    """The changes of one commit, encoded once. `blocks` maps a key to its event without an id."""
 
     __slots__ = ("blocks", "encoded", "revision")
 

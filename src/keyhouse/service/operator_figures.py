@@ -1,5 +1,4 @@
-"""Figures of a running service for its operators: operations, errors, slow ones, quota, rate,
-sweeps.
+"""Figures of a running service for operators: operations, errors, slow ones, quota, rate, sweeps.
 
 They are those of this process, since it started.
 """

@@ -24,8 +24,7 @@ RECOVERY_SECONDS: Final = 300.0
 """Interval between two looks through all spaces."""
 
 PAUSE_SHARE: Final = 19
-"""The pause after a space, as a multiple of the time that it took: one core is used to 5% at most.
-"""
+"""The pause after a space, as a multiple of the time that it took: at most 5% of a core is used."""
 
 PAUSE_SECONDS_MAX: Final = 1.0
 
@@ -44,7 +43,7 @@ class Recovery:
         self._leased: dict[tuple[int, str], int] = {}
 
     async def run(self) -> None:
-        """Look through the spaces until cancelled; return at once if nothing can be left in them."""
+        """Look through the spaces until cancelled; return at once if nothing can be left there."""
         while self._keyspaces:
             await self.resume()
             until = asyncio.get_running_loop().time() + self._seconds

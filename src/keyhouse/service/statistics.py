@@ -1,6 +1,5 @@
 """Statistics of a running service as an operator's view returns them: `/metrics` in brief, since
-the process started.
-"""
+the process started."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final

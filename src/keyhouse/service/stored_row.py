@@ -1,4 +1,4 @@
-"""A stored row with its relations: the derived rows of a record, or the records of a derived row."""
+"""A stored row with its relations: a record's derived rows, or the records of a derived row."""
 
 from typing import Any, Final
 

@@ -18,8 +18,7 @@ BACKLOG_SECONDS: Final = 1.0
 """Pause after a sweep that used up its budget."""
 
 LEAP_MILLISECONDS: Final = 60_000
-"""A clock that gained more than this on the monotonic clock since the last sweep was set forward.
-"""
+"""A clock that gained more than this on the monotonic one since the last sweep was set forward."""
 
 HOLD_MILLISECONDS: Final = 3_600_000
 """Time without a sweep after the clock was set forward: to correct it, if it is wrong."""
@@ -85,8 +84,8 @@ class Sweeper:
         if gained > LEAP_MILLISECONDS:
             self._hold_until = now + HOLD_MILLISECONDS
             error = UnavailableError(
-                "The clock was set forward: no expired row is deleted for an hour. Check the "
-                "clock.",
+                "The clock was set forward: no expired row is deleted for an hour."
+                " Check the clock.",
                 seconds=gained // 1_000,
             )
             self._log.task_failed("cleanup", error)

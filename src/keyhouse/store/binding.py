@@ -92,7 +92,7 @@ class Binding:
         return bound
 
     def keys(self, *addresses: tuple[Record[Any], Mapping[str, object]]) -> list[str]:
-        """Return the keys of records, each given with its key fields: for `Transaction.prefetch`."""
+        """Return the keys of records, each given by its key fields: for `Transaction.prefetch`."""
         return [self.record(record).template.build(fields) for record, fields in addresses]
 
     def derived(self, derived: D, kind: type[Derived] = Derived) -> D:

@@ -47,7 +47,7 @@ async def page_within(
 def record_keys(
     store: RecordReads, record: Record[Any], addresses: Iterable[Mapping[str, Any]]
 ) -> list[str]:
-    """Return the keys of the records at these addresses. Raises KeyFieldError for an invalid one."""
+    """Return the keys of the records at these addresses. Raises KeyFieldError if one is invalid."""
     build = store.binding.record(record).template.build
     return [build(fields) for fields in addresses]
 

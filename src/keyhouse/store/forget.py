@@ -36,7 +36,7 @@ _LEASE_MS: Final = 60_000
 
 
 class ForgetMark(msgspec.Struct, frozen=True):
-    """The value of the mark: another runner may continue after `lease_until` (clock milliseconds)."""
+    """The value of the mark: another runner may continue after `lease_until` (milliseconds)."""
 
     lease_until: int
 

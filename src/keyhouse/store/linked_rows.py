@@ -144,7 +144,7 @@ class LinkedRows(RowBuffer):
                         yield key, values
 
     async def _pages(self, span: Span) -> AsyncIterator[list[Row]]:
-        """Yield the rows of a span as this transaction sees them: buffered ones, then stored ones."""
+        """Yield the rows of a span as this transaction sees them: buffered, then stored ones."""
         yield [
             *[
                 Row(put.key, put.value, 0)
@@ -340,8 +340,8 @@ class LinkedRows(RowBuffer):
                     continue
                 async for found, _ in self.dependents(link, removal.values):
                     raise LinkError(
-                        "The record is still referred to: change or delete what refers to it "
-                        "first.",
+                        "The record is still referred to:"
+                        " change or delete what refers to it first.",
                         key=key,
                         example=found,
                         record=link.child.name,

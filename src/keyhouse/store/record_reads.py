@@ -159,7 +159,7 @@ class RecordReads(RawRows):
                 return None
 
     async def members(self, summary: Summary, /, **fields: Any) -> dict[str, Any]:
-        """Return the members that a summary row lists, each with its entry (None in a plain list)."""
+        """Return the members that a summary row lists with their entries (None in a plain list)."""
         bound = self.binding.derived(summary, Summary)
         [row] = await self.engine.read(self.space, (bound.template.build(fields),))
         return bound.members(None if row is None else row.value)

@@ -263,7 +263,7 @@ class RowBuffer(ABC):
         """Use the outcome of a commit for the next one."""
 
     def batch(self, batch_id: str | None = None) -> Batch:
-        """Return what a commit would send. Raises LimitError if it exceeds a limit of the engine."""
+        """Return what a commit would send. Raises LimitError if it exceeds the engine's limits."""
         rows, writes = self._rows, self._writes
         checks = tuple(
             [Check(key, None if row is None else row.revision) for key, row in rows.items()]
@@ -306,7 +306,8 @@ class RowBuffer(ABC):
             put = self._writes[key]
             value, expires = (None, None) if put is None else (put.value, put.expires)
             self._writes[key] = Put(key, sum_of(key, value, by), expires)
-        else:  # a RecordCount that comes to 0 is kept: `verify` tells by the row that records came and went
+        else:
+            # A RecordCount that comes to 0 is kept: `verify` tells by it that there were records.
             self._adds[key] = self._adds.get(key, 0) + by
 
     # All or nothing

@@ -321,7 +321,7 @@ def check_page_limit(limit: int) -> None:
 
 
 def _legacy_span(record: Record[Any], span: Span) -> Span:
-    """Return the legacy keys of the records whose current keys are in a span of the record's keys."""
+    """Return the legacy keys of the records whose current keys are in a span of their keys."""
     assert record.legacy is not None
     head, whole = record.template.head, Span.prefix(record.legacy.template.head)
     start = record.legacy_key(span.start) if span.start.startswith(head) else whole.start

@@ -102,8 +102,7 @@ class Transaction(RecordBuffer):
         **fields: Any,
     ) -> Entry[T]:
         """Write the record as `put` does, with the unknown members of the parsed JSON that its
-        value was read from, in place of those of the stored row. See `Record.keep_from_document`.
-        """
+        value was read from, not those of the stored row. See `Record.keep_from_document`."""
         return await self._put(record, value, ttl, expect, fields, document)
 
     async def _put(

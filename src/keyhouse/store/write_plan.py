@@ -70,7 +70,7 @@ def stamped(
 def owned_changes(
     bound: Record[T], before: Entry[T] | None, after: Entry[T] | None
 ) -> dict[str, Put | None]:
-    """Return what changes in the rows that a record owns: rows to put, and None for keys to delete."""
+    """Return the changes of the rows that a record owns: rows to put, None for keys to delete."""
     expires = None if after is None else after.expires
     if before is not None and after is not None and before.expires == expires:
         return _changes_of(bound.changed_owned(before.record, after.record), before, after)
@@ -117,7 +117,7 @@ def stored_rows(derived: Derived, entry: Entry[Any]) -> dict[str, Any]:
 
 def appended_error(log: Record[Any]) -> UsageError:
     return UsageError(
-        "Events are written by `append`, which also folds them; use `restore` to write one again "
-        "as it was.",
+        "Events are written by `append`, which also folds them;"
+        " use `restore` to write one again as it was.",
         log=log.name,
     )

@@ -30,8 +30,7 @@ class BulkForm(msgspec.Struct, forbid_unknown_fields=True):
 
 class BulkPage(msgspec.Struct, kw_only=True):
     """The records that a deletion would delete. `can_undo`: the journal keeps each record, so that
-    it can be put back.
-    """
+    it can be put back."""
 
     system: str
     engine: str

@@ -141,7 +141,7 @@ def record_of(store: Store, name: str) -> Record[Any]:
 
 
 def is_writable(store: Store, record: Record[Any]) -> bool:
-    """Tell whether people may write a record: it is no event of a log or row of the store itself."""
+    """Tell whether people may write a record: not the events of a log, nor the store's own rows."""
     meta = store.schema.meta
     own = () if meta is None else tuple(each.name for each in meta.records)
     return not isinstance(record, Log) and record.name not in own

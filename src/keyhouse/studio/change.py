@@ -222,8 +222,7 @@ class Changes:
         """Commit a change, of a job if one is given.
 
         The journal has it before, so that no change is without a line. A cancelled caller, such as
-        a job, waits until the line has the outcome: else the change could not be undone.
-        """
+        a job, waits until the line has the outcome: else the change could not be undone."""
         row = change.row
         line = await self._journal.write(
             operator,

@@ -53,8 +53,8 @@ def diagram(schema: SchemaText) -> Diagram:
             start, end, at = MARGIN + left, x, top + ROW_HEIGHT / 2
             bend = (start + end) / 2
             lines.append(
-                f"M{start:.0f} {middle:.0f}C{bend:.0f} {middle:.0f} {bend:.0f} {at:.0f} {end:.0f} "
-                f"{at:.0f}"
+                f"M{start:.0f} {middle:.0f}"
+                f"C{bend:.0f} {middle:.0f} {bend:.0f} {at:.0f} {end:.0f} {at:.0f}"
             )
         y += rows * (ROW_HEIGHT + MARGIN) + MARGIN
     width = 2 * MARGIN + left + (GAP + right if right else 0)

@@ -1,5 +1,4 @@
-"""The work of jobs: verify, repair, migrate, build indexes, sweep, delete many records and undo
-that.
+"""The work of jobs: verify, repair, migrate, build indexes, sweep, delete many records, undo that.
 
 Jobs are background operations: they report their progress, can be cancelled, and keep what they
 have committed until then.
@@ -25,8 +24,7 @@ JobKind = Literal["verify", "repair", "migrate", "index", "sweep", "delete", "un
 
 FINDINGS_LOGGED_MAX: Final = 500
 UNDO_RECORDS_MAX: Final = 1_000
-"""Most records that a job deletes one by one, each with a line of the journal that can be undone.
-"""
+"""Most records that a job deletes one by one, each with a journal line that can be undone."""
 
 REPORT_SECONDS: Final = 0.25
 """Interval at which a job writes its progress, and notices that it was cancelled."""
@@ -34,8 +32,7 @@ REPORT_SECONDS: Final = 0.25
 
 class JobInput(msgspec.Struct):
     """The input of a job: a space. `selection` are the records to delete, `total` of them; `of` is
-    the job to undo.
-    """
+    the job to undo."""
 
     system: str
     space: str = ""

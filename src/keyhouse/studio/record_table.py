@@ -98,8 +98,7 @@ class RecordTable:
         self, system: str, space: str, record: str, query: RecordQuery, caller: Caller
     ) -> TablePage:
         """List records as a table. A filter may begin with the name of a record: that of another
-        one leads to its table.
-        """
+        one leads to its table."""
         found = self._catalog.system(system)
         name = record_name(record)
         store = self._catalog.store(found, space, name)

@@ -83,7 +83,7 @@ class Sessions(Authenticator):
         return self._tokens is not None
 
     def _auth(self, cookie: str) -> Authenticator:
-        """Return the authenticator of a port's cookie. There are few, but a client names the port."""
+        """Return the authenticator of a port's cookie. There are few, but clients name the port."""
         found: Authenticator | None = self._auths.get(cookie)
         if found is None:
             session = SessionAuth(

@@ -1,4 +1,4 @@
-"""Work under way in the stores, of any program: migrations, index builds, deletions, moves, sweeps."""
+"""Work in progress in the stores, of any program: migrations, builds, deletions, moves, sweeps."""
 
 from time import perf_counter
 
@@ -37,7 +37,7 @@ class SystemUpkeep(msgspec.Struct, kw_only=True):
 
 
 class UpkeepState(msgspec.Struct):
-    """The version of a space's rows, what is to be migrated, and derived rows that are to be built."""
+    """The version of a space's rows, what is to be migrated, and derived rows to be built."""
 
     version: int = 0
     known: int = 0

@@ -30,8 +30,7 @@ _OTHER_DELIMITERS = re.compile(r"[^A-Za-z0-9]+")
 
 class TreeNode(msgspec.Struct):
     """A child: a row with this key, or a prefix of further keys. `template`, `kind` and `record`
-    are those of its `first` key.
-    """
+    are those of its `first` key."""
 
     text: str
     label: str
@@ -82,7 +81,7 @@ class Tree:
 async def children(
     stores: list[Store], at: str, after: str = "", limit: int = CHILDREN_PAGE
 ) -> tuple[list[TreeNode], str]:
-    """Return some children of a prefix after a text, and the text to continue after; "" at the end."""
+    """Return children of a prefix after a text, and the text to continue after; "" at the end."""
     span = Span.prefix(at)
     nodes: list[TreeNode] = []
     read = _READ_KEYS

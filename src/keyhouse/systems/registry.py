@@ -58,8 +58,8 @@ def remote_of(system: System) -> Any:
     """
     if not system.has("remote"):
         raise UsageError(
-            "This system's service cannot be queried from here: name its rows with --store or "
-            "--data.",
+            "This system's service cannot be queried from here:"
+            " name its rows with --store or --data.",
             system=system.name,
             remote=[known for known in NAMES if load_system(known).has("remote")],
         )

@@ -1,4 +1,4 @@
-"""Random scripts from a seed, with few keys and spaces and short TTLs, so that operations collide."""
+"""Random scripts from a seed: few keys and spaces and short TTLs, so that operations collide."""
 
 import random
 from typing import Any, Final

@@ -18,7 +18,7 @@ memory and an outage; `make soak` on a quiet machine asserts the ratio."""
 CALM_SECONDS = 3.0
 
 END_SECONDS_MAX = 240.0
-"""For clients to end after they are stopped. One that attacks routes in turn attacks them all first."""
+"""For clients to end after they are stopped. One that takes routes in turn tries them all first."""
 
 Client = Callable[[ServerProcess, threading.Event], None]
 """Attacks until the event is set; runs in its own thread."""

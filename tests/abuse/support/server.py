@@ -18,7 +18,7 @@ SECRET = "abuse-tests-0123456789-abcdefghijklmnopqrstuvwxyz"
 
 
 class ServerProcess:
-    """`with ServerProcess(folder, rosey={...}) as server: ...`; tables are those of keyhouse.toml."""
+    """`with ServerProcess(folder, rosey={...}) as server: ...`, with tables as in keyhouse.toml."""
 
     def __init__(self, folder: Path, *systems: str, **tables: dict[str, Any]) -> None:
         self.folder = folder

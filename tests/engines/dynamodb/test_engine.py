@@ -355,8 +355,8 @@ def test_an_invalid_environment_setting_is_reported_by_name(
 
 def test_the_test_server_stops_when_its_parent_is_killed() -> None:
     program = (
-        "from keyhouse.testing.servers.dynamodb import *; s = DynamoDBServer(); print(s.pid, "
-        "flush=True); input()"
+        "from keyhouse.testing.servers.dynamodb import *; "
+        "s = DynamoDBServer(); print(s.pid, flush=True); input()"
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stdin=subprocess.PIPE

@@ -88,7 +88,7 @@ def test_native_indexes_find_the_same_rows_as_the_store() -> None:
                 return sorted(item["a.assetId"]["S"] for item in answer["Items"])
 
             async def below(path: str, *parts: str) -> list[str]:
-                """Match the path itself and everything below it: `begins_with` on whole segments."""
+                """Match the path and everything below it: `begins_with` on whole segments."""
                 text = "".join(f"/{part}" for part in parts)
                 return sorted(
                     await native(path, "#path = :path", text)
@@ -122,7 +122,8 @@ def test_native_indexes_find_the_same_rows_as_the_store() -> None:
             }.items():
                 assert await below("path.sport", *parts) == await ours(BY_SPORT, *parts) == assets
 
-            answer = await client.query(  # a sport and a team, as the document would ask: a filter on a listed attribute
+            # A sport and a team, as the document would ask: a filter on a listed attribute.
+            answer = await client.query(
                 TableName=where.table,
                 IndexName="path.sport-index",
                 KeyConditionExpression="profileId = :profile AND begins_with(#path, :path)",

@@ -104,12 +104,12 @@ def test_no_acknowledged_write_is_lost_when_the_server_is_killed(server: NatsSer
         faults = await load.faults()
         await engine.close()
         shown = (
-            f"up again in {min(outages):.1f} to {max(outages):.1f} s, {max(waits):.1f} s after "
-            "the server"
+            f"up again in {min(outages):.1f} to {max(outages):.1f} s,"
+            f" {max(waits):.1f} s after the server"
         )
         print(
-            f"{rate:.0f} writes/s, {len(load.times)} in all, {load.unknown} unknown at {hits} "
-            f"kills; {shown}"
+            f"{rate:.0f} writes/s, {len(load.times)} in all,"
+            f" {load.unknown} unknown at {hits} kills; {shown}"
         )
         assert not faults
         assert hits >= KILLS // 4, "too few kills hit a write"

@@ -301,7 +301,7 @@ def test_tombstones_are_pruned_after_the_announcement_delay(
 def test_a_feed_that_missed_a_pruning_reloads_its_mirror(
     tmp_path: Path, horizons_count_as_changes: None
 ) -> None:
-    """Like a process stopped for an hour: resuming after its last message would miss the deletes."""
+    """Like a process stopped for an hour: resuming after its last message would miss deletes."""
     clock = ManualClock()
 
     async def scenario(there: SharedBucket) -> None:

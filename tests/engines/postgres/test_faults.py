@@ -37,7 +37,7 @@ def server() -> Iterator[PostgresServer]:
 
 
 class Load:
-    """Writers that never stop and record their results; an unknown outcome is retried until known."""
+    """Writers that never stop and record results; an unknown outcome is retried until known."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -100,8 +100,8 @@ async def terminate(url: str, who: str = "keyhouse%") -> int:
     """Terminate an engine's connections on the server, as an operator would."""
     connection = await asyncpg.connect(url)
     gone = await connection.fetchval(
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name "
-        "LIKE $1",
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+        " WHERE application_name LIKE $1",
         who,
     )
     await connection.close()
@@ -318,8 +318,8 @@ def test_a_connection_lost_after_the_last_snapshot_read_raises_nothing() -> None
             assert [row.key for row in (await view.scan("s", ALL, limit=5)).rows] == ["a"]
             connection = await asyncpg.connect(url)
             await connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in "
-                "transaction'"
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE state = 'idle in transaction'"
             )
             await connection.close()
         async with engine.snapshot() as view:

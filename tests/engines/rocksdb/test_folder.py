@@ -145,10 +145,10 @@ def test_a_second_engine_of_the_same_process_is_rejected(path: Path) -> None:
 
 def test_a_second_process_is_rejected(path: Path) -> None:
     program = (
-        "import sys\nfrom keyhouse.engines.rocksdb import RocksdbEngine\nfrom keyhouse.errors "
-        "import LockedError\n"
-        "try:\n    RocksdbEngine.open(sys.argv[1])\nexcept LockedError as error:\n    "
-        "print(error)\n"
+        "import sys\nfrom keyhouse.engines.rocksdb import RocksdbEngine\n"
+        "from keyhouse.errors import LockedError\n"
+        "try:\n    RocksdbEngine.open(sys.argv[1])\n"
+        "except LockedError as error:\n    print(error)\n"
     )
 
     async def scenario() -> None:

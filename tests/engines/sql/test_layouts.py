@@ -225,8 +225,8 @@ def test_the_table_has_the_documented_columns_and_indexes(database: Database) ->
         engine = await database.open(ManualClock())
         await put(engine, "k")
         await database.query(
-            "SELECT plugin_name, key, value, expires_at, created_at, updated_at FROM "
-            "plugin_kv_storage"
+            "SELECT plugin_name, key, value, expires_at, created_at, updated_at"
+            " FROM plugin_kv_storage"
         )
         if isinstance(database, OfSqlite):
             indexes = await database.query(
@@ -260,8 +260,8 @@ def shape(path: Path) -> dict[str, Any]:
             columns = [row[2:] for row in file.execute(f'PRAGMA index_xinfo("{index}")')]
             found[f"{name}.{index}"] = (unique, origin, partial, columns)
     texts = file.execute(
-        "SELECT name, sql FROM sqlite_schema WHERE type IN ('trigger', 'view') OR sql LIKE "
-        "'%WHERE%'"
+        "SELECT name, sql FROM sqlite_schema"
+        " WHERE type IN ('trigger', 'view') OR sql LIKE '%WHERE%'"
     )
     found["texts"] = {name: re.sub(r"\s+", " ", text.replace('"', "")) for name, text in texts}
     found["header"] = (file.pragma("application_id"), file.pragma("user_version"))
@@ -401,8 +401,8 @@ def test_opening_existing_tables_does_not_import_sqlalchemy(tmp_path: Path) -> N
     migrate.upgrade(url)
     program = (
         "import asyncio, sys\nfrom keyhouse.engines.registry import open_engine\n"
-        "async def use(url):\n    engine = await open_engine(url)\n    await engine.read('s', "
-        "['k'])\n    await engine.close()\n"
+        "async def use(url):\n    engine = await open_engine(url)\n"
+        "    await engine.read('s', ['k'])\n    await engine.close()\n"
         f"asyncio.run(use('sqlite:{tmp_path}/rows.db'))\nasyncio.run(use({url!r}))\n"
         "print([name for name in ('alembic', 'sqlalchemy') if name in sys.modules])\n"
     )

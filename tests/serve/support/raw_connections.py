@@ -20,7 +20,7 @@ BRIEF = 0.1
 
 
 class Wide:
-    """Routes with responses larger than the write buffer, and one that waits until it is released."""
+    """Routes with responses larger than the write buffer, and one that waits until released."""
 
     def __init__(self) -> None:
         self.started, self.resume, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()

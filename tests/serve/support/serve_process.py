@@ -16,9 +16,7 @@ from tests.support.program import SOURCE
 
 JARS = "tests.serve.support.jars:part"
 READY_SECONDS = 30.0
-"""On a machine that is busy with other tests; how long it takes on a quiet one is measured, not
-tested.
-"""
+"""On a machine that is busy with other tests; the time on a quiet one is measured, not tested."""
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -61,7 +61,7 @@ _numbers = iter(range(100_000))
 def test_large_records_after_small_ones_do_not_exceed_a_page(
     served: Served, box: httpx.Client, by: dict[str, str]
 ) -> None:
-    """50 records of 380 KiB were read and encoded in one step, which was sized by the small ones."""
+    """50 records of 380 KiB were read and encoded in one step, sized by the small ones."""
     ids: list[str] = []
     cursor: dict[str, str] = {}
     while len(ids) < SMALL_COUNT + LARGE_COUNT:

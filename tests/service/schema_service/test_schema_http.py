@@ -1,4 +1,4 @@
-"""A declared schema over HTTP: each row of its documentation, on a file, PostgreSQL and JetStream."""
+"""A declared schema over HTTP: each row of its docs, on a file, PostgreSQL and JetStream."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,6 +1,5 @@
 """Processes that delete an owner, or forget a space, until they are killed. A separate module,
-since new processes import it by name.
-"""
+since new processes import it by name."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The typed client, the demonstration library, and the import of a store of the original program."""
+"""The typed client, the demonstration library, and the import of the original program's store."""
 
 import asyncio
 from pathlib import Path

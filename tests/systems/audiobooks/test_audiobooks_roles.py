@@ -1,6 +1,5 @@
 """Roles by every route: a caller without its permission gets 403, a guest 401, and the reply has
-the error format.
-"""
+the error format."""
 
 import re
 from collections.abc import Iterator

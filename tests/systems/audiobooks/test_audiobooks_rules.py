@@ -1,6 +1,5 @@
 """Rules of the keyspace over HTTP: names, titles of any length, unique series, unknown members,
-what belongs together, and statistics of works.
-"""
+what belongs together, and statistics of works."""
 
 from typing import Any
 

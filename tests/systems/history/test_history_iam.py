@@ -1,4 +1,4 @@
-"""The IAM policy that `keyhouse history iam` prints covers every call of the service, and no more."""
+"""The IAM policy that `keyhouse history iam` prints covers all calls of the service, no more."""
 
 import asyncio
 from pathlib import Path

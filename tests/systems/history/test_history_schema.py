@@ -210,8 +210,7 @@ def test_an_entry_from_creation_to_deletion(drive: Drive) -> None:
             },
         )
 
-        # Another asset of one of the teams, and then the first changes its season, series and
-        # teams.
+        # Another asset of one of the teams; then the first changes its season, series and teams.
         await store.put(ENTRY, entry("1988", sport="cricket", series_id="4", team_ids="60092"))
         moved = entry(
             showCategoryId="1446",

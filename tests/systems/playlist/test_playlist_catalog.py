@@ -93,8 +93,8 @@ def test_migrations_create_upgrade_and_downgrade() -> None:
     upgrade(connection, to=1)
     assert tables(connection) == set(DOCUMENT_TABLES)
     connection.execute(
-        "INSERT INTO catalog_item VALUES ('a', 'Ärger', '[\"X\"]', 'https://m/a', 1, NULL, 's1', "
-        "'t')"
+        "INSERT INTO catalog_item"
+        " VALUES ('a', 'Ärger', '[\"X\"]', 'https://m/a', 1, NULL, 's1', 't')"
     )
     connection.execute("INSERT INTO catalog_category VALUES ('X')")
     connection.execute("INSERT INTO catalog_item_category VALUES ('a', 'X')")

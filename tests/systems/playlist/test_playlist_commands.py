@@ -1,4 +1,4 @@
-"""`keyhouse playlist` as an operator uses it: in the folder of the service, with its settings file."""
+"""`keyhouse playlist` as an operator uses it: in the service's folder, with its settings file."""
 
 import json
 import subprocess

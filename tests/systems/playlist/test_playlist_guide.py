@@ -67,7 +67,7 @@ class Terminal:
 
     @contextmanager
     def background(self, command: str) -> Iterator[None]:
-        """Run a command that does not end, from its first line of output to the end of the block."""
+        """Run a command that does not end, from its first line of output until the block ends."""
         process = subprocess.Popen(
             ["bash", "-c", f"exec {command}"],
             cwd=self.folder,

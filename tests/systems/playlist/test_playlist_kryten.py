@@ -1,6 +1,5 @@
 """`kryten-py`, the client of the programs around this service, on the same NATS: it reads and
-writes the same rows, and the robot gets the same commands from both.
-"""
+writes the same rows, and the robot gets the same commands from both."""
 
 import asyncio
 from collections.abc import AsyncIterator

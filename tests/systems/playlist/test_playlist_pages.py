@@ -1,6 +1,4 @@
-"""The pages at `/playlist/` as plain HTML over HTTP: without scripts, forms and links do
-everything.
-"""
+"""The pages at `/playlist/` as plain HTML over HTTP: forms and links suffice, without scripts."""
 
 import asyncio
 import html

@@ -1,6 +1,5 @@
 """The document's requirements, constraints, guidelines and acceptance criteria by their numbers, on
-a process of the service: over HTTP, and over NATS as other programs see it.
-"""
+a process of the service: over HTTP, and over NATS as other programs see it."""
 
 import asyncio
 import json

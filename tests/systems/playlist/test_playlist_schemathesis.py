@@ -1,6 +1,5 @@
 """Random requests of an admin, a blessed member, a viewer and nobody by the OpenAPI document: no
-5xx, and only documented responses.
-"""
+5xx, and only documented responses."""
 
 import asyncio
 from collections.abc import Iterator

@@ -187,8 +187,8 @@ def test_an_unknown_batch_operation_is_rejected_with_the_known_ones(on_sqlite: L
         answer = await harness.ask("p.batch", {"ops": [{"op": "get", "key": "a"}]})
         assert answer["error_code"] == "VALIDATION_ERROR"
         assert answer["message"] == (
-            "No such operation in a batch. (op='get', known=['set', 'delete', 'incr', 'cas', "
-            "'touch'])"
+            "No such operation in a batch."
+            " (op='get', known=['set', 'delete', 'incr', 'cas', 'touch'])"
         )
 
     on_sqlite(story)

@@ -176,8 +176,8 @@ async def _delete_many(
         )
         where = f"the space {target.space} of {location}"
         confirm(
-            f"Delete everything in {where}: {records if count else 'no record'}, and every other "
-            "row?"
+            f"Delete everything in {where}: {records if count else 'no record'},"
+            " and every other row?"
             if deletion.whole_space
             else f"Delete {records} and their derived rows in {where}?",
             yes=yes,

@@ -64,8 +64,8 @@ def export(
     schemas = load_system(system).schemas if records else ()
     url = store_url(system, store, data)
     with interruptible(
-        "Interrupted. Run the same command again with --resume: it resumes after the last full "
-        "line."
+        "Interrupted. Run the same command again with --resume:"
+        " it resumes after the last full line."
     ):
         done = asyncio.run(_export(url, file, resume, space or None, schemas))
     if file is None:

@@ -141,8 +141,8 @@ def _load_own(names: Iterable[str]) -> dict[str, Any]:
             named, loaded = check_name(loaded), schema_service(loaded, named=name)
         elif not callable(loaded) or isinstance(loaded, type):
             raise typer.BadParameter(
-                f"{name!r} is neither a Schema nor a service function but a "
-                f"{type(loaded).__name__}."
+                f"{name!r} is neither a Schema nor a service function"
+                f" but a {type(loaded).__name__}."
             )
         if named in own or named in (*NAMES, "http"):
             raise typer.BadParameter(f"{name!r} has the name of another system: {named}.")

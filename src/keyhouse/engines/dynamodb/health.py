@@ -46,10 +46,8 @@ def _client(settings: Settings) -> Iterator[HealthCheck]:
 
 def _table(table: dict[str, Any]) -> Iterator[HealthCheck]:
     state = table["TableStatus"]
-    value = (
-        f"{table['TableName']}, {state}, {format_size(table.get('TableSizeBytes', 0))} some hours "
-        "ago"
-    )
+    size = format_size(table.get("TableSizeBytes", 0))
+    value = f"{table['TableName']}, {state}, {size} some hours ago"
     if state != "ACTIVE":
         yield HealthCheck(
             "table", value, "bad", "Wait until it is ACTIVE, or check it in the AWS console."

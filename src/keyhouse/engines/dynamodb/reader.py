@@ -12,8 +12,7 @@ between. So a page is validated after it is read. Every commit of a space advanc
    page is still at the first revision. Otherwise read the page again; after a few attempts, with
    this process's own commits held back.
 
-Rows that other programs write, replace or delete do not advance the head. They are read as they
-are.
+Rows that other programs write, replace or delete do not advance the head. They are read as is.
 
 The first head is the one that this process advanced last, if any: that commit is fully applied.
 Otherwise it is the newest log entry, whose transaction may be partly applied: then the page must

@@ -34,8 +34,7 @@ SWEEP_ROWS_MAX: Final = 5_000
 """Rows that a sweep deletes per transaction, while no commit of this process is in flight."""
 
 SWEEP_ROWS_BUSY: Final = 100
-"""Rows of the first transaction, and while commits are in flight: they wait for the space's lock.
-"""
+"""Rows of the first transaction, and while commits are in flight, which wait for the lock."""
 
 SWEEP_BUSY_SECONDS: Final = 0.003
 """Time of a transaction while commits are in flight."""

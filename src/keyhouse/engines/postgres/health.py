@@ -14,8 +14,10 @@ from keyhouse.engines.sql.url import split_layout
 
 _STATE: Final = """SELECT current_setting('server_version') AS version,
     current_setting('server_version_num')::int / 10000 AS major, current_setting('fsync') AS fsync,
-    current_setting('full_page_writes') AS full_page_writes, current_setting('synchronous_commit') AS synchronous_commit,
-    extract(epoch FROM clock_timestamp())::float8 AS now, pg_database_size(current_database()) AS size,
+    current_setting('full_page_writes') AS full_page_writes,
+    current_setting('synchronous_commit') AS synchronous_commit,
+    extract(epoch FROM clock_timestamp())::float8 AS now,
+    pg_database_size(current_database()) AS size,
     (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()) AS connections,
     current_setting('max_connections')::int AS connections_max"""
 

@@ -53,7 +53,8 @@ SETTINGS: Final = {
 
 _STATE = """SELECT current_setting('server_version_num')::int / 10000 AS version,
     current_setting('server_encoding') AS encoding, current_setting('fsync') AS fsync,
-    current_setting('synchronous_commit') AS synchronous_commit, to_regclass($1) IS NOT NULL AS present"""
+    current_setting('synchronous_commit') AS synchronous_commit,
+    to_regclass($1) IS NOT NULL AS present"""
 
 Result = TypeVar("Result")
 

@@ -73,8 +73,8 @@ def time_of(layout: Layout, milliseconds: str) -> str:
     if not layout.timestamps:
         return milliseconds
     return (
-        f"to_timestamp(CASE WHEN {milliseconds} > {EXPIRES_MAX} THEN {EXPIRES_MAX} ELSE "
-        f"{milliseconds} END / 1000.0)"
+        f"to_timestamp(CASE WHEN {milliseconds} > {EXPIRES_MAX} THEN {EXPIRES_MAX}"
+        f" ELSE {milliseconds} END / 1000.0)"
     )
 
 
@@ -90,8 +90,9 @@ def live(layout: Layout, row: str, moment: str) -> str:
 
 def head(layout: Layout, space: str) -> str:
     """Return the SQL of a space's newest revision; 0 before its first commit."""
-    return f"""coalesce((SELECT max(c.revision) FROM {quoted(layout.changes)} c WHERE c.space = {space}),
-            (SELECT p.revision FROM {quoted(layout.pruned)} p WHERE p.space = {space}), 0)"""
+    changes, pruned = quoted(layout.changes), quoted(layout.pruned)
+    return f"""coalesce((SELECT max(c.revision) FROM {changes} c WHERE c.space = {space}),
+            (SELECT p.revision FROM {pruned} p WHERE p.space = {space}), 0)"""
 
 
 def _lock(layout: Layout, space: str) -> str:
@@ -101,10 +102,8 @@ def _lock(layout: Layout, space: str) -> str:
 
 def _moment(layout: Layout) -> str:
     """Return the declaration of `moment`: `now` in the column type."""
-    return (
-        f"moment CONSTANT {'timestamptz' if layout.timestamps else 'bigint'} := "
-        f"{time_of(layout, 'now')}"
-    )
+    column_type = "timestamptz" if layout.timestamps else "bigint"
+    return f"moment CONSTANT {column_type} := {time_of(layout, 'now')}"
 
 
 def quoted_text(value: str) -> str:
@@ -115,22 +114,32 @@ def _upsert(layout: Layout, source: str) -> str:
     """Return the upsert of `source`: space, key, value, revision, expires (in milliseconds)."""
     rows, space, key = quoted(layout.rows), quoted(layout.space), quoted(layout.key)
     value, revision, expires = quoted(layout.value), quoted(layout.revision), quoted(layout.expires)
-    columns, values, changed = [], [], []
+    columns = [space, key, value, revision, expires]
+    values = ["s.space", "s.key", "s.value", "s.revision", time_of(layout, "s.expires")]
+    changed = [f"{name} = excluded.{name}" for name in (value, revision, expires)]
     if layout.created is not None:
         columns.append(created := quoted(layout.created))
         values.append("moment")
         changed.append(
-            f"{created} = CASE WHEN t.{expires} <= moment THEN excluded.{created} ELSE "
-            f"t.{created} END"
+            f"{created} = CASE WHEN t.{expires} <= moment"
+            f" THEN excluded.{created} ELSE t.{created} END"
         )
     if layout.updated is not None:
         columns.append(updated := quoted(layout.updated))
         values.append("moment")
         changed.append(f"{updated} = excluded.{updated}")
-    return f"""INSERT INTO {rows} AS t ({", ".join((space, key, value, revision, expires, *columns))})
-        SELECT {", ".join(("s.space", "s.key", "s.value", "s.revision", time_of(layout, "s.expires"), *values))}
+    return f"""INSERT INTO {rows} AS t ({", ".join(columns)})
+        SELECT {", ".join(values)}
         FROM ({source}) s ON CONFLICT ({space}, {key}) DO UPDATE SET
-        {", ".join((*(f"{name} = excluded.{name}" for name in (value, revision, expires)), *changed))}"""
+        {", ".join(changed)}"""
+
+
+def _written(arrays: str) -> str:
+    """Return the source of an upsert: the rows of these arrays whose batch has a revision."""
+    return f"""SELECT b_space[x.batch] AS space, x.key, x.value,
+                revisions[x.batch] AS revision, x.expires
+                FROM unnest({arrays}) x(batch, key, value, expires)
+                WHERE revisions[x.batch] > 0"""
 
 
 def commit_function(layout: Layout) -> str:
@@ -143,15 +152,17 @@ def commit_function(layout: Layout) -> str:
     """
     rows, changes, applied = quoted(layout.rows), quoted(layout.changes), quoted(layout.applied)
     space, key, value = quoted(layout.space), quoted(layout.key), quoted(layout.value)
-    return f"""CREATE FUNCTION {
-        commit_name(layout)
-    }(patient boolean, now bigint, forgotten bigint, waves int, spaces text[],
+    revision = quoted(layout.revision)
+    expires = milliseconds_of(layout, f"r.{quoted(layout.expires)}")
+    return f"""CREATE FUNCTION {commit_name(layout)}(
+    patient boolean, now bigint, forgotten bigint, waves int, spaces text[],
     b_at int[], b_space text[], b_wave int[], b_id text[], b_keys text[],
     c_batch int[], c_key text[], c_revision bigint[],
     p_batch int[], p_key text[], p_value text[], p_expires bigint[],
     d_batch int[], d_key text[],
     a_batch int[], a_key text[], a_by text[],
-    OUT answers bigint[], OUT busy int[], OUT fault_batch int[], OUT fault_key text[], OUT fault_kind int[])
+    OUT answers bigint[], OUT busy int[],
+    OUT fault_batch int[], OUT fault_key text[], OUT fault_kind int[])
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -169,8 +180,8 @@ BEGIN
         SELECT array_agg(x.at) INTO busy FROM unnest(spaces) WITH ORDINALITY x(space, at)
             WHERE NOT pg_try_advisory_xact_lock({_lock(layout, "x.space")});
         IF busy IS NOT NULL THEN
-            SELECT array_agg(CASE WHEN x.at = ANY (busy) THEN 0 ELSE x.wave END ORDER BY x.batch) INTO b_wave
-                FROM unnest(b_at, b_wave) WITH ORDINALITY x(at, wave, batch);
+            SELECT array_agg(CASE WHEN x.at = ANY (busy) THEN 0 ELSE x.wave END ORDER BY x.batch)
+                INTO b_wave FROM unnest(b_at, b_wave) WITH ORDINALITY x(at, wave, batch);
         END IF;
     END IF;
     SELECT array_agg({head(layout, "x.space")} ORDER BY x.at) INTO heads
@@ -181,9 +192,8 @@ BEGIN
         IF b_id IS NOT NULL THEN
             FOR batch, number IN SELECT x.batch, a.revision
                 FROM unnest(b_space, b_id, b_wave) WITH ORDINALITY x(space, id, of_wave, batch)
-                JOIN {
-        applied
-    } a ON a.space = x.space AND a.id = x.id AND a.at > forgotten WHERE x.of_wave = wave
+                JOIN {applied} a ON a.space = x.space AND a.id = x.id AND a.at > forgotten
+                WHERE x.of_wave = wave
             LOOP
                 answers[batch] := number;
                 gone := gone || batch;
@@ -194,33 +204,28 @@ BEGIN
                 FROM unnest(c_batch, c_key, c_revision) x(batch, key, revision)
                 LEFT JOIN {rows} r ON r.{space} = b_space[x.batch] AND r.{key} = x.key
                     AND {live(layout, "r", "moment")}
-                WHERE b_wave[x.batch] = wave AND coalesce(r.{
-        quoted(layout.revision)
-    }, 0) <> x.revision);
+                WHERE b_wave[x.batch] = wave AND coalesce(r.{revision}, 0) <> x.revision);
         END IF;
         IF cardinality(a_batch) > 0 THEN
             SELECT array_agg(x.batch) AS batch, array_agg(x.key) AS key,
                 array_agg(x.total::text) AS value, array_agg(x.expires) AS expires,
-                array_agg(CASE WHEN NOT x.counter THEN {NOT_A_COUNTER} WHEN x.total IS NULL THEN {
-        OUT_OF_BOUNDS
-    }
+                array_agg(CASE WHEN NOT x.counter THEN {NOT_A_COUNTER}
+                    WHEN x.total IS NULL THEN {OUT_OF_BOUNDS}
                     WHEN abs(x.total) > {COUNTER_MAX} THEN {PASSES_BOUNDS} ELSE 0 END) AS fault
             INTO sums FROM (
-                SELECT x.batch, x.key, {
-        milliseconds_of(layout, f"r.{quoted(layout.expires)}")
-    } AS expires,
+                SELECT x.batch, x.key, {expires} AS expires,
                     coalesce(r.{value} ~ '^-?(0|[1-9][0-9]*)$', true) AS counter,
                     CASE WHEN r.{value} IS NULL THEN x.by::numeric
-                        WHEN length(r.{value}) <= {len(str(COUNTER_MAX)) + 1} AND r.{
-        value
-    } ~ '^-?(0|[1-9][0-9]*)$'
+                        WHEN length(r.{value}) <= {len(str(COUNTER_MAX)) + 1}
+                            AND r.{value} ~ '^-?(0|[1-9][0-9]*)$'
                         THEN r.{value}::numeric + x.by::numeric END AS total
                 FROM unnest(a_batch, a_key, a_by) x(batch, key, by)
                 LEFT JOIN {rows} r ON r.{space} = b_space[x.batch] AND r.{key} = x.key
                     AND {live(layout, "r", "moment")}
                 WHERE b_wave[x.batch] = wave AND x.batch <> ALL (gone)) x;
-            SELECT gone || coalesce(array_agg(x.batch), ARRAY[]::int[]), fault_batch || array_agg(x.batch),
-                fault_key || array_agg(x.key), fault_kind || array_agg(x.fault)
+            SELECT gone || coalesce(array_agg(x.batch), ARRAY[]::int[]),
+                fault_batch || array_agg(x.batch), fault_key || array_agg(x.key),
+                fault_kind || array_agg(x.fault)
             INTO gone, fault_batch, fault_key, fault_kind
             FROM unnest(sums.batch, sums.key, sums.fault) x(batch, key, fault) WHERE x.fault > 0;
         END IF;
@@ -237,39 +242,25 @@ BEGIN
             END IF;
         END LOOP;
         INSERT INTO {changes} (space, revision, keys) SELECT x.space, revisions[x.batch], x.keys
-            FROM unnest(b_space, b_keys) WITH ORDINALITY x(space, keys, batch) WHERE revisions[x.batch] > 0
-            ORDER BY x.batch;
+            FROM unnest(b_space, b_keys) WITH ORDINALITY x(space, keys, batch)
+            WHERE revisions[x.batch] > 0 ORDER BY x.batch;
         IF cardinality(p_batch) > 0 THEN
-            {
-        _upsert(
-            layout,
-            '''SELECT b_space[x.batch] AS space, x.key, x.value, revisions[x.batch] AS revision, x.expires
-                FROM unnest(p_batch, p_key, p_value, p_expires) x(batch, key, value, expires)
-                WHERE revisions[x.batch] > 0''',
-        )
-    };
+            {_upsert(layout, _written("p_batch, p_key, p_value, p_expires"))};
         END IF;
         IF cardinality(a_batch) > 0 THEN
-            {
-        _upsert(
-            layout,
-            '''SELECT b_space[x.batch] AS space, x.key, x.value, revisions[x.batch] AS revision, x.expires
-                FROM unnest(sums.batch, sums.key, sums.value, sums.expires) x(batch, key, value, expires)
-                WHERE revisions[x.batch] > 0''',
-        )
-    };
+            {_upsert(layout, _written("sums.batch, sums.key, sums.value, sums.expires"))};
         END IF;
         IF cardinality(d_batch) > 0 THEN
             DELETE FROM {rows} r USING unnest(d_batch, d_key) x(batch, key)
                 WHERE revisions[x.batch] > 0 AND r.{space} = b_space[x.batch] AND r.{key} = x.key;
         END IF;
         IF b_id IS NOT NULL THEN
-            INSERT INTO {
-        applied
-    } (space, id, revision, at) SELECT x.space, x.id, revisions[x.batch], now
+            INSERT INTO {applied} (space, id, revision, at)
+                SELECT x.space, x.id, revisions[x.batch], now
                 FROM unnest(b_space, b_id) WITH ORDINALITY x(space, id, batch)
                 WHERE x.id IS NOT NULL AND revisions[x.batch] > 0
-                ON CONFLICT (space, id) DO UPDATE SET revision = excluded.revision, at = excluded.at;
+                ON CONFLICT (space, id)
+                DO UPDATE SET revision = excluded.revision, at = excluded.at;
         END IF;
     END LOOP;
 END $$"""
@@ -293,10 +284,11 @@ def sweep_function(layout: Layout) -> str:
     changes = quoted(layout.changes)
     found = f"SELECT r.ctid AS place, r.{space} AS owner, r.{key} AS name FROM {rows} r"
     collected = (
-        "SELECT array_agg(d.place), array_agg(d.owner), array_agg(d.name) INTO places, owners, "
-        "names FROM"
+        "SELECT array_agg(d.place), array_agg(d.owner), array_agg(d.name)"
+        " INTO places, owners, names FROM"
     )
-    return f"""CREATE FUNCTION {sweep_name(layout)}(now bigint, most int, OUT seen int, OUT gone int, OUT spaces text[])
+    return f"""CREATE FUNCTION {sweep_name(layout)}(
+    now bigint, most int, OUT seen int, OUT gone int, OUT spaces text[])
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -332,14 +324,17 @@ BEGIN
             GET DIAGNOSTICS gone = ROW_COUNT;
             IF entry IS NOT NULL AND gone = seen THEN
                 INSERT INTO {changes} (space, revision, keys)
-                    SELECT x.space, {head(layout, "x.space")} + 1, entry FROM unnest(spaces) x(space);
+                    SELECT x.space, {head(layout, "x.space")} + 1, entry
+                    FROM unnest(spaces) x(space);
                 RETURN;
             END IF;
-            IF gone <> (SELECT count(*) FROM unnest(owners) x(space) WHERE x.space = ANY (spaces)) THEN
+            IF gone <> (SELECT count(*) FROM unnest(owners) x(space) WHERE x.space = ANY (spaces))
+            THEN
                 RAISE lock_not_available;
             END IF;
             INSERT INTO {changes} (space, revision, keys)
-                SELECT x.space, {head(layout, "x.space")} + 1, '[[],' || array_to_json(array_agg(x.name)) || ']'
+                SELECT x.space, {head(layout, "x.space")} + 1,
+                    '[[],' || array_to_json(array_agg(x.name)) || ']'
                 FROM unnest(owners, names) x(space, name) WHERE x.space = ANY (spaces)
                 GROUP BY x.space ORDER BY x.space;
             RETURN;

@@ -35,8 +35,8 @@ def beside_the_tables(layout: Layout) -> tuple[str, ...]:
     )
     return (
         *(
-            f"CREATE TRIGGER {quoted(f'{layout.rows}_{name}')} AFTER {event} ON {rows} WHEN "
-            f"OLD.large IS NOT NULL BEGIN DELETE FROM {large} WHERE id = OLD.large; END"
+            f"CREATE TRIGGER {quoted(f'{layout.rows}_{name}')} AFTER {event} ON {rows}"
+            f" WHEN OLD.large IS NOT NULL BEGIN DELETE FROM {large} WHERE id = OLD.large; END"
             for name, event in (("update", "update OF large"), ("delete", "delete"))
         ),
         f"CREATE VIEW {quoted(layout.documents)} AS "

@@ -141,7 +141,8 @@ def _tables(layout: Layout, n: Layout) -> tuple[str, ...]:
         )
     )
     return (
-        f"""CREATE TABLE {n.rows} ({n.space} TEXT NOT NULL, {n.key} TEXT NOT NULL, {n.revision} INTEGER NOT NULL,
+        f"""CREATE TABLE {n.rows} ({n.space} TEXT NOT NULL, {n.key} TEXT NOT NULL,
+            {n.revision} INTEGER NOT NULL,
             {n.expires} {time}, {" ".join(stamps)} {"large INTEGER," if large else ""}
             {n.value} TEXT {"" if large else "NOT NULL"}, PRIMARY KEY ({n.space}, {n.key}))
             STRICT {", WITHOUT ROWID" if large else ""}""",
@@ -155,8 +156,9 @@ def _tables(layout: Layout, n: Layout) -> tuple[str, ...]:
         *beside_the_tables(layout),
         f"CREATE TABLE {n.changes}"
         " (revision INTEGER PRIMARY KEY, space TEXT NOT NULL, keys TEXT NOT NULL) STRICT",
-        f"""CREATE TABLE {n.applied} (space TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
-            at INTEGER NOT NULL, PRIMARY KEY (space, id)) STRICT, WITHOUT ROWID""",
+        f"""CREATE TABLE {n.applied} (space TEXT NOT NULL, id TEXT NOT NULL,
+            revision INTEGER NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (space, id))
+            STRICT, WITHOUT ROWID""",
         f"CREATE INDEX {quoted(layout.applied + '_at')} ON {n.applied} (at)",
         f"CREATE TABLE {n.version} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)",
         f"INSERT INTO {n.version} VALUES ({_text(HEAD)})",
@@ -221,8 +223,9 @@ def _put(layout: Layout, n: Layout, *, small: bool) -> str:
         expired = f"{n.expires} <= ?6"
         changed[n.created] = f"CASE WHEN {expired} THEN excluded.{n.created} ELSE {n.created} END"
     return (
-        f"INSERT INTO {n.rows}({','.join(values)})VALUES({','.join(values.values())})ON CONFLICT "
-        f"DO UPDATE SET {','.join(f'{name}={value}' for name, value in changed.items())}"
+        f"INSERT INTO {n.rows}({','.join(values)})VALUES({','.join(values.values())})"
+        "ON CONFLICT DO UPDATE SET "
+        + ",".join(f"{name}={value}" for name, value in changed.items())
         + (" WHERE large IS NULL" if small else "")
     )
 

@@ -1,5 +1,4 @@
-"""The served part of a schema: its records, counters and logs by name, with their key fields and
-indexes.
+"""The served part of a schema: records, counters and logs by name, with key fields and indexes.
 
 The store's own rows (versions, jobs) are not served. The state of a log and the counter of its
 sequence are read-only: `append` alone writes them.

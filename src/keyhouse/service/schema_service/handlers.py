@@ -1,4 +1,4 @@
-"""The handlers of the HTTP routes: they resolve the space, call an operation, and shape its answer."""
+"""The handlers of the HTTP routes: they resolve the space, call an operation, shape its answer."""
 
 from typing import Annotated, Any
 from urllib.parse import quote

@@ -1,6 +1,4 @@
-"""The rows that an answer leaves out because they do not decode: it names them, and they are
-logged.
-"""
+"""Rows left out of an answer because they do not decode: it names them, and they are logged."""
 
 from typing import Any
 

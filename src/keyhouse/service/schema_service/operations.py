@@ -182,7 +182,7 @@ class SpaceOperations(Tenant):
     ) -> ServedPage:
         """Return some records: leading fields by equality, the next one by range or prefix.
 
-        `filters` are texts or JSON by parameter: `minutes`, `minutes.from`, `minutes.to`,
+        `filters` has text or JSON for each parameter: `minutes`, `minutes.from`, `minutes.to`,
         `title.prefix`.
         """
         if not 1 <= limit <= SERVED_PAGE_ITEMS_MAX:

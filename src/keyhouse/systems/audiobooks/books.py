@@ -74,7 +74,7 @@ class Books:
         return shown
 
     async def show_all(self, books: Sequence[Book]) -> list[Json]:
-        """Return books as they are sent: with the names of author and series, duration and cover."""
+        """Return books as they are sent: with names of author and series, duration and cover."""
         authors = await self._names(AUTHOR, [book.author_id for book in books])
         series = await self._names(SERIES, [book.series_id for book in books])
         durations = await self.store.get_many(

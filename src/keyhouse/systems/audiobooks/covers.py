@@ -1,6 +1,5 @@
 """Covers: pictures from tags and folders, as files below `covers` in the data folder, named by
-their hash. Books with the same picture share its file, which is removed with the last of them.
-"""
+their hash. Books with the same picture share its file, which is removed with the last of them."""
 
 import asyncio
 import hashlib

@@ -1,5 +1,7 @@
-"""Segments of a book in their order, and the map of their durations, which every change of segments
-writes in its own commit. The map lists all segments of a book, so a transaction reads them by it.
+"""Segments of a book in their order, and the map of their durations.
+
+Every change of segments writes the map in its own commit. It lists all segments of a book, so a
+transaction reads them by it.
 """
 
 from collections.abc import Sequence

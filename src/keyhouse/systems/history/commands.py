@@ -55,8 +55,8 @@ def import_(
         show_json(done)
     else:
         counts = (
-            f"{done.applied:,} applied, {done.unchanged:,} unchanged, {len(done.refused):,} "
-            "refused."
+            f"{done.applied:,} applied, {done.unchanged:,} unchanged,"
+            f" {len(done.refused):,} refused."
         )
         if done.too_old:
             counts += (

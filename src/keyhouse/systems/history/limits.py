@@ -19,8 +19,7 @@ PAGE_ENTRIES_MAX: Final = 500
 """Entries in one page of a facet."""
 
 PAGE_BYTES_MAX: Final = 8 * 1_024 * 1_024
-"""Entries in one page of a facet, unless the first alone is larger. The cursor leads to the rest.
-"""
+"""Entries in one page of a facet, unless the first is larger. The cursor leads to the rest."""
 
 ASSETS_ASKED_MAX: Final = 500
 """Assets named in one request."""

@@ -99,8 +99,8 @@ class EntryRemote:
 
     async def delete(self, key: str, *, expect: int | Unset | None) -> bool:
         raise UsageError(
-            "The API deletes an asset with both entries: DELETE …/assets/ID, or delete one with "
-            "--store.",
+            "The API deletes an asset with both entries: DELETE …/assets/ID,"
+            " or delete one with --store.",
             key=key,
         )
 

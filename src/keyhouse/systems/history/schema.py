@@ -219,8 +219,7 @@ SCHEMAS: tuple[Schema, ...] = (
         ENTRY,
         space=Space("a profile", segment=ProfileName()),
         doc="Assets watched by a profile, with progress, by show, season, sport, series and team.",
-        # Keys that start with a field are scanned from the first row; both lists of assets are
-        # paths.
+        # Keys that start with a field are scanned from the first row; both asset lists are paths.
         overlaps=(
             *((ENTRY, row) for row in ENTRY.derived),
             *((ASSETS_IN_STATE, row) for row in _BESIDE_STATES),

@@ -92,7 +92,7 @@ class Channel:
         return QueueReply(shown, now, sum(item.duration_seconds or 0 for item in shown))
 
     def _predict(self, items: list[QueueItem], playing: Media | None) -> None:
-        """Set the start of the current item and of those after it, as far as durations are known."""
+        """Set the start of the current item and of the next ones, as far as durations are known."""
         if playing is None or playing.is_paused:
             return
         place = next((at for at, item in enumerate(items) if item.uid == playing.uid), None)

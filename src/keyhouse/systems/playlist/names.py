@@ -1,7 +1,6 @@
 """Names and titles that people give: no line breaks, and no control characters.
 
-A name also has nothing that changes how the text around it is shown. A title may mark its
-direction.
+A name has nothing that changes how the text around it is shown. A title may mark its direction.
 """
 
 import re

@@ -154,7 +154,7 @@ class Refresh:
     # Several processes
 
     async def prepare(self) -> None:
-        """Correct `current` from the file, if a refresh was killed before it recorded its snapshot."""
+        """Correct `current` from the file if a refresh was killed before recording its snapshot."""
         await self._run(remove_leftovers, self._catalog.path.parent)
         info = await self._own()
         if info is None:

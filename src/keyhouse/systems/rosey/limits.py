@@ -19,5 +19,4 @@ BODY_BYTES_PER_REQUEST: Final = 4_096
 
 PLUGIN_LONG_READS_MAX: Final = 8
 """Requests of one plugin that read many rows at once (`list`, `scan`, `mget`, `count`); further
-ones wait. Each holds a reply of up to `reply_bytes_max`.
-"""
+ones wait. Each holds a reply of up to `reply_bytes_max`."""

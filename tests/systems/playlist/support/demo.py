@@ -1,4 +1,4 @@
-"""The demonstration as `keyhouse playlist demo` runs it, in this process: catalog, robot, service."""
+"""The demonstration of `keyhouse playlist demo`, in this process: catalog, robot, service."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

@@ -1,5 +1,4 @@
-"""A refresh that is killed at every point: `python -m … FOLDER STEP` prints how many points it
-tried.
+"""A refresh that is killed at every point: `python -m … FOLDER STEP` prints how many it tried.
 
 A point is a call or a return in the modules that build, publish and record a catalog, calls into
 SQLite and the operating system among them. Each refresh runs in a forked process, which kills

@@ -1,4 +1,4 @@
-"""The playlist service in this process, on an engine of the test and a bus on a real NATS server."""
+"""The playlist service in this process, on an engine of the test and a bus on a NATS server."""
 
 import asyncio
 import json

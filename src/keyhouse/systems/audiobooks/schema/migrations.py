@@ -90,8 +90,7 @@ async def introduce_works(tx: Transaction, entry: Entry[Book]) -> None:
 
 
 async def make_series_unique(tx: Transaction, entry: Entry[Series]) -> None:
-    """Replace the index row of a series by name and author, which had its id in the key, by a
-    unique one.
+    """Make the index row of a series by name and author, which had its id in the key, unique.
 
     Of several series of one name and author, the first holds the row; `verify` reports the others.
     """

@@ -1,5 +1,4 @@
-"""The file of a catalog: its tables, their migrations, and how a new one takes the place of the
-old.
+"""The file of a catalog: its tables, their migrations, and how a new one replaces the old.
 
 A catalog is never changed in place. A new one is built beside it as `catalog-<snapshot>.sqlite3`,
 checked, synced and renamed over it, so a reader has the old file or the new one, and a kill at any
@@ -127,7 +126,7 @@ def downgrade(connection: apsw.Connection, to: int = 0) -> None:
 
 
 def upgrade_file(path: Path) -> None:
-    """Upgrade a catalog of an earlier version, or of another program: beside it, then by renaming."""
+    """Upgrade a catalog of an earlier version or another program: beside it, then by renaming."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         version = version_of(connection)

@@ -36,7 +36,7 @@ class _Given(CatalogItem, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 def read_source_file(path: Path) -> list[CatalogItem]:
-    """Read a file of items. Raises CatalogSourceError, with the line, if anything in it is wrong."""
+    """Read a file of items. Raises CatalogSourceError, with the line, if anything is wrong."""
     try:
         about = path.stat()
         if not S_ISREG(about.st_mode):  # a pipe never ends, a device has no size

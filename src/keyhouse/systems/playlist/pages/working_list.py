@@ -53,9 +53,7 @@ class ListItem(msgspec.Struct):
 
 
 class ListView(msgspec.Struct):
-    """A playlist as the page shows it. A long one is shown in parts: `items` are those from
-    `start`.
-    """
+    """A playlist as the page shows it; a long one in parts: `items` are those from `start`."""
 
     id: str
     name: str
@@ -104,8 +102,7 @@ class WorkingLists:
 
     async def view(self, id: str, member: ChannelMember | None, start: int = 0) -> ListView:
         """Return a playlist, with the part of its items from `start`; beyond its end, the last
-        part. Raises NotFoundError without this playlist.
-        """
+        part. Raises NotFoundError without this playlist."""
         stored = await self._playlists.read(id)
         known = await self._catalog.get_many([item.video_id for item in stored.items])
         items: list[ListItem] = []
