@@ -26,6 +26,8 @@ class PasswordParameters(msgspec.Struct, frozen=True, kw_only=True):
     time_cost: int = 3
     memory_kib: int = 64 * 1_024
     parallelism: int = 1
+    hash_bytes: int = 32
+    salt_bytes: int = 16
 
 
 class PasswordCheck(msgspec.Struct, frozen=True):
@@ -44,15 +46,16 @@ class Passwords:
         *,
         pending_max: int = PASSWORD_HASHES_PENDING_MAX,
     ) -> None:
-        cost = parameters or PasswordParameters()
-        self._hasher: Any = PasswordHasher(
-            time_cost=cost.time_cost,
-            memory_cost=cost.memory_kib,
-            parallelism=cost.parallelism,
-            type=Type.ID,
-        )
+        self._parameters = parameters or PasswordParameters()
+        self._hasher = _hasher(self._parameters)
         self._pool = BlockingPool(threads_max=PASSWORD_HASHES_MAX, pending_max=pending_max)
         self._unknown: str | None = None
+
+    def use(self, parameters: PasswordParameters) -> None:
+        """Use this cost from the next hash on: where it is stored, and was changed."""
+        if parameters != self._parameters:
+            self._parameters, self._unknown = parameters, None
+            self._hasher = _hasher(parameters)
 
     async def hash(self, password: str) -> str:
         """Return a hash with its parameters and salt. Raises LimitError, or BusyError (503)."""
@@ -75,10 +78,11 @@ class Passwords:
 
     def _verify(self, stored: str | None, password: str) -> PasswordCheck:
         lower_priority()
-        if self._unknown is None:  # by the first login of any account, so that it tells nothing
-            self._unknown = self._hash("")
+        unknown = self._unknown
+        if unknown is None:  # by the first login of any account, so that it tells nothing
+            unknown = self._unknown = self._hash("")
         try:
-            self._hasher.verify(stored or self._unknown, password)
+            self._hasher.verify(stored or unknown, password)
         except InvalidHashError:
             raise UnreadableError("A stored password hash does not decode.") from None
         except VerificationError:
@@ -87,6 +91,17 @@ class Passwords:
             return PasswordCheck(False)
         is_outdated = self._hasher.check_needs_rehash(stored)
         return PasswordCheck(True, self._hash(password) if is_outdated else None)
+
+
+def _hasher(cost: PasswordParameters) -> Any:
+    return PasswordHasher(
+        time_cost=cost.time_cost,
+        memory_cost=cost.memory_kib,
+        parallelism=cost.parallelism,
+        hash_len=cost.hash_bytes,
+        salt_len=cost.salt_bytes,
+        type=Type.ID,
+    )
 
 
 def _normalized(password: str) -> str:

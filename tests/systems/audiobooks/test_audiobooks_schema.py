@@ -65,6 +65,7 @@ from keyhouse.systems.audiobooks.schema import (
     USER,
     USER_BY_EMAIL,
     USER_BY_NAME,
+    USER_LIMITS,
     USER_LISTEN_SECONDS,
     USER_PLAYS,
     USER_SECRETS,
@@ -100,6 +101,7 @@ KEYS: list[tuple[Template, str, dict[str, object]]] = [
     (USER_BY_NAME.template, "idx:user:username:taco", {"username": "taco"}),
     (USER_BY_EMAIL.template, "idx:user:email:taco@example.org", {"email": "taco@example.org"}),
     (USER_SECRETS.template, f"ua:{USER_ID}", {"user_id": USER_ID}),
+    (USER_LIMITS.template, f"ul:{USER_ID}", {"user_id": USER_ID}),
     (
         API_KEY_OWNER.template,
         f"idx:apikey:{OTHER_ID}:{USER_ID}",

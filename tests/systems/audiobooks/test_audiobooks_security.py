@@ -1,5 +1,6 @@
 """Guesses, forged requests, paths out of the library and secrets at rest, over HTTP."""
 
+import asyncio
 import os
 import statistics
 import time
@@ -10,9 +11,11 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
+from keyhouse.engines.memory import MemoryEngine
+from keyhouse.errors import RecordError
 from keyhouse.store import Store
 from keyhouse.systems.audiobooks.generated_audio import write_audio
-from keyhouse.systems.audiobooks.schema import ARGON2_PARAMS, SEGMENT, USER
+from keyhouse.systems.audiobooks.schema import ARGON2_PARAMS, SCHEMAS, SEGMENT, USER
 from tests.support import engine_openers
 from tests.systems.audiobooks.support.service import CHEAP, PASSWORD, LibraryService
 from tests.systems.audiobooks.test_audiobooks_auth import is_error
@@ -250,3 +253,46 @@ def test_listeners_see_paths_below_a_root_only(
         os.rename(service.roots[0], service.folder / "elsewhere")
         audio = viewer.get(f"/segments/{shown['id']}/audio")
         assert is_error(audio, 404, "NOT_FOUND") and str(service.roots[0]) not in audio.text
+
+
+def test_changed_parameters_of_the_hash_hold_from_the_next_login_on(tmp_path: Path) -> None:
+    opener = engine_openers.ALL["sqlite"](tmp_path)
+
+    async def hashes(store: Store) -> list[str]:
+        return [entry.record.password_hash async for entry in store.scan(USER)]
+
+    with LibraryService(opener, tmp_path / "data") as service, service.admin() as admin:
+        changed = replace(CHEAP, time_cost=2, memory_cost_kib=16, hash_bytes=24, salt_bytes=12)
+        service.run(lambda store: store.put(ARGON2_PARAMS, changed))
+        assert all("$m=8,t=1,p=1$" in each for each in service.run(hashes))
+        with service.client() as guest:
+            body = {"username": "admin", "password": "wrong horse"}
+            assert is_error(guest.post("/auth/login", json=body), 401, "UNAUTHORIZED")
+        assert all("$m=8,t=1,p=1$" in each for each in service.run(hashes))
+        service.signed_in("admin").close()
+        [hashed] = service.run(hashes)
+        *_, parameters, salt, digest = hashed.split("$")
+        assert (parameters, len(salt), len(digest)) == ("m=16,t=2,p=1", 16, 32)
+        service.signed_in("admin").close()
+        assert service.run(hashes) == [hashed], "hashed again once"
+        with service.user(admin, "bob", "viewer"):
+            assert all("$m=16,t=2,p=1$" in each for each in service.run(hashes))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"time_cost": 0}, {"memory_cost_kib": 4}, {"parallelism": 2}, {"salt_bytes": 1}],
+    ids=str,
+)
+def test_parameters_that_argon2_does_not_accept_are_not_stored(
+    tmp_path: Path, wrong: dict[str, int]
+) -> None:
+    async def work() -> None:
+        engine = MemoryEngine()
+        store = Store(SCHEMAS[0], engine, "main")
+        with pytest.raises((RecordError, ValueError)):
+            await store.put(ARGON2_PARAMS, replace(CHEAP, **wrong))
+        assert await store.get(ARGON2_PARAMS) is None
+        await engine.close()
+
+    asyncio.run(work())

@@ -1,4 +1,4 @@
-"""Users, sessions, API keys and roles.
+"""Users, sessions and roles. API keys are in `api_keys`.
 
 The password is hashed outside of transactions. The first admin is created by one commit that
 expects `meta:auth:setup` absent; changes that take a role away write that row again, so that two of
@@ -21,24 +21,23 @@ from keyhouse.errors import (
     TokenError,
 )
 from keyhouse.http import ClientAddress
+from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import SECONDS
 from keyhouse.service.login_guard import LoginGuard
 from keyhouse.service.passwords import PasswordParameters, Passwords
 from keyhouse.store import CachedReads, Transaction
+from keyhouse.systems.audiobooks.api_keys import ApiKeys, member_of
 from keyhouse.systems.audiobooks.library import Library, Member, valid_body
-from keyhouse.systems.audiobooks.limits import API_KEYS_MAX
+from keyhouse.systems.audiobooks.limits import SESSIONS_MAX
 from keyhouse.systems.audiobooks.permissions import ADMIN, ROLES
 from keyhouse.systems.audiobooks.records import (
-    ApiKey,
     Argon2Params,
     RolePermissions,
     Session,
     Setup,
     User,
-    UserSecrets,
 )
 from keyhouse.systems.audiobooks.schema import (
-    API_KEY_OWNER,
     ARGON2_PARAMS,
     ROLE_PERMISSIONS,
     SESSION,
@@ -46,7 +45,6 @@ from keyhouse.systems.audiobooks.schema import (
     SETUP,
     USER,
     USER_BY_NAME,
-    USER_SECRETS,
 )
 
 __all__ = [
@@ -59,8 +57,6 @@ __all__ = [
 
 SESSION_SECONDS: Final = 24 * 3_600
 REMEMBERED_SECONDS: Final = 7 * 24 * 3_600
-HASH_BYTES: Final = 32
-SALT_BYTES: Final = 16
 
 
 def login_guard(clock: Clock) -> LoginGuard:
@@ -93,12 +89,15 @@ class Accounts:
         self._token_prefix = f"{library.name}-" if library.has_tenants else ""
         self._sleep = sleep
         self._sessions = CachedReads(library.store, self._read_session)
+        self.api_keys = ApiKeys(library, self._token_prefix)
 
     # Callers
 
     async def stored_session(self, id: str) -> StoredSession | None:
         """Return the session or API key of a token."""
-        return await self._sessions.get(id) or await self._stored_key(id)
+        if id in self.api_keys:
+            return await self.api_keys.stored_again(id)
+        return await self._sessions.get(id) or await self.api_keys.stored(id)
 
     async def _read_session(self, id: str, tx: Transaction) -> StoredSession | None:
         session = await tx.get(SESSION, id=id)
@@ -108,7 +107,7 @@ class Accounts:
         if user is None or user.status != "active":
             return None
         return StoredSession(
-            caller=await self._member(tx, user, id, is_session=True),
+            caller=await member_of(self.library, tx, user, id, is_session=True),
             secret_hash=session.token_hash or "",
             expires=SECONDS.parse(session.expires_at),
         )
@@ -119,31 +118,6 @@ class Accounts:
         if found is None or permission not in found.caller.scopes:
             return False
         return found.expires is None or self.store.engine.clock.now() < found.expires
-
-    async def _stored_key(self, id: str) -> StoredSession | None:
-        async for entry in self.store.scan(USER_SECRETS, by=API_KEY_OWNER, key_id=id):
-            tx = Transaction(self.store.engine, self.store.space, self.store.binding)
-            user = await tx.get(USER, id=entry.record.user_id)
-            if user is not None and user.status == "active" and id in entry.record.hashes:
-                return StoredSession(
-                    caller=await self._member(tx, user, id, is_session=False),
-                    secret_hash=entry.record.hashes[id],
-                    allows_cookie=False,
-                )
-        return None
-
-    async def _member(
-        self, tx: Transaction, user: User, device: str, *, is_session: bool
-    ) -> Member:
-        return Member(
-            tenant=self.library.name,
-            subject=user.id,
-            turn="" if self.library.has_tenants else user.id,
-            roles=frozenset(user.roles),
-            scopes=await _permissions(tx, user.roles),
-            device=device,
-            is_session=is_session,
-        )
 
     # Set-up and login
 
@@ -188,6 +162,7 @@ class Accounts:
         """Return the user, the new session and its token. TokenError for an unknown user, a wrong
         password and a disabled user alike."""
         await self._sleep_before(username, client)
+        self.passwords.use(await password_parameters(self.library))
         found = await self.store.lookup(USER, USER_BY_NAME, username=username)
         user = None if found is None else found.record
         is_active = user is not None and user.status == "active"
@@ -209,6 +184,7 @@ class Accounts:
             await tx.put(SESSION, session)
 
         await self.store.transact(work)
+        await self._end_oldest_sessions(user.id)
         return user, session, token.token
 
     async def _sleep_before(self, username: str, client: ClientAddress) -> None:
@@ -246,6 +222,16 @@ class Accounts:
         entries = self.store.scan(SESSION, by=SESSIONS_OF_USER, user_id=user_id)
         return [entry.record async for entry in entries]
 
+    async def _end_oldest_sessions(self, user_id: str) -> None:
+        """End the sessions of a user beyond the maximum. It runs after the commit of a login, so
+        that of several logins at once, the last one sees the sessions of all."""
+        keys, _ = await self.store.keys(SESSIONS_OF_USER, limit=PAGE_ROWS_MAX, user_id=user_id)
+        template = self.store.binding.derived(SESSIONS_OF_USER).template
+        for key in keys[:-SESSIONS_MAX]:
+            row = template.parse(key)
+            assert row is not None  # it was found by this template
+            await self.store.delete(SESSION, id=row["id"])
+
     async def end_session(self, user_id: str, id: str) -> None:
         session = await self.store.get(SESSION, id=id)
         if session is None or session.user_id != user_id:
@@ -259,6 +245,7 @@ class Accounts:
         are limited like those of a login."""
         user = await self.user(member.subject)
         await self._sleep_before(user.username, client)
+        self.passwords.use(await password_parameters(self.library))
         check = await self.passwords.verify(user.password_hash, current)
         if not check.is_valid:
             raise AccessError("The current password is wrong.")
@@ -280,52 +267,6 @@ class Accounts:
         for session in await self.sessions(user_id):
             if session.id != except_for:
                 await self.store.delete(SESSION, id=session.id)
-
-    # API keys
-
-    async def api_keys(self, user_id: str) -> list[ApiKey]:
-        secrets = await self.store.get(USER_SECRETS, user_id=user_id)
-        return [] if secrets is None else list(secrets.api_keys or ())
-
-    async def create_api_key(self, user_id: str, name: str) -> tuple[ApiKey, str]:
-        """Return the key and its token, which is shown once."""
-        id = self.library.new_id()
-        token = new_token(self._token_prefix + id)
-        key = ApiKey(id=id, name=name, created_at=self.library.now())
-
-        async def work(tx: Transaction) -> None:
-            found = await tx.get(USER_SECRETS, user_id=user_id) or UserSecrets(user_id=user_id)
-            keys = list(found.api_keys or ())
-            if len(keys) >= API_KEYS_MAX:
-                raise ConflictError("A user has at most 50 API keys: delete one.")
-            hashes = {**found.hashes, key.id: token.secret_hash}
-            await tx.put(USER_SECRETS, replace(found, hashes=hashes, api_keys=[*keys, key]))
-
-        await self.store.transact(work)
-        return key, token.token
-
-    async def rename_api_key(self, user_id: str, id: str, name: str) -> ApiKey:
-        return await self._change_key(user_id, id, name)
-
-    async def delete_api_key(self, user_id: str, id: str) -> None:
-        await self._change_key(user_id, id, None)
-
-    async def _change_key(self, user_id: str, id: str, name: str | None) -> ApiKey:
-        async def work(tx: Transaction) -> ApiKey:
-            found = await tx.get(USER_SECRETS, user_id=user_id)
-            keys = {key.id: key for key in (found.api_keys or () if found else ())}
-            if found is None or id not in keys:
-                raise NotFoundError("There is no such API key.", id=id)
-            hashes = dict(found.hashes)
-            if name is None:
-                key = keys.pop(id)
-                hashes.pop(id, None)
-            else:
-                key = keys[id] = replace(keys[id], name=name)
-            await tx.put(USER_SECRETS, replace(found, hashes=hashes, api_keys=[*keys.values()]))
-            return key
-
-        return await self.store.transact(work)
 
     # Users
 
@@ -398,14 +339,6 @@ class Accounts:
         await tx.put(SETUP, setup)
 
 
-async def _permissions(tx: Transaction, roles: Sequence[str]) -> frozenset[str]:
-    rows = await tx.get_each(*[(ROLE_PERMISSIONS, {"role": role}) for role in roles])
-    found: set[str] = set()
-    for role, row in zip(roles, rows, strict=True):
-        found.update(ROLES.get(role, ()) if row is None else row.permissions)
-    return frozenset(found)
-
-
 def _is_admin(user: User) -> bool:
     return user.status == "active" and ADMIN in user.roles
 
@@ -419,8 +352,8 @@ def _stored_parameters(cost: PasswordParameters) -> Argon2Params:
         time_cost=cost.time_cost,
         memory_cost_kib=cost.memory_kib,
         parallelism=cost.parallelism,
-        hash_bytes=HASH_BYTES,
-        salt_bytes=SALT_BYTES,
+        hash_bytes=cost.hash_bytes,
+        salt_bytes=cost.salt_bytes,
     )
 
 
@@ -433,4 +366,6 @@ async def password_parameters(library: Library) -> PasswordParameters:
         time_cost=stored.time_cost,
         memory_kib=stored.memory_cost_kib,
         parallelism=stored.parallelism,
+        hash_bytes=stored.hash_bytes,
+        salt_bytes=stored.salt_bytes,
     )

@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from keyhouse.auth import Caller
 from keyhouse.engine import Engine
 from keyhouse.errors import (
+    ConflictError,
     DocumentError,
     KeyFieldError,
     LimitError,
@@ -18,11 +19,12 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.keyring import KeyRing
-from keyhouse.schema import SECONDS, Record, Schema
+from keyhouse.schema import SECONDS, Declared, Record, Schema
 from keyhouse.service.tenants import Tenant
 from keyhouse.service.usage import Quota
 from keyhouse.store import Entry, Transaction
-from keyhouse.systems.audiobooks.schema import SCHEMAS
+from keyhouse.systems.audiobooks.records import Setup, UserLimits
+from keyhouse.systems.audiobooks.schema import SCHEMAS, SETUP, USER_LIMITS
 
 __all__ = [
     "LIMIT_DEFAULT",
@@ -144,6 +146,25 @@ class Library(Tenant):
     async def require(self, record: Record[T], what: str, /, **fields: Any) -> Entry[T]:
         """Return a record; NotFoundError if there is none."""
         return found(await self.store.entry(record, **fields), what, fields)
+
+    async def check_room(
+        self, tx: Transaction, declared: Declared, limit: int, /, *, noun: str, **fields: Any
+    ) -> None:
+        """Raise ConflictError if a user, or all users together, have as many rows as allowed.
+
+        A scan does not see rows that others are about to add. So each transaction that adds one
+        writes the same row first: of two at once, one is repeated, and counts the row of the other.
+        """
+        if "user_id" in fields:
+            limits = await tx.get(USER_LIMITS, **fields) or UserLimits(**fields)
+            await tx.put(USER_LIMITS, limits)
+        else:
+            await tx.put(SETUP, await tx.get(SETUP) or Setup(user_id=""))
+        keys, _ = await self.store.keys(declared, limit=limit, **fields)
+        if len(keys) >= limit:
+            raise ConflictError(
+                f"There are as many {noun} as allowed: delete one first.", limit=limit
+            )
 
     async def change(
         self,

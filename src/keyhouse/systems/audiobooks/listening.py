@@ -17,6 +17,7 @@ from keyhouse.store import CachedReads, Entry, Transaction, append_in
 from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.errors import NewerPlaceError, PositionError
 from keyhouse.systems.audiobooks.library import Library, Member
+from keyhouse.systems.audiobooks.limits import BOOKMARKS_MAX
 from keyhouse.systems.audiobooks.messages import BookmarkBody, BookmarkPatch, PositionBody
 from keyhouse.systems.audiobooks.playback import Listening, current_place, status
 from keyhouse.systems.audiobooks.records import (
@@ -254,7 +255,7 @@ class Listener:
             position_seconds=body.position_seconds,
             title=body.title,
         )
-        return await self._put_bookmark(mark)
+        return await self._put_bookmark(mark, is_new=True)
 
     async def change_bookmark(
         self, user_id: str, book_id: str, id: str, body: BookmarkPatch
@@ -264,9 +265,11 @@ class Listener:
             value = getattr(body, name)
             if value is not UNSET:
                 setattr(mark, name, value)
-        return await self._put_bookmark(mark)
+        return await self._put_bookmark(mark, is_new=False)
 
-    async def _put_bookmark(self, mark: Bookmark) -> Bookmark:
+    async def _put_bookmark(self, mark: Bookmark, *, is_new: bool) -> Bookmark:
+        keys = {"user_id": mark.user_id, "book_id": mark.book_id, "id": mark.id}
+
         async def work(tx: Transaction) -> None:
             book, segment = await tx.get_each(
                 (BOOK, {"id": mark.book_id}), (SEGMENT, {"id": mark.segment_id})
@@ -275,10 +278,16 @@ class Listener:
             position = _checked(
                 mark.position_seconds, _of_book(segment, mark.book_id, mark.segment_id)
             )
+            if is_new:
+                await self.library.check_room(
+                    tx, BOOKMARK, BOOKMARKS_MAX, noun="bookmarks", user_id=mark.user_id
+                )
+            elif await tx.get(BOOKMARK, **keys) is None:
+                raise NotFoundError("There is no such bookmark.", id=mark.id)
             await tx.put(BOOKMARK, replace(mark, position_seconds=position))
 
         await self.store.transact(work)
-        return await self.bookmark(mark.user_id, mark.book_id, mark.id)
+        return await self.bookmark(**keys)
 
     async def bookmark(self, user_id: str, book_id: str, id: str) -> Bookmark:
         keys = {"user_id": user_id, "book_id": book_id, "id": id}

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from keyhouse.errors import AccessError, ConflictError, LinkError, NotFoundError, RecordError
+from keyhouse.errors import AccessError, LinkError, NotFoundError, RecordError
 from keyhouse.store import Transaction
 from keyhouse.systems.audiobooks.library import Library, Member, valid_body
 from keyhouse.systems.audiobooks.limits import PLAYLIST_BOOKS_MAX, PLAYLISTS_MAX
@@ -81,7 +81,7 @@ class Playlists:
         playlist = Playlist(id=self.library.new_id(), name=name, user_id=owner)
 
         async def work(tx: Transaction) -> None:
-            await self._check_count(owner)
+            await self._check_room(tx, owner)
             await tx.put(PLAYLIST, playlist, expect=None)
             await self._write(tx, playlist.id, [], list(dict.fromkeys(book_ids)))
 
@@ -161,16 +161,12 @@ class Playlists:
         for position in stored:
             await tx.delete(PLAYLIST_ITEM, playlist_id=id, position=position)
 
-    async def _check_count(self, owner: str | None) -> None:
-        """Raise ConflictError if a user, or all users together, have the most playlists."""
+    async def _check_room(self, tx: Transaction, owner: str | None) -> None:
+        check, noun = self.library.check_room, "playlists"
         if owner is None:
-            keys, _ = await self.store.keys(SHARED_PLAYLISTS, limit=PLAYLISTS_MAX)
+            await check(tx, SHARED_PLAYLISTS, PLAYLISTS_MAX, noun=noun)
         else:
-            keys, _ = await self.store.keys(PLAYLISTS_OF_USER, limit=PLAYLISTS_MAX, user_id=owner)
-        if len(keys) >= PLAYLISTS_MAX:
-            raise ConflictError(
-                "There are as many playlists as allowed: delete one first.", limit=PLAYLISTS_MAX
-            )
+            await check(tx, PLAYLISTS_OF_USER, PLAYLISTS_MAX, noun=noun, user_id=owner)
 
     async def _transact(self, work: Any) -> None:
         with valid_body():

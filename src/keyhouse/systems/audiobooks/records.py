@@ -38,6 +38,7 @@ __all__ = [
     "Setup",
     "Status",
     "User",
+    "UserLimits",
     "UserSecrets",
     "Work",
     "digest",
@@ -70,6 +71,14 @@ class UserSecrets(Struct, kw_only=True):
     hashes: dict[str, str] = {}
     api_keys: list["ApiKey"] | UnsetType = UNSET
     version: int = 1
+
+
+class UserLimits(Struct, kw_only=True):
+    """When a user has last added a thing of which there is a maximum."""
+
+    user_id: str
+    version: int = 1
+    updated_at: str = ""
 
 
 class ApiKey(Struct, kw_only=True):
@@ -318,15 +327,19 @@ class OperationLine(Struct, kw_only=True):
 
 
 class Argon2Params(Struct, kw_only=True):
-    """Parameters of password hashing. A password with other parameters is hashed again at the next
-    login."""
+    """Parameters of password hashing. They hold from the next login on, which hashes a password
+    with other parameters again."""
 
-    time_cost: int
-    memory_cost_kib: int
-    parallelism: int
-    hash_bytes: int
-    salt_bytes: int
+    time_cost: Annotated[int, Meta(ge=1, le=100)]
+    memory_cost_kib: Annotated[int, Meta(ge=8, le=4 * 1_024 * 1_024)]
+    parallelism: Annotated[int, Meta(ge=1, le=64)]
+    hash_bytes: Annotated[int, Meta(ge=16, le=64)]
+    salt_bytes: Annotated[int, Meta(ge=8, le=64)]
     version: int = 1
+
+    def __post_init__(self) -> None:
+        if self.memory_cost_kib < 8 * self.parallelism:
+            raise ValueError("Argon2 needs 8 KiB of memory for each unit of parallelism.")
 
 
 class Asset(Struct, kw_only=True):

@@ -157,7 +157,7 @@ class AccountPages:
             await self._accounts.user(caller.subject),
             await self._listener.of_user(caller.subject),
             await self._accounts.sessions(caller.subject),
-            await self._accounts.api_keys(caller.subject),
+            await self._accounts.api_keys.list(caller.subject),
             caller.device,
             **more,
         )
@@ -190,12 +190,12 @@ class AccountPages:
     async def create_key(self, form: KeyForm, caller: Member) -> Any:
         """Create an API key, and show it once."""
         body = checked(messages.ApiKeyBody, name=form.name)
-        _, token = await self._accounts.create_api_key(caller.subject, body.name)
+        _, token = await self._accounts.api_keys.create(caller.subject, body.name)
         return await self._changed(caller, new_key=token)
 
     async def delete_key(self, form: IdForm, caller: Member) -> Redirect:
         """Delete an API key."""
-        await self._accounts.delete_api_key(caller.subject, form.id)
+        await self._accounts.api_keys.delete(caller.subject, form.id)
         return Redirect(at("account"))
 
     async def _changed(self, caller: Member, **more: str) -> HtmlPage:

@@ -123,13 +123,13 @@ class AccountHandlers:
 
     async def api_keys(self, query: messages.PageQuery, caller: Member) -> Data[Items[ApiKey]]:
         """List the API keys of the signed-in user, without their secrets."""
-        found = await self._accounts.api_keys(caller.subject)
+        found = await self._accounts.api_keys.list(caller.subject)
         page, cursor = page_of(found, query.limit, query.cursor, query.offset)
         return items(page, total=len(found), cursor=cursor)
 
     async def api_key(self, id: Id, caller: Member) -> Data[ApiKey]:
         """Return one API key, without its secret."""
-        for key in await self._accounts.api_keys(caller.subject):
+        for key in await self._accounts.api_keys.list(caller.subject):
             if key.id == id:
                 return data(key)
         raise NotFoundError("There is no such API key.", id=id)
@@ -138,7 +138,7 @@ class AccountHandlers:
         self, body: messages.ApiKeyBody, caller: Member
     ) -> Response[Data[Json]]:
         """Create an API key. Its secret is shown here and never again."""
-        key, token = await self._accounts.create_api_key(caller.subject, body.name)
+        key, token = await self._accounts.api_keys.create(caller.subject, body.name)
         shown = {"id": key.id, "name": key.name, "key": token, "created_at": key.created_at}
         return Response(data(shown), 201)
 
@@ -146,11 +146,11 @@ class AccountHandlers:
         self, id: Id, body: messages.ApiKeyBody, caller: Member
     ) -> Data[ApiKey]:
         """Rename an API key."""
-        return data(await self._accounts.rename_api_key(caller.subject, id, body.name))
+        return data(await self._accounts.api_keys.rename(caller.subject, id, body.name))
 
     async def delete_api_key(self, id: Id, caller: Member) -> None:
         """Delete an API key: requests with it are rejected from now on."""
-        await self._accounts.delete_api_key(caller.subject, id)
+        await self._accounts.api_keys.delete(caller.subject, id)
 
     async def users(self, query: messages.PageQuery) -> Data[Items[Json]]:
         """List all users."""

@@ -17,14 +17,14 @@ from keyhouse.systems.audiobooks.library import (
     items,
     page_limit,
     page_of,
-    valid_body,
 )
 from keyhouse.systems.audiobooks.listening import Listener, PlaybackState, Statistics
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import VIEW
+from keyhouse.systems.audiobooks.preferences import Preferences
 from keyhouse.systems.audiobooks.records import Bookmark, Status
 from keyhouse.systems.audiobooks.routes.table import add_root, route
-from keyhouse.systems.audiobooks.schema import BOOK, PLAYBACK, PREFERENCE
+from keyhouse.systems.audiobooks.schema import BOOK, PLAYBACK
 
 __all__ = ["listening_routes"]
 
@@ -35,6 +35,7 @@ class ListeningHandlers:
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._store = listener.store
+        self._preferences = Preferences(listener.library)
 
     # Playback
 
@@ -145,28 +146,23 @@ class ListeningHandlers:
 
     async def preferences(self, query: messages.PageQuery, caller: Member) -> Data[Items[Json]]:
         """List the listener's preferences."""
-        found = [entry async for entry in self._store.scan(PREFERENCE, user_id=caller.subject)]
+        found = await self._preferences.all(caller.subject)
         page, cursor = page_of(found, query.limit, query.cursor, query.offset)
         shown = [{"key": each.fields["key"], "value": each.record} for each in page]
         return items(shown, total=len(found), cursor=cursor)
 
     async def preference(self, key: str, caller: Member) -> Data[Any]:
         """Return a preference: any JSON value."""
-        found = await self._store.entry(PREFERENCE, user_id=caller.subject, key=key)
-        if found is None:
-            raise NotFoundError("There is no such preference.", key=key)
-        return data(found.record)
+        return data(await self._preferences.get(caller.subject, key))
 
     async def put_preference(self, key: str, body: Any, caller: Member) -> Data[Any]:
         """Put a preference: any JSON value, bare."""
-        with valid_body():
-            await self._store.put(PREFERENCE, body, user_id=caller.subject, key=key)
+        await self._preferences.put(caller.subject, key, body)
         return data(body)
 
     async def delete_preference(self, key: str, caller: Member) -> None:
         """Delete a preference."""
-        if not await self._store.delete(PREFERENCE, user_id=caller.subject, key=key):
-            raise NotFoundError("There is no such preference.", key=key)
+        await self._preferences.delete(caller.subject, key)
 
     # Statistics
 
@@ -192,7 +188,13 @@ def listening_routes(listener: Listener) -> Mapping[str, Route]:
         "me_status": route("GET /me/{status}", on.of_status, VIEW, problems=absent),
         "preferences": route("GET /preferences", on.preferences, VIEW),
         "preference": route("GET /preferences/{key}", on.preference, VIEW, problems=absent),
-        "put_preference": route("PUT /preferences/{key}", on.put_preference, VIEW, example=1.25),
+        "put_preference": route(
+            "PUT /preferences/{key}",
+            on.put_preference,
+            VIEW,
+            problems=[ConflictError],
+            example=1.25,
+        ),
         "delete_preference": route(
             "DELETE /preferences/{key}", on.delete_preference, VIEW, status=204, problems=absent
         ),
@@ -222,7 +224,12 @@ def listening_routes(listener: Listener) -> Mapping[str, Route]:
             f"{name}_events": route(f"GET {book}/events", on.events, VIEW, problems=absent),
             f"{name}_bookmarks": route(f"GET {marks}", on.bookmarks, VIEW, problems=absent),
             f"{name}_add_bookmark": route(
-                f"POST {marks}", on.add_bookmark, VIEW, status=201, problems=absent, example=at
+                f"POST {marks}",
+                on.add_bookmark,
+                VIEW,
+                status=201,
+                problems=[NotFoundError, ConflictError],
+                example=at,
             ),
             f"{name}_bookmark": route(f"GET {one}", on.bookmark, VIEW, problems=absent),
             f"{name}_change_bookmark": route(

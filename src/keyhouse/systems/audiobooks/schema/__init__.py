@@ -9,6 +9,8 @@ Some rows are not in the document. `idx:series:name_author:…` keeps series uni
 author; `idx:series:name:…` holds the first of a name. `idx:play:book:…` leads from a book to its
 listeners. `idx:playlist:shared:…` leads to the playlists that all users share. `playw:…` is the
 watermark up to which the playback events of a listener and book are counted in the statistics.
+`ul:…` is written with each playlist, bookmark and preference that a user adds, so that of two that
+are added at once, the second one is counted after the first.
 
 **The order of segments** is their `track_number`, the position in the book and not the tag of the
 file; `bfi:` is derived from it, for active segments only. A merge first makes the old segments
@@ -102,6 +104,7 @@ from keyhouse.systems.audiobooks.schema.users import (
     USER,
     USER_BY_EMAIL,
     USER_BY_NAME,
+    USER_LIMITS,
     USER_SECRETS,
 )
 from keyhouse.systems.audiobooks.schema.version import VERSION
@@ -164,6 +167,7 @@ __all__ = [
     "USER",
     "USER_BY_EMAIL",
     "USER_BY_NAME",
+    "USER_LIMITS",
     "USER_LISTEN_SECONDS",
     "USER_PLAYS",
     "USER_SECRETS",

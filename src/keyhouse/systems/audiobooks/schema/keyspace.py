@@ -35,6 +35,7 @@ from keyhouse.systems.audiobooks.schema.users import (
     SESSION,
     SETUP,
     USER,
+    USER_LIMITS,
     USER_SECRETS,
 )
 
@@ -46,7 +47,7 @@ TENANT_PREFIX: Final = "tenant:{tenant}:"
 SCHEMAS: tuple[Schema, ...] = (
     Schema(
         "audiobooks",
-        *(USER, USER_SECRETS, SESSION, PREFERENCE, ROLE_PERMISSIONS),
+        *(USER, USER_SECRETS, USER_LIMITS, SESSION, PREFERENCE, ROLE_PERMISSIONS),
         *(AUTHOR, SERIES, WORK, BOOK, SEGMENT, PLAYLIST, PLAYLIST_ITEM),
         *(PLAYBACK, PROGRESS, WATERMARK, DURATION_MAP),
         *(

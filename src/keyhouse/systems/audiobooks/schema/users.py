@@ -10,6 +10,7 @@ from keyhouse.systems.audiobooks.records import (
     Session,
     Setup,
     User,
+    UserLimits,
     UserSecrets,
 )
 from keyhouse.systems.audiobooks.schema.version import VERSION
@@ -26,6 +27,7 @@ __all__ = [
     "USER",
     "USER_BY_EMAIL",
     "USER_BY_NAME",
+    "USER_LIMITS",
     "USER_SECRETS",
 ]
 
@@ -73,6 +75,17 @@ USER_SECRETS = Record(
     version=VERSION,
     unknown="keep",
     private=("hashes",),
+    belongs_to=Owner(USER),
+)
+
+USER_LIMITS = Record(
+    UserLimits,
+    "ul:{user_id:ulid}",
+    name="user_limits",
+    doc="Written with each thing of a limited number that a user adds.",
+    version=VERSION,
+    unknown="keep",
+    updated="updated_at",
     belongs_to=Owner(USER),
 )
 

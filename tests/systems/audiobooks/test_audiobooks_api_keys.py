@@ -1,0 +1,116 @@
+"""API keys that are used again: what they cost, and how soon a change of them holds."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import httpx
+import pytest
+from msgspec.structs import replace
+
+from keyhouse.clock import Clock
+from keyhouse.engine import Engine, Page, Row, Span
+from keyhouse.engines.memory import MemoryEngine
+from keyhouse.engines.wrapper import EngineWrapper
+from keyhouse.limits import CHANGES_KEPT
+from keyhouse.store import Store
+from keyhouse.systems.audiobooks import api_keys
+from keyhouse.systems.audiobooks.records import RolePermissions
+from keyhouse.systems.audiobooks.schema import ROLE_PERMISSIONS, USER, USER_SECRETS
+from tests.systems.audiobooks.support.service import LibraryService
+from tests.systems.audiobooks.test_audiobooks_auth import is_error
+from tests.systems.audiobooks.test_audiobooks_books import made
+
+
+class CallCounter(EngineWrapper):
+    """Counts the calls that read."""
+
+    calls = 0
+
+    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+        self.calls += 1
+        return await super().read(space, keys)
+
+    async def scan(
+        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+    ) -> Page:
+        self.calls += 1
+        return await super().scan(space, span, limit=limit, reverse=reverse, keys_only=keys_only)
+
+
+def test_a_request_by_api_key_reads_no_more_than_one_by_session(tmp_path: Path) -> None:
+    counters: list[CallCounter] = []
+
+    async def opener(clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Engine:
+        counters.append(CallCounter(MemoryEngine(clock=clock)))
+        return counters[0]
+
+    def calls(client: httpx.Client) -> int:
+        client.get("/authors")
+        found = []
+        for _ in range(3):  # tasks of the service read too, at times
+            before = counters[0].calls
+            assert client.get("/authors").status_code == 200
+            found.append(counters[0].calls - before)
+        return min(found)
+
+    with LibraryService(opener, tmp_path / "data") as service, service.admin() as admin:
+        program = service.client(made(admin, "auth/api-keys", name="k")["key"])
+        assert calls(program) == calls(admin)
+        program.close()
+
+
+Change = Callable[[Store, str], object]
+
+
+async def _delete_keys(store: Store, id: str) -> None:
+    secrets = await store.get(USER_SECRETS, user_id=id)
+    assert secrets is not None
+    await store.put(USER_SECRETS, replace(secrets, hashes={}, api_keys=[]))
+
+
+async def _disable_user(store: Store, id: str) -> None:
+    user = await store.get(USER, id=id)
+    assert user is not None
+    await store.put(USER, replace(user, status="disabled"))
+
+
+async def _delete_user(store: Store, id: str) -> None:
+    await store.delete(USER, id=id)
+
+
+async def _take_permissions(store: Store, id: str) -> None:
+    await store.put(ROLE_PERMISSIONS, RolePermissions(role="viewer", permissions=[]))
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [(_delete_keys, 401), (_disable_user, 401), (_delete_user, 401), (_take_permissions, 403)],
+)
+def test_what_another_process_changes_holds_for_the_next_request_by_api_key(
+    service: LibraryService, admin: httpx.Client, change: Change, status: int
+) -> None:
+    with service.user(admin, "bob", "viewer") as bob:
+        id = bob.get("/auth/me").json()["data"]["id"]
+        with service.client(made(bob, "auth/api-keys", name="k")["key"]) as program:
+            for _ in range(2):
+                assert program.get("/books").status_code == 200
+            service.run(lambda store: change(store, id))  # type: ignore[arg-type,return-value]
+            for _ in range(2):
+                assert program.get("/books").status_code == status
+
+
+def test_api_keys_beyond_those_in_memory_are_found_in_the_store(
+    service: LibraryService, admin: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_keys, "_OWNERS_MAX", 2)
+    keys = [made(admin, "auth/api-keys", name=name) for name in "abc"]
+    clients = [service.client(key["key"]) for key in keys]
+    for _ in range(2):
+        assert [each.get("/books").status_code for each in clients] == [200] * 3
+    admin.delete(f"/auth/api-keys/{keys[0]['id']}")
+    assert [each.get("/books").status_code for each in clients] == [401, 200, 200]
+    wrong = keys[1]["key"][:-1] + ("A" if keys[1]["key"][-1] != "A" else "B")
+    with service.client(wrong) as guess:
+        assert is_error(guess.get("/books"), 401, "UNAUTHORIZED")
+    for client in clients:
+        client.close()
