@@ -1,9 +1,9 @@
 """API keys: credentials of programs, which a user creates and deletes.
 
-All keys of a user are in one value (`ua:`), with the hashes of their tokens. A request names a key by
-its id alone: an index row leads to its user, which never changes, so the way from a key to its user
-is kept in memory. Everything else, the hash, the user and its permissions, is compared with the
-stored rows at every request: a key that was deleted, by whichever process, is rejected at once.
+All keys of a user are in one value (`ua:`), with the hashes of their tokens. A request names a key
+by its id alone: an index row leads to its user, which never changes, so the way from a key to its
+user is kept in memory. Everything else, the hash, the user and its permissions, is compared with
+the stored rows at every request: a key that was deleted, by whichever process, is rejected at once.
 """
 
 from collections.abc import Sequence
