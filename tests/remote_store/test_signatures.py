@@ -19,7 +19,16 @@ TRANSACTION_VERBS = ["get", "entry", "lookup", "put", "update", "delete", "add"]
 STORE_ONLY = {
     *("applied", "find", "forget", "span", "usage", "revision", "schema", "key_ring", "ids"),
     *("binding", "engine", "space"),
-    *("record_row", "record_rows", "row", "row_page", "row_scan", "row_watch", "rows"),
+    *(
+        "record_changes",
+        "record_row",
+        "record_rows",
+        "row",
+        "row_page",
+        "row_scan",
+        "row_watch",
+        "rows",
+    ),
     *("rows_in_pages", "total"),
 }
 """Verbs for programs where the rows are, which a service does not have, and a former name."""

@@ -8,20 +8,18 @@ from typing import Any
 
 import httpx
 import pytest
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from keyhouse import (
     Clock,
     Index,
-    Meta,
     Record,
     RemoteStore,
     Schema,
     Space,
     Store,
-    Unique,
     UnreadableRow,
     open_engine,
     open_store,
@@ -37,46 +35,10 @@ from keyhouse.service.schema_service.omitted_rows import OmittedRows
 from keyhouse.service.schema_service.remote import SchemaRemotes
 from keyhouse.service.schema_service.service import schema_service
 from keyhouse.service.spec import ServiceContext
-from keyhouse.store import note_new_space
+from tests.remote_store.support.shows import BY_GENRE, GUIDE, ONE_TITLE, SHOW, Show, fill
 from tests.service.schema_service.support.served import Served
 from tests.support.nats_servers import nats_server
 from tests.support.threaded_service import SECRET
-
-
-class OldShow(Struct, kw_only=True):
-    id: str
-    title: str
-    genre: str
-
-
-class Show(Struct, kw_only=True):
-    id: str
-    title: str
-    genre: str
-    year: int
-    """Required, and without a default: old records do not have it."""
-
-
-def declared(kind: Any) -> tuple[Record[Any], Index, Unique, Schema]:
-    by_genre = Index("genre:{genre}:{id}", name="genre")
-    one_title = Unique("title:{title}", value="id", name="title")
-    show = Record(kind, "show:{id}", by_genre, one_title, name="show")
-    return show, by_genre, one_title, Schema("tv", show, meta=Meta(), space=Space("a home"))
-
-
-OLD, _, _, OLD_GUIDE = declared(OldShow)
-SHOW, BY_GENRE, ONE_TITLE, GUIDE = declared(Show)
-
-
-async def fill(engine: Engine, space: str) -> None:
-    """Write records of both versions: those of the old one do not decode."""
-    old = Store(OLD_GUIDE, engine, space)
-    await note_new_space(old)
-    for id in ("dark", "lost"):
-        await old.put(OLD, OldShow(id=id, title=id.title(), genre="drama"))
-    await Store(GUIDE, engine, space).put(
-        SHOW, Show(id="heat", title="Heat", genre="drama", year=1995)
-    )
 
 
 async def story(store: Any) -> list[object]:

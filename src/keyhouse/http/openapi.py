@@ -37,11 +37,13 @@ from keyhouse.http.errors import (
 from keyhouse.http.event_stream import EVENT_STREAM
 from keyhouse.http.forms import MULTIPART, URLENCODED, UploadedFile
 from keyhouse.http.response import JSON, ResponseSpec
-from keyhouse.http.router import Route
+from keyhouse.http.router import BodySchema, Route
 from keyhouse.http.signature import NONE_TYPE, HandlerSignature, handler_signature
 
 VERSION = "3.1.0"
-_REFERENCE = "#/components/schemas/"
+COMPONENT_REFERENCE = "#/components/schemas/"
+"""Before the name of a component, in a reference to it."""
+
 _TAGS = r'^(\*|(W/)?"[!#-~]*"(, *(W/)?"[!#-~]*")*)$'
 Json = dict[str, Any]
 
@@ -257,22 +259,25 @@ class _Types:
     """The JSON Schemas of all types of a document, generated together: each is included once."""
 
     def __init__(self, kinds: Iterable[Any]) -> None:
-        wanted = [*kinds]
+        wanted = [kind for kind in kinds if not isinstance(kind, BodySchema)]
         schemas, self.components = msgspec.json.schema_components(
-            wanted, ref_template=_REFERENCE + "{name}"
+            wanted, ref_template=COMPONENT_REFERENCE + "{name}"
         )
         self._schemas = list(zip(wanted, schemas, strict=True))
 
     def schema(self, kind: Any) -> Json:
         """Find by identity or equality: some types, such as those with examples, have no hash."""
+        if isinstance(kind, BodySchema):
+            self.components.update(kind.components)
+            return kind.schema
         return next(schema for each, schema in self._schemas if each is kind or each == kind)
 
     def inside(self, struct: type[msgspec.Struct]) -> Json:
         """Return the schema of a Struct that is not a component, such as a query."""
         [[reference], components] = msgspec.json.schema_components(
-            (struct,), ref_template=_REFERENCE + "{name}"
+            (struct,), ref_template=COMPONENT_REFERENCE + "{name}"
         )
-        name = reference["$ref"].removeprefix(_REFERENCE)
+        name = reference["$ref"].removeprefix(COMPONENT_REFERENCE)
         schema: Json = components.pop(name)
         self.components.update(components)
         return schema
@@ -289,7 +294,7 @@ def _types(route: Route, each: HandlerSignature) -> Iterator[Any]:
 
 def _form_schema(schema: Json) -> Json:
     """Return the schema of a form: a file is binary text."""
-    is_file = {"$ref": f"{_REFERENCE}{UploadedFile.__name__}"}
+    is_file = {"$ref": f"{COMPONENT_REFERENCE}{UploadedFile.__name__}"}
     file = {"type": "string", "format": "binary"}
     members = {
         name: file if is_file in (part, *part.get("anyOf", ())) else part

@@ -32,6 +32,13 @@ _SLASH: Final = "\udc2f"
 """A slash inside a segment while the path is matched. It has no UTF-8: no client can send it."""
 
 
+class BodySchema(msgspec.Struct, frozen=True):
+    """The JSON Schema of a body, and the components of the document that it refers to by name."""
+
+    schema: dict[str, Any]
+    components: dict[str, Any]
+
+
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the route table, from which the OpenAPI document is generated.
 
@@ -55,14 +62,14 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     identified. `replies` maps a status to a type or a ResponseSpec; by default status 200 returns
     the handler's annotation, or 204 if that is None. `problems` are the errors that only this
     handler raises; the HTTP layer's own are known. `example` is a body, for the document;
-    `body_type` is its type there, and `body_media_types` its media types, where the handler takes
-    any JSON and checks it itself. `extract_json` takes the JSON out of a body that may have text
-    around it, before anything of it is checked. `error_page` makes the response to an error of a
-    page, in place of the service's error format: an HtmlPage, or a Redirect to the login. Its
-    arguments are the error, the root, and the path with query of the page that was requested; ""
-    for a form. An error with status 500 or above is logged by the app, and comes without its
-    fields. That of a service's page `/` also serves browsers at paths that no route has, except
-    below those of its API.
+    `body_type` is its type there, or a BodySchema, and `body_media_types` its media types, where
+    the handler takes any JSON and checks it itself. `extract_json` takes the JSON out of a body
+    that may have text around it, before anything of it is checked. `error_page` makes the
+    response to an error of a page, in place of the service's error format: an HtmlPage, or a
+    Redirect to the login. Its arguments are the error, the root, and the path with query of the
+    page that was requested; "" for a form. An error with status 500 or above is logged by the
+    app, and comes without its fields. That of a service's page `/` also serves browsers at
+    paths that no route has, except below those of its API.
     """
 
     method: str

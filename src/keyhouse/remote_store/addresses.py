@@ -176,14 +176,18 @@ class AddressBook:
         expires = _expires(item)
         return Event(value, item["key"], values, item["revision"], expires, gone, names, stored)
 
+    def key_fields(self, owner: Record[Any], item: Item) -> Mapping[str, Any]:
+        """Return the key fields of an item, or of a row that the service does not decode."""
+        return owner.template.parse(item["key"]) or item.get("fields", {})
+
     def _key(self, owner: Record[Any], item: Item) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         names = self.names(owner)
-        parsed = owner.template.parse(item["key"]) or item["fields"]
+        parsed = self.key_fields(owner, item)
         return names, tuple([parsed[name] for name in names])
 
 
 def _plain(value: Any) -> Any:
-    return msgspec.to_builtins(value)
+    return msgspec.to_builtins(value, str_keys=True)
 
 
 def _expires(item: Item) -> int | None:

@@ -335,8 +335,9 @@ class RemoteRecordReads:
 
         A lost connection is opened again, and nothing is missed or repeated. Of several changes of
         one record, a watch that is behind may show the newest alone. Raises WatchExpiredError if
-        the changes are no longer available. A record that this program's schema does not decode
-        raises, unless it is to be left out; the service leaves out those that its own does not.
+        the changes are no longer available. A record that the service or this program's schema does
+        not decode raises, unless it is to be left out, as in `Store.watch`: of one that the service
+        does not decode, the key and the revision are known.
 
         `caught_up` is called with a revision when all changes up to it were delivered: after each
         commit, and when there is nothing to deliver at the start.
@@ -355,15 +356,20 @@ class RemoteRecordReads:
                     if caught_up is not None:
                         caught_up(item["revision"])
                     continue
+                if prefix is not None:
+                    values = self.addresses.key_fields(owner, item)
+                    if not str(values.get(following or "", "")).startswith(prefix):
+                        continue
                 try:
+                    if name == "unreadable":
+                        raise unreadable_error(owner.name, item)
                     event = self.addresses.event(declared, item, gone=name == "gone")
                 except DataError as error:
                     error.fields["revision"] = item["revision"]
                     skipped.add(Row(item["key"], b"", item["revision"], None), error)
                     skipped.rows.clear()  # a watch has no end
                     continue
-                if prefix is None or str(event.fields.get(following or "", "")).startswith(prefix):
-                    yield event
+                yield event
 
     async def _found(
         self, record: Record[T], operation: str, body: dict[str, Any]

@@ -90,22 +90,23 @@ def text_checks(text: bytes, *, values_max: int) -> Iterator[None]:
     check_digits(text)
 
 
-def check(value: object, *, depth: int = 0) -> None:
+def check(value: object, *, depth: int = 0, typed: bool = False) -> None:
     """Raise DocumentError for a value that encoding would change or never finish.
 
-    That is NaN, infinities and endless nesting.
+    That is NaN, infinities and endless nesting. `typed`: its type says how names that are no text
+    are read back.
     """
     if type(value) in _SCALARS:
         return
     if isinstance(value, float):
         if not math.isfinite(value):
             raise DocumentError("A number in the document is not finite.", value=value)
-    elif (inside := parts(value)) is not None:
+    elif (inside := _typed_parts(value) if typed else parts(value)) is not None:
         if depth == DOCUMENT_DEPTH_MAX:
             raise DocumentError("The document is nested too deep.", limit=DOCUMENT_DEPTH_MAX)
         for part in inside:
             if type(part) not in _SCALARS:
-                check(part, depth=depth + 1)
+                check(part, depth=depth + 1, typed=typed)
 
 
 def round_trips(value: object, read: object) -> bool:
@@ -123,6 +124,10 @@ def round_trips(value: object, read: object) -> bool:
         return False
     written, found = list(own), list(others)
     return len(written) == len(found) and all(map(round_trips, written, found))
+
+
+def _typed_parts(value: object) -> Iterable[object] | None:
+    return value.values() if isinstance(value, dict) else parts(value)
 
 
 def parts(value: object) -> Iterable[object] | None:

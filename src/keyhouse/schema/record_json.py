@@ -23,7 +23,7 @@ from keyhouse.schema.merge_patch import merge_patch
 from keyhouse.schema.nearest import nearest
 from keyhouse.schema.record_check import members_to_check
 from keyhouse.schema.times import TimeFormat
-from keyhouse.schema.unknown_members import KnownMembers, known_members
+from keyhouse.schema.unknown_members import KnownMembers, KnownPart, known_members, known_part
 
 T = TypeVar("T")
 
@@ -141,17 +141,19 @@ class RecordJson(Generic[T]):
             return value.text, value
         members = self._members_to_check
         if members is None or (members and not isinstance(value, msgspec.Struct)):
-            document.check(value)
+            document.check(value, typed=True)
         else:
             for name in members:
-                document.check(getattr(value, name), depth=1)
+                document.check(getattr(value, name), depth=1, typed=True)
         plain: object = value if self.unknown is None else self._with_unknown(value)
         data = document.encode_checked(plain)
         try:
             read = self._decoder.decode(data) if self.unknown is None else self._read(data)
         except msgspec.ValidationError as error:
             if self._members_to_check:
-                document.check(value)  # a NaN in a member of another type is the better reason
+                document.check(
+                    value, typed=True
+                )  # a NaN in a member of another type is the better reason
             raise RecordError(
                 "The value does not have its record's type.", record=self.name, reason=str(error)
             ) from None
@@ -281,7 +283,9 @@ class RecordJson(Generic[T]):
 
     def plain(self, value: T) -> Any:
         """Return the value as plain JSON, with its private attributes."""
-        return msgspec.to_builtins(value) if self.unknown is None else self._with_unknown(value)
+        if self.unknown is not None:
+            return self._with_unknown(value)
+        return msgspec.to_builtins(value, str_keys=True)
 
     def member(self, attribute: str) -> str:
         """Return the JSON name of an attribute."""
@@ -309,7 +313,7 @@ class RecordJson(Generic[T]):
     def _first_rejected(self, plain: Any) -> str | None:
         """Return the path of an unknown member that would be lost, or None."""
         if self._known is None or not isinstance(plain, dict):
-            return None
+            return None if self._known_part is None else self._known_part.first_unknown(plain)
         if self.keeps_unknown:
             return self._known.first_unknown_inside(plain, self._sealed_members)
         if self.unknown is not None:
@@ -327,6 +331,10 @@ class RecordJson(Generic[T]):
     @cached_property
     def _known(self) -> KnownMembers | None:
         return known_members(self._type_info)
+
+    @cached_property
+    def _known_part(self) -> KnownPart | None:
+        return known_part(self._type_info)
 
     def shown(self, value: T, stored: bytes | None = None) -> Any:
         """Return the value as plain JSON without its private attributes, and with the members of
@@ -348,17 +356,17 @@ class RecordJson(Generic[T]):
 
     def _converted(self, plain: Any) -> T:
         if self.unknown is None:
-            return msgspec.convert(plain, self.type)
+            return msgspec.convert(plain, self.type, str_keys=True)
         if not isinstance(plain, dict):
             raise msgspec.ValidationError(f"Expected `object`, got `{type(plain).__name__}`")
         names = [name for own, name in self._members.items() if own != self.unknown]
         known = {name: plain[name] for name in names if name in plain}
         others = {name: part for name, part in plain.items() if name not in known}
-        return replaced(msgspec.convert(known, self.type), {self.unknown: others})
+        return replaced(msgspec.convert(known, self.type, str_keys=True), {self.unknown: others})
 
     def _with_unknown(self, value: T) -> dict[str, Any]:
         assert self.unknown is not None
-        plain: dict[str, Any] = msgspec.to_builtins(value)
+        plain: dict[str, Any] = msgspec.to_builtins(value, str_keys=True)
         others = plain.pop(self._members[self.unknown], None) or {}
         return plain | {name: part for name, part in others.items() if name not in plain}
 
@@ -397,12 +405,13 @@ class RecordJson(Generic[T]):
     def _reject_changed(self, value: T, read: T) -> None:
         """Reject a value that JSON changes: NaN is read back as null, bytes as text."""
         if self._members_to_check:
-            document.check(value)
+            document.check(value, typed=True)
         if self.type is Any:
             raise DocumentError("The value is not made of JSON's own types.", record=self.name)
         for name in self._members or ("",):
             written, found = (getattr(value, name), getattr(read, name)) if name else (value, read)
             if name != self.unknown and not document.round_trips(written, found):
+                document.check(written)  # names that are no text are the better reason
                 raise RecordError(
                     "The value would be read back as another one.",
                     record=self.name,

@@ -21,7 +21,7 @@ from msgspec import inspect
 
 from keyhouse.schema import document
 
-__all__ = ["KnownMembers", "known_members"]
+__all__ = ["KnownMembers", "KnownPart", "known_members", "known_part"]
 
 _OBJECTS = (inspect.StructType, inspect.DataclassType, inspect.TypedDictType)
 _LISTS = (
@@ -239,9 +239,14 @@ class _KnownChoice:
             known.keep(stored, written)
 
 
+def known_part(info: inspect.Type) -> KnownPart | None:
+    """Return the members of the objects of a type; None if any member may be there."""
+    return _known(info, {})
+
+
 def known_members(info: inspect.Type) -> KnownMembers | None:
     """Return the members of a Struct type; None for a type of any other kind."""
-    found = _known(info, {})
+    found = known_part(info)
     return found if isinstance(found, KnownMembers) else None
 
 

@@ -31,9 +31,8 @@ from keyhouse.errors import KeyhouseError, WatchExpiredError
 from keyhouse.http.event_stream import event_block
 from keyhouse.schema import Record
 from keyhouse.store import Event, Store, UnreadableRow
-from keyhouse.store.record_watch import WatchedRecord, watch_records
 
-__all__ = ["EventEncoder", "Feed", "Subscription", "Watched"]
+__all__ = ["EventEncoder", "Feed", "Subscription", "UnreadableEncoder", "Watched"]
 
 WOKEN_AT_ONCE: Final = 4
 """Streams that are written to in one turn of the event loop: about an eighth of a millisecond."""
@@ -46,6 +45,9 @@ _encode = msgspec.json.Encoder().encode
 
 EventEncoder = Callable[[Event[Any]], tuple[str, Any]]
 """Returns the name of an event and its data, which is encoded as JSON."""
+
+UnreadableEncoder = Callable[[UnreadableRow], tuple[str, Any]]
+"""Returns the name and data of the event of a row that does not decode."""
 
 
 class Commit:
@@ -62,20 +64,21 @@ class Commit:
 
 class Watched(msgspec.Struct, frozen=True):
     """The records that a feed watches, and the encoder of their changes. Several records have no
-    prefix and no fields."""
+    prefix and no fields. A row that does not decode is logged, and skipped unless it has an encoder
+    too."""
 
     store: Store
     records: tuple[Record[Any], ...]
     prefix: str | None
     fields: dict[str, Any]
     encode: EventEncoder
+    encode_unreadable: UnreadableEncoder | None = None
 
     async def commits(
         self, since: int, on_caught_up: CaughtUp | None = None
     ) -> AsyncGenerator[Commit, None]:
-        """Iterate over the commits after `since`. A row that does not decode is logged and
-        skipped. `on_caught_up` is called with a revision when all commits up to it were
-        delivered."""
+        """Iterate over the commits after `since`. `on_caught_up` is called with a revision when all
+        commits up to it were delivered."""
         caught_up, position = asyncio.Event(), since
 
         def note(revision: int) -> None:
@@ -84,7 +87,7 @@ class Watched(msgspec.Struct, frozen=True):
             caught_up.set()
 
         events = self._changes(since, note)
-        step: asyncio.Future[Event[Any]] | None = None
+        step: asyncio.Future[Event[Any] | UnreadableRow] | None = None
         revision, blocks = since, dict[str, bytes]()
         try:
             while True:
@@ -100,33 +103,34 @@ class Watched(msgspec.Struct, frozen=True):
                     if on_caught_up is not None and caught_up.is_set() and not step.done():
                         on_caught_up(position)
                 event = await step
-                if blocks and event.revision != revision:
+                at = event.row if isinstance(event, UnreadableRow) else event
+                if blocks and at.revision != revision:
                     yield Commit(revision, blocks)
                     blocks = {}
-                revision = event.revision
-                name, data = self.encode(event)
-                blocks[event.key] = event_block(name, _encode(data))
+                revision = at.revision
+                if (block := self._block(event)) is not None:
+                    blocks[at.key] = block
         finally:
             if step is not None:
                 step.cancel()
                 await asyncio.gather(step, return_exceptions=True)
             await events.aclose()
 
-    def _changes(self, since: int, caught_up: CaughtUp) -> AsyncGenerator[Event[Any], None]:
-        if len(self.records) > 1:
-            store = self.store
-            bound = [store.binding.record(each) for each in self.records]
-            watched = [WatchedRecord(each, each.template.range({})) for each in bound]
-            return watch_records(
-                store.engine, store.space, watched, since, _log_unreadable, caught_up
-            )
-        return self.store.watch(
-            self.records[0],
-            since=since,
-            prefix=self.prefix,
-            unreadable=_log_unreadable,
-            caught_up=caught_up,
-            **self.fields,
+    def _block(self, event: Event[Any] | UnreadableRow) -> bytes | None:
+        if isinstance(event, Event):
+            name, data = self.encode(event)
+            return event_block(name, _encode(data))
+        _log.warning("a watched row does not decode", error=str(event.error))
+        if self.encode_unreadable is None:
+            return None
+        name, data = self.encode_unreadable(event)
+        return event_block(name, _encode(data))
+
+    def _changes(
+        self, since: int, caught_up: CaughtUp
+    ) -> AsyncGenerator[Event[Any] | UnreadableRow, None]:
+        return self.store.record_changes(
+            *self.records, since=since, prefix=self.prefix, caught_up=caught_up, **self.fields
         )
 
 
@@ -376,7 +380,3 @@ def _grouped(newest: dict[str, tuple[int, bytes]]) -> list[Commit]:
     for key, (revision, block) in newest.items():
         by_revision.setdefault(revision, {})[key] = block
     return [Commit(revision, blocks) for revision, blocks in by_revision.items()]
-
-
-def _log_unreadable(unreadable: UnreadableRow) -> None:
-    _log.warning("event skipped: a row does not decode", error=str(unreadable.error))

@@ -16,6 +16,7 @@ from keyhouse.service.event_feed import (
     EventEncoder,
     Feed,
     Subscription,
+    UnreadableEncoder,
     Watched,
 )
 from keyhouse.store import Event, Store
@@ -64,16 +65,19 @@ class EventHub:
         since: int | None = None,
         prefix: str | None = None,
         encode: EventEncoder | None = None,
+        encode_unreadable: UnreadableEncoder | None = None,
         **fields: Any,
     ) -> EventStream:
         """Return the response of a handler: the changes of these records after revision `since`.
 
         The arguments are those of `Store.watch`. Streams with equal arguments and the same `encode`
         share a watch. By default an event is `put` or `gone`, with `key`, `revision` and `value`.
-        A stream of several records, none of them with a legacy key, needs `encode`.
+        A stream of several records, none of them with a legacy key, needs `encode`. A row that does
+        not decode is left out, unless `encode_unreadable` makes an event of it.
         """
         _check_records(store, records, prefix, encode, fields)
-        watched = Watched(store, records, prefix, fields, encode or _default_encoder(records[0]))
+        encoder = encode or _default_encoder(records[0])
+        watched = Watched(store, records, prefix, fields, encoder, encode_unreadable)
         key = (
             id(store.engine),
             store.space,
@@ -81,6 +85,7 @@ class EventHub:
             prefix,
             tuple(sorted(fields.items())),
             encode,
+            encode_unreadable,
         )
 
         async def subscribe(since: int | None) -> Subscription:

@@ -27,7 +27,7 @@ from keyhouse.schema import Record
 from keyhouse.service.errors import SubjectError
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog, error_code
-from keyhouse.store import Event, Store
+from keyhouse.store import Event, Store, UnreadableRow
 
 __all__ = ["Watches"]
 
@@ -35,6 +35,9 @@ _WORDS: Final = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 OVERFLOW: Final = "overflow"
 """The `end` of a watch whose tenant has too many changes waiting to be sent; `since` resumes it."""
+
+Encode = Callable[[Event[Any] | UnreadableRow], dict[str, Any] | None]
+"""Returns the message of a change, or None if none is sent."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -71,13 +74,14 @@ class Watches:
         *,
         prefix: str | None,
         since: int | None,
-        encode: Callable[[Event[Any]], dict[str, Any]] | None = None,
+        encode: Encode | None = None,
         fields: Mapping[str, Any] | None = None,
     ) -> int:
         """Start a watch and return the revision at which it starts. It replaces an earlier one of
         the same subject.
 
-        `encode` returns the message of a change; `fields` are leading key fields of the records.
+        `encode` returns the message of a change or of a row that does not decode, or None to skip
+        it; `fields` are leading key fields of the records.
         """
         self.stop(store.space, subject)
         self._check_limits(store.space)
@@ -91,13 +95,8 @@ class Watches:
             raise
         start = revision if since is None else since
         push = _Push(store.space, subject, publisher, start, encode or _change_message)
-        events = store.watch(
-            record,
-            since=start,
-            prefix=prefix,
-            unreadable=lambda row: self._log.task_failed("watch", row.error),
-            caught_up=push.caught_up,
-            **(fields or {}),
+        events = store.record_changes(
+            record, since=start, prefix=prefix, caught_up=push.caught_up, **(fields or {})
         )
         publisher.spawn(self._run(store, self._pushed(events, push), push, stop))
         return start
@@ -157,9 +156,13 @@ class Watches:
             await push.end(reason)
             self._log.watch_ended(store.space, push.subject, reason)
 
-    async def _pushed(self, changes: AsyncGenerator[Event[Any], None], push: "_Push") -> None:
+    async def _pushed(
+        self, changes: AsyncGenerator[Event[Any] | UnreadableRow, None], push: "_Push"
+    ) -> None:
         async with aclosing(changes) as events:
             async for event in events:
+                if isinstance(event, UnreadableRow):
+                    self._log.task_failed("watch", event.error)
                 await push.change(event)
 
     async def _heartbeat(self, push: "_Push") -> None:
@@ -187,7 +190,7 @@ class _Push:
         subject: str,
         publisher: Publisher,
         revision: int,
-        encode: Callable[[Event[Any]], dict[str, Any]],
+        encode: Encode,
     ) -> None:
         self._encode = encode
         self.subject = subject
@@ -197,11 +200,15 @@ class _Push:
         self._order = asyncio.Lock()
         self._revision = self._complete = revision
 
-    async def change(self, event: Event[Any]) -> None:
-        if event.revision != self._revision:  # all changes of the commit before it are sent
-            self._complete, self._revision = self._revision, event.revision
+    async def change(self, event: Event[Any] | UnreadableRow) -> None:
+        revision = event.revision if isinstance(event, Event) else event.row.revision
+        if revision != self._revision:  # all changes of the commit before it are sent
+            self._complete, self._revision = self._revision, revision
+        message = self._encode(event)
+        if message is None:
+            return
         async with self._order:
-            data = self._numbered(self._encode(event))
+            data = self._numbered(message)
             await self._publisher.publish(self.subject, data, tenant=self._tenant)
 
     def caught_up(self, revision: int) -> None:
@@ -225,6 +232,8 @@ class _Push:
         return _encode({"n": self._number, **message})
 
 
-def _change_message(event: Event[Any]) -> dict[str, Any]:
+def _change_message(event: Event[Any] | UnreadableRow) -> dict[str, Any] | None:
+    if isinstance(event, UnreadableRow):
+        return None
     message = {"key": event.key, "revision": event.revision, "deleted": event.gone}
     return message if event.gone else message | {"value": event.record}

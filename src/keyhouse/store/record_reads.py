@@ -37,7 +37,7 @@ from keyhouse.store.record_reader import read_records, record_entries, record_va
 from keyhouse.store.record_watch import WatchedRecord, check_watch_start, watch_records
 from keyhouse.store.scan import Scan
 from keyhouse.store.transaction import Transaction
-from keyhouse.store.unreadable import OnUnreadable, UnreadableRows
+from keyhouse.store.unreadable import OnUnreadable, UnreadableRow, UnreadableRows
 from keyhouse.store.usage import usage
 
 T = TypeVar("T")
@@ -298,13 +298,35 @@ class RecordReads(RawRows):
         `caught_up` is called with a revision whenever all changes up to it were delivered: they are
         whole commits.
         """
-        check_watch_start(since)
-        bound = self.binding.record(declared)
-        watched = WatchedRecord(bound, bound.template.range(fields, prefix=prefix))
-        events = watch_records(self.engine, self.space, (watched,), since, unreadable, caught_up)
+        skipped = UnreadableRows(unreadable)
+        events = self.record_changes(
+            declared, since=since, prefix=prefix, caught_up=caught_up, **fields
+        )
         async with aclosing(events):
             async for event in events:
-                yield event
+                if isinstance(event, UnreadableRow):
+                    skipped.add(event.row, event.error)
+                    skipped.rows.clear()  # a watch has no end
+                else:
+                    yield event
+
+    def record_changes(
+        self,
+        *declared: Record[T],
+        since: int | None = None,
+        prefix: str | None = None,
+        caught_up: CaughtUp | None = None,
+        **fields: Any,
+    ) -> AsyncGenerator[Event[T] | UnreadableRow, None]:
+        """Iterate over the changes of one or several records as `watch` does, in one order. A row
+        that does not decode is one of them. Several records have no legacy key, prefix and fields.
+        """
+        check_watch_start(since)
+        bound = [self.binding.record(each) for each in declared]
+        watched = [
+            WatchedRecord(each, each.template.range(fields, prefix=prefix)) for each in bound
+        ]
+        return watch_records(self.engine, self.space, watched, since, caught_up)
 
     async def record_row(self, record: Record[Any], /, **fields: Any) -> Row | None:
         """Return the row of a record without decoding it, or None; at its legacy key if it is

@@ -11,7 +11,7 @@ from keyhouse.schema import Keys, Record
 from keyhouse.store.entry import Event
 from keyhouse.store.long_read import LongWatch
 from keyhouse.store.scan import covering_span
-from keyhouse.store.unreadable import OnUnreadable, UnreadableRows
+from keyhouse.store.unreadable import UnreadableRow
 
 T = TypeVar("T")
 
@@ -88,12 +88,10 @@ async def watch_records(
     space: str,
     records: Sequence[WatchedRecord[T]],
     since: int | None,
-    on_unreadable: OnUnreadable,
     caught_up: CaughtUp | None = None,
-) -> AsyncGenerator[Event[T], None]:
-    """Iterate over the changes of records in one order; see `Store.watch`. Where there are several,
-    none has a legacy key."""
-    unreadable = UnreadableRows(on_unreadable)
+) -> AsyncGenerator[Event[T] | UnreadableRow, None]:
+    """Iterate over the changes of records in one order, also those that do not decode; see
+    `Store.watch`. Where there are several records, none has a legacy key."""
     pace = LongWatch(space)
     watch = engine.watch(space, _covering(records), since=since, caught_up=caught_up)
     async with aclosing(watch) as changes:
@@ -109,15 +107,12 @@ async def watch_records(
             if each.has_legacy and await each.is_shadowed(engine, space, change.key):
                 continue
             try:
-                event = each.event(change, values, engine.clock.now())
+                event: Event[T] | UnreadableRow = each.event(change, values, engine.clock.now())
             except DataError as error:
                 assert change.value is not None
                 error.fields["revision"] = change.revision
-                unreadable.add(
-                    Row(change.key, change.value, change.revision, change.expires), error
-                )
-                unreadable.rows.clear()  # a watch has no end
-                continue
+                row = Row(change.key, change.value, change.revision, change.expires)
+                event = UnreadableRow(row, error)
             yield event
 
 

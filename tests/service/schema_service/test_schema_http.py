@@ -278,5 +278,6 @@ def test_the_schema_and_the_openapi_document_describe_the_records(box: httpx.Cli
     document = box.get("/openapi.json").json()
     types = document["components"]["schemas"]
     assert "secret" not in types["RecipeValue"]["properties"]
-    assert types["NewRecipe"]["required"] == ["title", "slug"]
+    assert types["NewRecipe"]["required"] == ["id", "title", "slug"]
+    assert types["PutRecipe"]["required"] == ["title", "slug"]
     assert "application/merge-patch+json" in str(document["paths"]["/records/recipe/{id}"]["patch"])

@@ -81,8 +81,9 @@ export class Keyhouse {
     return this.#json("POST", "/batch", { operations });
   }
 
-  /** Iterate over changes after revision `since` (default: now): `{ type: "put" | "gone", item }`.
-   * Reconnects and resumes without gap or repeat. Throws the type `watch-expired`: list again. */
+  /** Iterate over changes after revision `since` (default: now): `{ type, item }`, type
+   * put, gone or unreadable. Reconnects, resumes without gap or repeat. Throws the type
+   * `watch-expired`: list again. */
   async *watch(record, { since, signal, fields = {} } = {}) {
     since ??= (await this.list(record, { limit: 1 })).revision;
     const partial = new Set(); // of a commit not yet whole

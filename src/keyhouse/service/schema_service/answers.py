@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from keyhouse.http.errors import problem_type
 from keyhouse.schema import MILLISECONDS
 from keyhouse.service.schema_service.catalog import ServedRecord
-from keyhouse.store import Entry, Event
+from keyhouse.store import Entry, Event, UnreadableRow
 
 __all__ = [
     "ClearedRecords",
@@ -19,6 +20,7 @@ __all__ = [
     "SummaryMembers",
     "UnreadableItem",
     "item_of",
+    "unreadable_item",
 ]
 
 
@@ -82,6 +84,14 @@ class ClearedRecords(msgspec.Struct):
 
     deleted: int
     more: bool
+
+
+def unreadable_item(unreadable: UnreadableRow, key: str | None = None) -> UnreadableItem:
+    """Return a row that does not decode as it is sent. `key` is shown in place of the row's."""
+    row, error = unreadable.row, unreadable.error
+    return UnreadableItem(
+        row.key if key is None else key, row.revision, problem_type(type(error)), error.sentence
+    )
 
 
 def item_of(

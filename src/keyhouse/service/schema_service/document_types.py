@@ -4,15 +4,17 @@ A value that is sent has no private members. One that is received may leave out 
 the store gives. SchemaHandlers read and check values themselves: these types only describe them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from functools import cache
 from typing import Any, Literal, Union
 
 import msgspec
 from msgspec import NODEFAULT, UNSET, UnsetType
 
+from keyhouse.http.router import BodySchema
 from keyhouse.service.schema_service.answers import UnreadableItem
 from keyhouse.service.schema_service.catalog import ServedDerived, ServedRecord
+from keyhouse.service.schema_service.received_schema import patch_schema, received_schema
 
 __all__ = ["RecordTypes", "choice", "filters", "parameters", "texts_of"]
 
@@ -25,16 +27,8 @@ class RecordTypes:
     def __init__(self, served: ServedRecord) -> None:
         self._served = served
         record = served.record
-        given = {name for name, _ in served.set_by_store()}
-        given |= {
-            source for source in record.attributes if record.member(source) in _members(served)
-        }
         self.name = name = _class_name(served.name)
         shown = self._struct(f"{name}Value", without=frozenset(record.private))
-        is_closed = not record.keeps_unknown and record.unknown is None
-        self.received = self._struct(
-            f"New{name}", optional=given | set(record.private), closed=is_closed
-        )
         self.item = msgspec.defstruct(
             f"{name}ServedItem",
             [
@@ -55,22 +49,64 @@ class RecordTypes:
             ],
         )
 
+    def created(self) -> BodySchema:
+        """Return the schema of a new value: the store sets some members, and positions."""
+        given = {name for name, _ in self._served.set_by_store()}
+        order = frozenset(filter(None, [self._served.order]))
+        return self._received(f"New{self.name}", optional=given, without=order)
+
+    def put(self) -> BodySchema:
+        """Return the schema of a value whose address is that of the request. Private members may
+        be left out too: they stay as they are."""
+        record = self._served.record
+        held = set(self._served.members.values())
+        given = {name for name, _ in self._served.set_by_store()} | set(record.private)
+        given |= {source for source in record.attributes if record.member(source) in held}
+        return self._received(f"Put{self.name}", optional=given)
+
+    def patch(self) -> BodySchema:
+        """Return the schema of a merge patch of a value."""
+        return self._described(patch_schema, self._struct(f"{self.name}Patch", new=True))
+
+    def _received(
+        self, name: str, *, optional: Set[str], without: frozenset[str] = frozenset()
+    ) -> BodySchema:
+        made = self._struct(name, without=without, optional=optional, new=True)
+        return self._described(received_schema, made)
+
+    def _described(self, describe: Callable[..., BodySchema], kind: Any) -> BodySchema:
+        """Return a schema of a type whose objects have additional properties where the record keeps
+        them: everywhere but in sealed members, or at the top."""
+        record, name = self._served.record, self.name
+        body = describe(kind, name, closed=not record.keeps_unknown)
+        if not (record.keeps_unknown or record.unknown is not None):
+            return body
+        top = body.components[kind.__name__]
+        top.pop("additionalProperties", None)
+        for attribute in record.sealed if record.keeps_unknown else ():
+            types = {each.name: each.type for each in msgspec.structs.fields(kind)}
+            member = record.member(attribute)
+            part = describe(types[attribute], f"{name}.{member}", closed=True)
+            top["properties"][member] = part.schema
+            body.components.update(part.components)
+        return body
+
     def _struct(
         self,
         name: str,
         *,
         without: frozenset[str] = frozenset(),
-        optional: set[str] | frozenset[str] = frozenset(),
-        closed: bool = False,
+        optional: Set[str] = frozenset(),
+        new: bool = False,
     ) -> Any:
-        """Return the record's type without some attributes, and with others optional; `closed`, it
-        has no additional properties."""
+        """Return the record's type without some attributes, and with others optional; itself if
+        none is different, unless it is to be a `new` one."""
         record = self._served.record
         if not record.is_struct or record.type.__struct_config__.array_like:
             return record.type
         if record.unknown is not None:
             without = without | {record.unknown}
-        if not without and not optional and not closed:
+        if not without and not optional and not new:
             return record.type
         fields = [each for each in msgspec.structs.fields(record.type) if each.name not in without]
         config = record.type.__struct_config__
@@ -90,7 +126,6 @@ class RecordTypes:
             tag=config.tag,
             tag_field=config.tag_field,
             kw_only=True,
-            forbid_unknown_fields=closed,
         )
 
 
@@ -142,10 +177,6 @@ def choice(names: list[str]) -> Any:
 
 def _or_unset(kind: Any) -> Any:
     return Union[kind, UnsetType]  # noqa: UP007  # `|` does not take every type
-
-
-def _members(served: ServedRecord) -> set[str]:
-    return set(served.members.values())
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:

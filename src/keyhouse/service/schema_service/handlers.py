@@ -25,6 +25,7 @@ from keyhouse.service.schema_service.answers import (
     ServedPage,
     SummaryMembers,
     item_of,
+    unreadable_item,
 )
 from keyhouse.service.schema_service.batch import SchemaBatch, SchemaBatchReply, run_batch
 from keyhouse.service.schema_service.catalog import Catalog, ServedDerived, ServedRecord
@@ -36,7 +37,7 @@ from keyhouse.service.schema_service.operations import (
 )
 from keyhouse.service.schema_service.settings import SchemaSettings
 from keyhouse.service.tenants import Tenants
-from keyhouse.store import Event
+from keyhouse.store import Event, UnreadableRow
 
 __all__ = [
     "PAGE_ITEMS",
@@ -293,7 +294,8 @@ class SchemaHandlers:
     async def watch(self, query: Any, caller: Caller, headers: SpaceHeader) -> EventStream:
         """Stream the changes of a record as Server-Sent Events.
 
-        An event is `put` or `gone`, and its data an item. The last event of a commit has its
+        An event is `put` or `gone`, and its data an item; or `unreadable`, for a row that does not
+        decode, with its `key`, `revision`, `type` and `detail`. The last event of a commit has its
         revision as id. After `expired`, list again and watch since the revision of that list.
         """
         served = self._catalog.find("http", query.record)
@@ -309,6 +311,7 @@ class SchemaHandlers:
             served.record,
             since=query.since,
             encode=self._encoders[served.name],
+            encode_unreadable=_unreadable_event,
             **fields,
         )
 
@@ -372,3 +375,7 @@ def _encoder(served: ServedRecord) -> Any:
         return "gone" if event.gone else "put", item_of(served, event, event.revision)
 
     return encode
+
+
+def _unreadable_event(unreadable: UnreadableRow) -> tuple[str, Any]:
+    return "unreadable", unreadable_item(unreadable)

@@ -4,9 +4,8 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from keyhouse.http.errors import problem_type
 from keyhouse.service.operation_log import OperationLog
-from keyhouse.service.schema_service.answers import UnreadableItem
+from keyhouse.service.schema_service.answers import UnreadableItem, unreadable_item
 from keyhouse.service.schema_service.catalog import ServedDerived, ServedRecord
 from keyhouse.store import UnreadableRow
 
@@ -35,15 +34,7 @@ class OmittedRows:
         if log is not None:
             first = next(iter(self._by_key.values()))
             log.left_out(operation, tenant, len(self._by_key), first.error)
-        return [
-            UnreadableItem(
-                self._shown(key),
-                each.row.revision,
-                problem_type(type(each.error)),
-                each.error.sentence,
-            )
-            for key, each in self._by_key.items()
-        ]
+        return [unreadable_item(each, self._shown(key)) for key, each in self._by_key.items()]
 
     def _shown(self, key: str) -> str:
         """Return the key; that of an index row may hold private members, then its pattern."""

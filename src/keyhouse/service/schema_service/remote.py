@@ -150,10 +150,7 @@ class SchemaRemote:
                 page = await self._page(f"/{served.kind}s/{served.name}", query)
             rows = [_row(item) for item in page["items"]]
             if left_out := page.get("unreadable"):
-                rows += [
-                    RemoteRow(each["key"], revision=each["revision"], unreadable=each["detail"])
-                    for each in left_out
-                ]
+                rows += map(_unreadable, left_out)
                 rows.sort(key=lambda row: row.key, reverse=reverse)
             for row in rows:
                 yield row
@@ -231,7 +228,8 @@ async def _events(response: httpx.Response) -> AsyncGenerator[RemoteRow, None]:
         elif field == "data":
             if name == "expired":
                 return
-            yield _row(msgspec.json.decode(value), gone=name == "gone")
+            item = msgspec.json.decode(value)
+            yield _unreadable(item) if name == "unreadable" else _row(item, gone=name == "gone")
 
 
 def _row(item: dict[str, Any], *, gone: bool = False) -> RemoteRow:
@@ -243,6 +241,10 @@ def _row(item: dict[str, Any], *, gone: bool = False) -> RemoteRow:
         None if expires is None else MILLISECONDS.parse(expires),
         gone=gone,
     )
+
+
+def _unreadable(item: dict[str, Any]) -> RemoteRow:
+    return RemoteRow(item["key"], revision=item["revision"], unreadable=item["detail"])
 
 
 def _may_start(served: ServedRecord, prefix: str) -> bool:

@@ -321,7 +321,7 @@ class _Routes:
             scope=WRITE,
             replies={201: ResponseSpec(type=self._types.item, about="Created.", headers=created)},
             problems=[ConflictError, *WRITE_PROBLEMS],
-            body_type=self._types.received,
+            body_type=self._types.created(),
         )
 
     def _put(self) -> Route:
@@ -345,7 +345,7 @@ class _Routes:
             at=True,
             replies={200: spec, 201: spec},
             problems=[*WRITE_PROBLEMS],
-            body_type=self._types.received,
+            body_type=self._types.put(),
         )
 
     def _patch(self) -> Route:
@@ -361,7 +361,7 @@ class _Routes:
             at=True,
             replies={200: ResponseSpec(type=self._types.item, headers=_ETAG)},
             problems=[NotFoundError, *WRITE_PROBLEMS],
-            body_type=dict[str, Any] if self._served.record.is_struct else Any,
+            body_type=self._types.patch(),
             body_media_types=_MERGE_PATCH,
         )
 

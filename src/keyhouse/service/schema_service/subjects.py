@@ -7,6 +7,7 @@ are those of HTTP, with `success`.
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from time import perf_counter
 from typing import Any, Final, Literal
 
@@ -31,6 +32,7 @@ from keyhouse.service.schema_service.answers import (
     ListedKeys,
     ServedPage,
     item_of,
+    unreadable_item,
 )
 from keyhouse.service.schema_service.batch import BatchOperation, run_batch
 from keyhouse.service.schema_service.catalog import Catalog, D, Kind, ServedDerived, ServedRecord
@@ -41,6 +43,7 @@ from keyhouse.service.schema_service.operations import (
     SpaceOperations,
 )
 from keyhouse.service.schema_service.settings import SchemaSettings
+from keyhouse.store import Event, UnreadableRow
 
 __all__ = ["SchemaSubjects", "changes_prefix", "subject_prefix"]
 
@@ -347,10 +350,7 @@ class SchemaSubjects:
             request.publisher,
             prefix=None,
             since=body.since,
-            encode=lambda event: {
-                "event": "gone" if event.gone else "put",
-                **msgspec.to_builtins(item_of(served, event, event.revision)),
-            },
+            encode=partial(_message, served),
             fields=fields,
         )
         return {"subject": body.subject, "revision": revision}
@@ -360,6 +360,13 @@ class SchemaSubjects:
         if len(given) != 1:
             raise MissingFieldError(f"Missing required field: {' or '.join(kinds)}")
         return self._catalog.find("nats", getattr(body, given[0]), given[0], write=write)
+
+
+def _message(served: ServedRecord, event: Event[Any] | UnreadableRow) -> dict[str, Any]:
+    if isinstance(event, UnreadableRow):
+        return {"event": "unreadable", **msgspec.to_builtins(unreadable_item(event))}
+    item = msgspec.to_builtins(item_of(served, event, event.revision))
+    return {"event": "gone" if event.gone else "put", **item}
 
 
 def _row(rows: Mapping[str, ServedDerived[D]], body: SchemaRequest, what: str) -> ServedDerived[D]:
