@@ -15,7 +15,7 @@ import pytest
 from keyhouse.errors import LockedError, UsageError
 from keyhouse.nats.server import free_port
 from keyhouse.serve.data_dir import DataDir, _is_alive
-from keyhouse.serve.embedded_nats import embedded_nats
+from keyhouse.serve.nats_access import embedded_nats
 from tests.support.program import SOURCE
 
 HOLDER = """
@@ -23,7 +23,7 @@ import asyncio, sys
 from pathlib import Path
 from keyhouse.nats import server
 from keyhouse.serve.data_dir import DataDir
-from keyhouse.serve.embedded_nats import embedded_nats
+from keyhouse.serve.nats_access import embedded_nats
 
 async def main():
     server.HAS_PARENT_DEATH_SIGNAL = sys.argv[2] == "kernel" and server.HAS_PARENT_DEATH_SIGNAL

@@ -13,7 +13,7 @@ from keyhouse.errors import UnavailableError
 from keyhouse.nats.connection import connect
 from keyhouse.nats.credentials import embedded_url, with_embedded_user
 from keyhouse.serve.data_dir import DataDir
-from keyhouse.serve.embedded_nats import embedded_nats, enable_jetstream
+from keyhouse.serve.nats_access import embedded_nats, enable_jetstream
 from keyhouse.systems.rosey.client import PluginStorage, ServiceUnavailable
 from tests.support.nats_servers import nats_server
 

@@ -20,7 +20,7 @@ from keyhouse.auth import (
     new_token,
 )
 from keyhouse.clock import ManualClock
-from keyhouse.http import EventStream, Route, stream_guard
+from keyhouse.http import EventStream, Route, event_stream
 from keyhouse.service.event_hub import EventHub
 from keyhouse.service.spec import ServiceSpec
 from tests.http.support.event_client import watching
@@ -104,7 +104,7 @@ def test_a_stream_ends_when_its_token_has_expired(
     tmp_path: Path, is_cookie: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One by a cookie continued until the next check of its session."""
-    monkeypatch.setattr(stream_guard, "EVENT_STREAM_CHECK_SECONDS", 3_600)
+    monkeypatch.setattr(event_stream, "EVENT_STREAM_CHECK_SECONDS", 3_600)
 
     async def scenario() -> None:
         clock = ManualClock()
@@ -127,7 +127,7 @@ def test_a_stream_ends_when_its_token_has_expired(
 
 
 def test_a_stream_ends_when_its_session_is_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_guard, "EVENT_STREAM_CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(event_stream, "EVENT_STREAM_CHECK_SECONDS", 0.0)
 
     async def scenario() -> None:
         sessions = StoredSessions(ManualClock())

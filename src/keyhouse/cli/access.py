@@ -1,6 +1,10 @@
 """Data access for `get`, `put`, `delete`, `list`, `scan`, `count` and `watch`: a store or a running
-service."""
+service.
 
+The service is `--service URL`, else KEYHOUSE_SERVICE, with `--token`, else KEYHOUSE_TOKEN.
+"""
+
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Protocol
@@ -11,11 +15,12 @@ from keyhouse import Store
 from keyhouse.cli.options import Location, Query, Selection
 from keyhouse.cli.rows import RowView, key_filter, prefix_span, view_change, view_remote, view_row
 from keyhouse.cli.target import (
+    SERVICE,
+    STORE,
     Preflight,
     Target,
     engine_at,
     load_system,
-    service_of,
     space_name,
     store_url,
     target_of_key,
@@ -70,6 +75,32 @@ class Access(Protocol):
 
 
 # Every command resolves the system first, then the store, then the space: so do its errors.
+
+
+class ServiceAddress(msgspec.Struct, frozen=True):
+    """A running service, and the token for it."""
+
+    url: str
+    token: str | None
+
+
+def service_of(location: Location) -> ServiceAddress | None:
+    """Return the service that the options or the environment name, or None if they name a store."""
+    named = [location.store is not None, location.data is not None, location.service is not None]
+    if named.count(True) > 1:
+        raise UsageError("Give only one of --store, --data and --service.")
+    token = location.token or os.environ.get("KEYHOUSE_TOKEN") or None
+    if location.service is not None:
+        return ServiceAddress(location.service, token)
+    if location.token is not None:
+        raise UsageError("--token needs --service.")
+    if any(named) or (url := os.environ.get(SERVICE)) is None:
+        return None
+    if os.environ.get(STORE):
+        raise UsageError(
+            "Both KEYHOUSE_STORE and KEYHOUSE_SERVICE are set: choose with --store or --service."
+        )
+    return ServiceAddress(url, token)
 
 
 def select_space(selection: Selection) -> Target:

@@ -2,12 +2,14 @@
 
 The system is the first argument (else KEYHOUSE_SYSTEM). The store is `--store URL`, or `--data DIR`
 for the data folder of `keyhouse serve`; else KEYHOUSE_STORE, else the engine that `keyhouse serve`
-uses by its settings: the environment and `keyhouse.toml`. Instead of a store, the data commands
-take a running service: `--service URL`, else KEYHOUSE_SERVICE, with `--token`, else KEYHOUSE_TOKEN.
-The space is `--space NAME`, else KEYHOUSE_SPACE, else the one in the key.
+uses by its settings: the environment and `keyhouse.toml`. The space is `--space NAME`, else
+KEYHOUSE_SPACE, else the one in the key.
 """
 
+import importlib
 import os
+import sys
+import traceback
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -20,18 +22,17 @@ from collections.abc import (
 from contextlib import asynccontextmanager, contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO, Final, cast
 
 import msgspec
 import typer
 
 from keyhouse import Store, open_engine
-from keyhouse.cli.options import Location
-from keyhouse.cli.own_module import load_object
 from keyhouse.engine import Engine
 from keyhouse.engines.system_urls import default_url, embedded_server, is_own_nats, with_server
 from keyhouse.engines.url import public_url
-from keyhouse.errors import KeyFieldError, UsageError
+from keyhouse.errors import KeyFieldError, KeyhouseError, UsageError
 from keyhouse.keys import check_key
 from keyhouse.schema import KeyMatch, Schema
 from keyhouse.schema.explanation import nearest
@@ -47,7 +48,6 @@ __all__ = [
     "SERVICE",
     "STORE",
     "Preflight",
-    "ServiceAddress",
     "Target",
     "check_system",
     "engine_at",
@@ -59,7 +59,6 @@ __all__ = [
     "schemas_with",
     "serve_settings",
     "served_name",
-    "service_of",
     "space_in_key",
     "space_name",
     "store_options",
@@ -72,6 +71,8 @@ __all__ = [
 
 STORE: Final = "KEYHOUSE_STORE"
 SERVICE: Final = "KEYHOUSE_SERVICE"
+
+_PACKAGE: Final = str(Path(__file__).parents[1])
 
 
 # Systems
@@ -109,33 +110,49 @@ def check_system(name: str) -> None:
         )
 
 
-# Stores and services
+def load_object(name: str) -> Any:
+    """Import `module:NAME`, also from the working directory. Exits with 2 if that fails."""
+    module_name, _, attribute = name.partition(":")
+    if (folder := os.getcwd()) not in sys.path:
+        sys.path.insert(0, folder)
+    module = _imported(name, module_name)
+    try:
+        return getattr(module, attribute)
+    except AttributeError as error:
+        schemas = [known for known, value in vars(module).items() if isinstance(value, Schema)]
+        has = f" It has {', '.join(f'{module_name}:{known}' for known in schemas)}."
+        raise typer.BadParameter(
+            f"{name!r} was not found: {error}.{has if schemas else ''}"
+        ) from None
 
 
-class ServiceAddress(msgspec.Struct, frozen=True):
-    """A running service, and the token for it."""
+def _imported(name: str, module_name: str) -> ModuleType:
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        top = module_name.partition(".")[0]
+        hint = f" Run this in the folder of {top}.py." if error.name == top else ""
+        raise typer.BadParameter(f"{name!r} was not found: {error}.{hint}") from None
+    except KeyhouseError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise typer.BadParameter(f"{name!r} can't be imported: {_place(error)}{reason}.") from None
 
-    url: str
-    token: str | None
+
+def _place(error: Exception) -> str:
+    """Return the file and line of the caller's code that failed, with a colon."""
+    if isinstance(error, SyntaxError):  # its text has both
+        return ""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(("<", _PACKAGE)) and "importlib" not in frame.filename
+    ]
+    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}: " if frames else ""
 
 
-def service_of(location: Location) -> ServiceAddress | None:
-    """Return the service that the options or the environment name, or None if they name a store."""
-    named = [location.store is not None, location.data is not None, location.service is not None]
-    if named.count(True) > 1:
-        raise UsageError("Give only one of --store, --data and --service.")
-    token = location.token or os.environ.get("KEYHOUSE_TOKEN") or None
-    if location.service is not None:
-        return ServiceAddress(location.service, token)
-    if location.token is not None:
-        raise UsageError("--token needs --service.")
-    if any(named) or (url := os.environ.get(SERVICE)) is None:
-        return None
-    if os.environ.get(STORE):
-        raise UsageError(
-            "Both KEYHOUSE_STORE and KEYHOUSE_SERVICE are set: choose with --store or --service."
-        )
-    return ServiceAddress(url, token)
+# Stores
 
 
 def find_store_url(system: str | None, store: str | None, data: Path | None) -> str | None:

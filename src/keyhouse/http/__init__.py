@@ -5,7 +5,6 @@ It knows no system and no store: it calls the handlers of routes.
 
 from keyhouse.http.app import App, make_app
 from keyhouse.http.client_address import ClientAddress, canonical_address
-from keyhouse.http.cookies import delete_cookie, set_cookie
 from keyhouse.http.endpoint import Section
 from keyhouse.http.errors import FLAT, NESTED, PROBLEM, ErrorFormat, Problem
 from keyhouse.http.event_stream import EventSource, EventStream
@@ -13,7 +12,15 @@ from keyhouse.http.file_response import FileResponse, FileRoot
 from keyhouse.http.forms import UploadedFile
 from keyhouse.http.html import HtmlPage, Redirect, Templates
 from keyhouse.http.preconditions import Conditions, etag
-from keyhouse.http.response import Response, ResponseSpec, Stream, json_array, page_response
+from keyhouse.http.response import (
+    Response,
+    ResponseSpec,
+    Stream,
+    delete_cookie,
+    json_array,
+    page_response,
+    set_cookie,
+)
 from keyhouse.http.router import Route
 from keyhouse.http.settings import HttpSettings
 from keyhouse.http.static import file_route, page_route

@@ -35,14 +35,11 @@ from keyhouse.http.errors import (
     error_headers,
     shown_error,
 )
-from keyhouse.http.event_stream import EventBody, OpenStreams
-from keyhouse.http.known_paths import KnownPaths
-from keyhouse.http.landing import landing_route
+from keyhouse.http.event_stream import EventBody, OpenStreams, TenantStreams
 from keyhouse.http.response import NO_BODY_STATUSES, EncodedResponse
-from keyhouse.http.router import ErrorPage, Route, Router
+from keyhouse.http.router import ErrorPage, KnownPaths, Route, Router
 from keyhouse.http.settings import HttpSettings
-from keyhouse.http.static import asset_routes, docs_routes, redirect
-from keyhouse.http.stream_guard import TenantStreams
+from keyhouse.http.static import asset_routes, docs_routes, landing_route, redirect
 from keyhouse.http.tenant_places import TenantPlaces
 from keyhouse.metrics import HttpMetrics
 

@@ -18,7 +18,7 @@ from keyhouse.http.client_address import ClientAddress, TrustedProxies, trusted_
 from keyhouse.http.content_negotiation import check_accepted, check_json
 from keyhouse.http.cross_origin import check_csrf
 from keyhouse.http.errors import PROBLEM, ErrorFormat, SlowError
-from keyhouse.http.event_stream import EventStream
+from keyhouse.http.event_stream import CredentialsCheck, EventStream, TenantStreams
 from keyhouse.http.forms import FormReader
 from keyhouse.http.preconditions import NO_CONDITIONS, Conditions, conditions
 from keyhouse.http.response import (
@@ -44,7 +44,6 @@ from keyhouse.http.signature import (
     known_values,
     query_pairs,
 )
-from keyhouse.http.stream_guard import CredentialsCheck, TenantStreams
 from keyhouse.http.tenant_places import TenantPlaces
 from keyhouse.limits import (
     HTTP_BODY_BYTES_PER_REQUEST,

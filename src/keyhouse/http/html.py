@@ -3,21 +3,29 @@
 A page may load scripts, styles and images from its own origin only, and send forms only there;
 other sites cannot show it in a frame. Long pages are compressed: they must not have a secret, such
 as a token against forgery, beside text of the request.
+
+The handler of a page is made from one of values: the page is also shown to a visitor who has not
+signed in, whom it leads to the login, and its errors are pages.
 """
 
 import asyncio
 import gzip
+import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, get_type_hints
+from urllib.parse import quote, urlencode
 
+import msgspec
+
+from keyhouse.auth import Caller
 from keyhouse.errors import UsageError
 from keyhouse.http.content_negotiation import accepts_gzip
 from keyhouse.http.response import EncodedResponse, Responder, ResponseSpec
 
-__all__ = ["PAGE_POLICY", "HtmlPage", "Redirect", "Templates"]
+__all__ = ["PAGE_POLICY", "HtmlPage", "Redirect", "Templates", "page_handler", "page_location"]
 
 PAGE_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -143,3 +151,59 @@ async def _compressed(body: bytes) -> bytes:
 
 def _encoded(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
     return [(name.lower().encode("latin-1"), text.encode("latin-1")) for name, text in headers]
+
+
+# Handlers of pages
+
+Handler = Callable[..., Awaitable[Any]]
+
+
+def page_handler(
+    handler: Handler,
+    call: Callable[[str, dict[str, Any]], Any],
+    returns: Any = None,
+) -> Handler:
+    """Return a handler with the same arguments that runs `call` with the root, which is the path
+    that the app is mounted below, and the arguments of `handler`. One that takes a caller is also
+    called without one.
+
+    `returns` replaces the type that the handler returns.
+    """
+    hints = get_type_hints(handler, include_extras=True)
+    signature = inspect.signature(handler)
+    takes_root = "root" in hints
+
+    async def adapted(**arguments: Any) -> Any:
+        root = arguments["root"] if takes_root else arguments.pop("root")
+        return await call(root, arguments)
+
+    if "caller" in hints:
+        hints["caller"] = Caller | None
+    if not takes_root:
+        hints["root"] = str
+        parameter = inspect.Parameter("root", inspect.Parameter.KEYWORD_ONLY)
+        signature = signature.replace(parameters=[*signature.parameters.values(), parameter])
+    if returns is not None:
+        hints["return"] = returns
+    adapted.__annotations__ = hints
+    adapted.__signature__ = signature  # type: ignore[attr-defined]
+    adapted.__doc__ = handler.__doc__
+    return adapted
+
+
+def page_location(service: str, path: str, arguments: dict[str, Any]) -> str:
+    """Return the path and query of the page that was asked for."""
+    filled = path
+    for name, value in arguments.items():
+        if isinstance(value, str):
+            filled = filled.replace(f"{{{name}}}", quote(value, safe=""))
+    query = arguments.get("query")
+    given: Sequence[tuple[str, Any]] = ()
+    if isinstance(query, msgspec.Struct):
+        given = [
+            pair
+            for name, value in msgspec.to_builtins(query).items()
+            if value not in (None, "", 0, False, [])
+            for pair in (value.items() if isinstance(value, dict) else [(name, value)])
+        ]
+    return f"/{service}{filled}" + (f"?{urlencode(given, doseq=True)}" if given else "")

@@ -1,11 +1,18 @@
-"""Responses: the value a handler returns, the declaration of one, and the bytes that are sent."""
+"""Responses: the value a handler returns, the declaration of one, and the bytes that are sent.
+
+Cookies carry credentials: they are never readable by scripts, and never sent along by other sites.
+"""
 
 import asyncio
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
+
+from keyhouse.errors import UsageError
+from keyhouse.http.client_address import ClientAddress
 
 T = TypeVar("T")
 P = TypeVar("P", bound=msgspec.Struct)
@@ -148,3 +155,40 @@ async def json_array(items: AsyncIterator[Any]) -> AsyncIterator[bytes]:
             yield bytes(piece)
             piece.clear()
     yield bytes(piece) + b"\n]\n"
+
+
+# Cookies
+
+_COOKIE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_COOKIE_VALUE = re.compile(r"[A-Za-z0-9_.~+/=-]{0,4096}")
+_COOKIE_PATH = re.compile(r"/[A-Za-z0-9_./~-]*")
+
+
+def set_cookie(
+    name: str,
+    value: str,
+    client: ClientAddress,
+    *,
+    path: str = "/",
+    max_age_seconds: int | None = None,
+    same_site: Literal["Lax", "Strict"] = "Lax",
+) -> tuple[str, str]:
+    """Return the header that sets a cookie: HttpOnly, and Secure if the client uses https.
+
+    Without `max_age_seconds` it lasts until the browser is closed. Raises UsageError if a part is
+    not valid in a cookie.
+    """
+    for text, pattern in ((name, _COOKIE_NAME), (value, _COOKIE_VALUE), (path, _COOKIE_PATH)):
+        if not pattern.fullmatch(text):
+            raise UsageError("This is not valid in a cookie.", cookie=name)
+    parts = [f"{name}={value}", f"Path={path}", "HttpOnly", f"SameSite={same_site}"]
+    if client.is_https:
+        parts.append("Secure")
+    if max_age_seconds is not None:
+        parts.append(f"Max-Age={max_age_seconds}")
+    return "Set-Cookie", "; ".join(parts)
+
+
+def delete_cookie(name: str, client: ClientAddress, *, path: str = "/") -> tuple[str, str]:
+    """Return the header that deletes a cookie, at sign-out."""
+    return set_cookie(name, "", client, path=path, max_age_seconds=0)

@@ -20,7 +20,7 @@ import msgspec
 from keyhouse.auth import Caller
 from keyhouse.errors import KeyhouseError, LimitError, ScopeError, TokenError
 from keyhouse.http import HtmlPage, Redirect, Response, ResponseSpec, Route, Templates
-from keyhouse.http.page_handlers import page_handler, page_location
+from keyhouse.http.html import page_handler, page_location
 from keyhouse.http.response import Responder
 from keyhouse.limits import VALUE_BYTES_MAX
 from keyhouse.studio import rendering

@@ -25,7 +25,6 @@ from keyhouse.cli.target import (
     Target,
     engine_at,
     load_system,
-    service_of,
     store_url,
     target_of_space,
 )
@@ -121,6 +120,8 @@ async def _delete(deletion: Deletion, *, dry_run: bool, yes: bool) -> Deleted:
         raise UsageError("--expect needs a KEY.")
     if deletion.key is not None:
         return await _delete_one(deletion, deletion.key, dry_run=dry_run, yes=yes)
+    from keyhouse.cli.access import service_of
+
     if (service := service_of(deletion.location)) is not None:
         raise UsageError(
             "A service deletes one record at a time: give a KEY, or the store with --store.",

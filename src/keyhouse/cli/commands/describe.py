@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from keyhouse.cli.layout_text import layout_names, layout_section
 from keyhouse.cli.options import Json, SystemName, examples, renamed
 from keyhouse.cli.output import show_json, show_markdown, visible
 from keyhouse.cli.target import load_system
+from keyhouse.layout import DynamodbLayout, JetstreamLayout, SqlLayout
 from keyhouse.limits import KEY_BYTES_MAX, SPACE_BYTES_MAX, VALUE_BYTES_MAX
 from keyhouse.schema import Record, description
 from keyhouse.schema.description import (
@@ -173,6 +173,67 @@ def _ending(schema: SchemaText, level: str) -> Iterator[str]:
         for migration in schema.migrations:
             yield f"{migration.id}. {migration.description.rstrip('.')}, over each {migration.over}"
         yield ""
+
+
+# Layouts: the names of tables, columns, buckets and attributes in each engine
+
+
+def layout_names(system: System) -> dict[str, Any]:
+    """Return the names that each engine gives to the rows of the system."""
+    sql = system.layouts.sql or SqlLayout.named(system.name)
+    jetstream = system.layouts.jetstream or JetstreamLayout()
+    dynamodb = system.layouts.dynamodb or DynamodbLayout()
+    columns = {
+        name: getattr(sql, name)
+        for name in ("space", "key", "value", "revision", "expires", "created", "updated")
+        if getattr(sql, name) is not None
+    }
+    indexes = [name for name in (sql.by_expiry, sql.by_key) if name is not None]
+    bucket = f"{jetstream.prefix}<space>" if jetstream.bucket_per_space else system.name
+    attributes = {
+        name: getattr(dynamodb, name) for name in ("space", "key", "value", "revision", "expires")
+    }
+    return {
+        "sql": {"table": sql.rows, "columns": columns, "indexes": indexes},
+        "jetstream": {"bucket": bucket},
+        "dynamodb": {
+            "attributes": attributes,
+            "members": dynamodb.members,
+            "lists": list(dynamodb.lists),
+            "indexes": [path.index for path in dynamodb.paths],
+        },
+    }
+
+
+def layout_section(system: System) -> str:
+    """Return the names as a section of Markdown."""
+    return "\n".join(_layout_lines(layout_names(system))) + "\n"
+
+
+def _layout_lines(names: dict[str, Any]) -> Iterator[str]:
+    yield "\n## In each engine\n"
+    sql, dynamodb = names["sql"], names["dynamodb"]
+    columns = ", ".join(_layout_name(name, column) for name, column in sql["columns"].items())
+    yield f"- SQLite and PostgreSQL: table `{sql['table']}`, columns {columns}"
+    yield f"- NATS JetStream: bucket `{names['jetstream']['bucket']}`"
+    attributes = ", ".join(
+        _layout_name(name, each) for name, each in dynamodb["attributes"].items()
+    )
+    text = f"- DynamoDB: attributes {attributes}"
+    if dynamodb["members"] or dynamodb["lists"]:
+        text += f"; flat members {_code_list([*dynamodb['members'], *dynamodb['lists']])}"
+    if dynamodb["indexes"]:
+        text += f"; indexes {_code_list(dynamodb['indexes'])}"
+    yield text
+    yield "- RocksDB: no names: a key is the space and the key"
+
+
+def _layout_name(name: str, own: str) -> str:
+    return f"`{own}`" if own == name else f"`{own}` ({name})"
+
+
+def _code_list(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 # Diagrams: each record with its key, and an arrow to each derived row

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from keyhouse import store as stores
-from keyhouse.cli.data_folder import create_data_folder, folder_of, require_unlocked
 from keyhouse.cli.options import Json, SystemName, examples
 from keyhouse.cli.output import Part, Report, number, show_json, show_reports
 from keyhouse.cli.progress import ProgressLine
@@ -20,6 +19,7 @@ from keyhouse.cli.target import check_system, engine_at, served_name, store_url
 from keyhouse.engines.system_urls import make_folder, url_of
 from keyhouse.engines.url import public_url
 from keyhouse.errors import LockedError, UsageError
+from keyhouse.serve.data_dir import create_data_folder, folder_of, require_unlocked
 
 _SPACES_SHOWN = 20
 _SWITCH = (

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from keyhouse.cli.data_folder import create_data_folder, require_unlocked
 from keyhouse.cli.options import (
     DataFolder,
     DryRun,
@@ -25,6 +24,7 @@ from keyhouse.cli.target import check_system, engine_at, open_file, store_url
 from keyhouse.clock import SystemClock
 from keyhouse.engines.url import public_url
 from keyhouse.schema import MILLISECONDS
+from keyhouse.serve.data_dir import create_data_folder, require_unlocked
 from keyhouse.store import BackupReader, MoveProgress, read_backup
 from keyhouse.store import restore as restore_store
 

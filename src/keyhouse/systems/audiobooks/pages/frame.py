@@ -12,7 +12,7 @@ from msgspec import Struct
 from keyhouse.auth import Caller
 from keyhouse.errors import KeyhouseError
 from keyhouse.http import HtmlPage, Redirect, Route, Templates
-from keyhouse.http.page_handlers import page_handler, page_location
+from keyhouse.http.html import page_handler, page_location
 from keyhouse.systems.audiobooks.accounts import Accounts
 from keyhouse.systems.audiobooks.errors import NoConverterError
 from keyhouse.systems.audiobooks.permissions import (
