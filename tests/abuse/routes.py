@@ -21,7 +21,6 @@ from tests.abuse.support.attack import Client
 from tests.abuse.support.server import SECRET, ServerProcess
 
 TABLES: dict[str, dict[str, Any]] = {
-    "rosey": {"jwt_secret": SECRET},
     "history": {"jwt_secret": SECRET},
     "recipes": {"jwt_secret": SECRET},
     "studio": {"jwt_secret": SECRET},
@@ -101,7 +100,6 @@ def _studio_token(server: ServerProcess) -> str:
 TOKENS: dict[str, Callable[[ServerProcess], str]] = {
     "audiobooks": _audiobooks_token,
     "playlist": _playlist_token,
-    "rosey": ServerProcess.operator_token,
     "studio": _studio_token,
 }
 """How to sign in. Others have a token of each call's own tenant."""

@@ -100,7 +100,7 @@ async def fuzz(server: ServerProcess, requests: list[bytes], seed: int, count: i
 def test_hostile_requests_get_documented_responses_and_memory_stays_flat(tmp_path: Path) -> None:
     seed = time.time_ns() % 1_000_000
     fast = {"rate_per_second": 1e6, "rate_burst": 1_000_000}
-    with ServerProcess(tmp_path, streamkit=fast, rosey=routes.TABLES["rosey"]) as server:
+    with ServerProcess(tmp_path, streamkit=fast) as server:
         systems = ("streamkit", "rosey", "")
         calls = [call for name in systems for call in routes.route_calls(server, name)]
         routes.prepare(server, calls[:6])

@@ -9,6 +9,7 @@ import pytest
 
 from keyhouse.auth import Caller, JwtSettings, jwt_auth
 from keyhouse.errors import TokenError
+from keyhouse.systems.history.settings import HistorySettings
 from tests.support.program import run
 
 
@@ -44,11 +45,9 @@ def test_scopes_and_lifetime_are_options(tmp_path: Path) -> None:
 
 
 def test_an_operators_token_has_only_the_operators_scope(tmp_path: Path) -> None:
-    made = json.loads(run("token", "rosey", "--operator", "--json", cwd=tmp_path).stdout)
-    assert (made["operator"], made["system"], made["seconds"]) == (True, "rosey", 43_200)
-    auth = jwt_auth(
-        JwtSettings(jwt_tenant_claims=("sub",)), tmp_path / "keyhouse-data", system="rosey"
-    )
+    made = json.loads(run("token", "history", "--operator", "--json", cwd=tmp_path).stdout)
+    assert (made["operator"], made["system"], made["seconds"]) == (True, "history", 43_200)
+    auth = jwt_auth(HistorySettings(), tmp_path / "keyhouse-data", system="history")
     caller = asyncio.run(
         auth.authenticate([(b"authorization", b"Bearer " + made["token"].encode())])
     )
@@ -83,9 +82,9 @@ def test_a_short_secret_is_rejected_without_printing_it(
             ["streamkit", "--customer", "12345", "--scope", "read", "--scope", "wirte"],
             "known=['read', 'write']",
         ),
-        (["rosey", "--customer", "12345"], "has no tokens for customers"),
-        (["streamkit", "--operator"], "has no operator's page"),
-        (["rosey"], "takes=['--operator']"),
+        (["streamkit", "--operator"], "has no tokens for operators: for the Studio, name no"),
+        (["history"], "takes=['--customer', '--operator']"),
+        (["rosey", "--operator"], "has no tokens: for the Studio, give --operator without"),
         (["nothing", "--customer", "12345"], "No such system"),
     ],
 )

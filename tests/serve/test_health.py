@@ -76,14 +76,10 @@ def test_readiness_names_the_systems_that_are_not_ready_and_why(
 
 
 def test_a_system_whose_callers_all_have_tokens_is_not_ready_without_a_key(tmp_path: Path) -> None:
-    """Plugins have no tokens: missing keys of rosey's operator view are no reason to send its
-    plugins elsewhere.
-    """
-
     async def main() -> None:
         asked = Health(Metrics("1"))
-        for system in (streamkit, rosey):
-            settings = {"jwt_algorithm": "RS256", "jwks": str(tmp_path / "none.json")}
+        keys = {"jwt_algorithm": "RS256", "jwks": str(tmp_path / "none.json")}
+        for system, settings in ((streamkit, keys), (rosey, {})):
             context = ServiceContext(
                 engine=MemoryEngine(), data=tmp_path, metrics=CollectorRegistry(), settings=settings
             )

@@ -343,7 +343,7 @@ def test_the_default_is_a_file_per_system_with_the_tables_of_its_document() -> N
         "[streamkit]\njwt_secrt = 1\n",
         "[rosey]\nsweep_seconds = 'often'\n",
         "[rosey]\nqueue = 'two words'\n",
-        "[rosey]\njwt_algorithm = 'RS256'\njwks = 'http://example.org/keys'\n",
+        "[history]\njwt_algorithm = 'RS256'\njwks = 'http://example.org/keys'\n",
         "systems = ['rosey']\n[streamkit]\njwt_secrt = 1\n",
         "[audiobooks]\nengin = 'memory:'\n",
         "[http]\nbody_max = 1\n",

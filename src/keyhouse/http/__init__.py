@@ -23,7 +23,7 @@ from keyhouse.http.response import (
 )
 from keyhouse.http.router import Route
 from keyhouse.http.settings import HttpSettings
-from keyhouse.http.static import file_route, page_route
+from keyhouse.http.static import file_route, page_route, redirect_route
 
 __all__ = [
     "FLAT",
@@ -56,5 +56,6 @@ __all__ = [
     "make_app",
     "page_response",
     "page_route",
+    "redirect_route",
     "set_cookie",
 ]

@@ -39,7 +39,7 @@ from keyhouse.http.event_stream import EventBody, OpenStreams, TenantStreams
 from keyhouse.http.response import NO_BODY_STATUSES, EncodedResponse
 from keyhouse.http.router import ErrorPage, KnownPaths, Route, Router
 from keyhouse.http.settings import HttpSettings
-from keyhouse.http.static import asset_routes, docs_routes, landing_route, redirect
+from keyhouse.http.static import asset_routes, docs_routes, landing_route, redirect_route
 from keyhouse.http.tenant_places import TenantPlaces
 from keyhouse.metrics import HttpMetrics
 
@@ -115,7 +115,7 @@ class App:
                 self._add(route, section, prefix, shares)
                 if route.path == "/" and route.method == "GET":
                     if not alone:
-                        self._add(redirect(prefix, f"{prefix}/", "To its page."), None, "")
+                        self._add(redirect_route(prefix, f"{prefix}/", "To its page."), None, "")
                     if route.error_page is not None:
                         self._error_pages[prefix[1:].encode()] = route.error_page
         self._log = structlog.get_logger("keyhouse.http")

@@ -142,7 +142,7 @@ def file_route(path: str, file: Path, *, cache: str = "no-cache") -> Route:
     return _static_route(path, content, media_type, "A file of the page.")
 
 
-def redirect(path: str, to: str, about: str) -> Route:
+def redirect_route(path: str, to: str, about: str) -> Route:
     """Return a route that redirects to another path; both are below the root of the app."""
 
     async def redirected(root: str) -> Response[bytes]:

@@ -1,5 +1,4 @@
-"""The usage scan: counts what every tenant stores at an interval, for metrics, quotas and the
-operator's view."""
+"""The usage scan: counts what every tenant stores at an interval, for metrics and quotas."""
 
 import asyncio
 from collections.abc import Callable
@@ -33,7 +32,6 @@ class UsageScan:
         self._cached = cached
         self._metrics = metrics
         self._log = log
-        self._sizes: dict[str, Size] = {}
         self.counted_at: int | None = None
         """When the last scan finished, by the engine's clock."""
 
@@ -56,7 +54,6 @@ class UsageScan:
         except KeyhouseError as error:
             self._log.task_failed("usage scan", error)
             return
-        self._sizes = sizes
         self.counted_at = self._engine.clock.now()
         self._metrics.stored(sizes)
 
@@ -66,12 +63,3 @@ class UsageScan:
         if tenant is not None and tenant.usage is not None:
             return await tenant.usage.count()
         return await measure(Store(self._schema, self._engine, name))
-
-    def known(self, name: str) -> tuple[Size | None, int | None]:
-        """Return a tenant's size without counting, and the time of that size; None if it was never
-        counted."""
-        tenant = self._cached(name)
-        if tenant is not None and tenant.usage is not None and tenant.usage.current is not None:
-            return tenant.usage.current, self._engine.clock.now()
-        size = self._sizes.get(name)
-        return size, None if size is None else self.counted_at

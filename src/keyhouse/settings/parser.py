@@ -4,9 +4,9 @@ setting.
 Each setting is a field, `name: Annotated[type, setting("Description.")] = default`, for the
 program's own settings and for a system's. Validation and the table in the documentation follow from
 the Struct. A Struct that renames a setting lists the old name, and a file or environment variable
-that still uses it gets an error with the new one:
+that still uses it gets an error with the new one, which has a table if it is in another one:
 
-    RENAMED: ClassVar[Mapping[str, str]] = {"jwt_keys": "jwks"}
+    RENAMED: ClassVar[Mapping[str, str]] = {"jwt_keys": "jwks", "secret": "studio.jwt_secret"}
 """
 
 import difflib
@@ -37,7 +37,10 @@ def read_settings(kind: type[Kind], given: Mapping[str, Any], *, table: str = ""
     renamed = renamed_settings(kind)
     for name in given:
         if name in renamed:
-            raise renamed_setting(_qualified(table, name), _qualified(table, renamed[name]))
+            new = renamed[name]
+            raise renamed_setting(
+                _qualified(table, name), new if "." in new else _qualified(table, new)
+            )
         if name not in fields:
             raise unknown_setting(
                 _qualified(table, name), [_qualified(table, known) for known in fields]

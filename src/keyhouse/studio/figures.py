@@ -27,6 +27,14 @@ class CallFigures(msgspec.Struct, kw_only=True):
     slow: int
 
 
+class ErrorFigures(msgspec.Struct):
+    """Operations of a system that were rejected or have failed, by the code of the error."""
+
+    system: str
+    code: str
+    count: int
+
+
 class SlowLine(msgspec.Struct, kw_only=True):
     """One slow operation. `what` describes it: its key or its path."""
 
@@ -41,11 +49,13 @@ class SlowLine(msgspec.Struct, kw_only=True):
 class SlowPage(msgspec.Struct):
     """`slow` are the newest operations that exceeded the `slow_seconds` of their system. `slow`
     requests and calls of an engine took longer than `slow_ms`. `requests` are those of HTTP, by
-    route; the last `requests_cut`, by slow requests and mean, are left out."""
+    route; the last `requests_cut`, by slow requests and mean, are left out. `errors` are those of
+    operations."""
 
     slow_ms: float
     slow: list[SlowLine]
     operations: list[CallFigures]
+    errors: list[ErrorFigures]
     requests: list[CallFigures]
     requests_cut: int
     calls: list[CallFigures]
@@ -80,6 +90,12 @@ class Figures:
             slow_ms=SLOW_SECONDS * 1_000,
             slow=_slow_lines(systems),
             operations=operations,
+            errors=[
+                ErrorFigures(system.name, code, count)
+                for system in systems
+                if system.figures is not None
+                for code, count in sorted(system.figures.errors().items())
+            ],
             requests=requests[:ROUTES_MAX],
             requests_cut=len(requests[ROUTES_MAX:]),
             calls=calls,

@@ -47,12 +47,15 @@ class Landing(msgspec.Struct):
 
 
 class SpaceLine(msgspec.Struct):
-    """`revision` is that of the newest change."""
+    """`revision` is that of the newest change. `operations` and `errors` are those of this process;
+    null if the service does not count them by tenant."""
 
     name: str
     size: SpaceSize
     revision: int
     records: list[str]
+    operations: int | None = None
+    errors: int | None = None
 
 
 class SpaceList(msgspec.Struct, kw_only=True):
@@ -72,9 +75,10 @@ class SpacesQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Rate(msgspec.Struct):
-    """Operations per second that a tenant may send, and how many at once now."""
+    """Operations per second that a tenant may send, how many at once, and how many of these now."""
 
     per_second: float
+    burst: int
     left: int
 
 
@@ -248,9 +252,15 @@ class Overview:
     async def _space_line(self, system: StudioSystem, space: str, deadline: float) -> SpaceLine:
         stores = self._catalog.stores(system, space)
         records = [each.name for store in stores for each in store.schema.records]
-        return SpaceLine(
+        line = SpaceLine(
             space, await count(stores[0], deadline), await stores[0].revision(), records
         )
+        figures = system.figures
+        if figures is not None and figures.has_tenants:
+            timings = figures.operations(space).values()
+            line.operations = sum(sum(each.steps) for kind in timings for each in kind)
+            line.errors = sum(figures.errors(space).values())
+        return line
 
 
 def space_use(system: StudioSystem, space: str) -> SpaceUse | None:
@@ -265,7 +275,7 @@ def space_use(system: StudioSystem, space: str) -> SpaceUse | None:
         figures.errors(space) if tenant else {},
         figures.quota.keys or None,
         figures.quota.bytes or None,
-        None if rates is None else Rate(rates.per_second, rates.left(space)),
+        None if rates is None else Rate(rates.per_second, rates.burst, rates.left(space)),
     )
 
 

@@ -91,9 +91,8 @@ class ServerProcess:
         claims = {"customerId": customer, "profileId": customer, "exp": int(time.time()) + 3_600}
         return jwt.encode(claims, SECRET, algorithm="HS256")
 
-    def operator_token(self, scopes: str = "operator") -> str:
-        """Return a token for the view of plugin storage or the Studio, if its table has
-        `jwt_secret` SECRET."""
+    def operator_token(self, scopes: str) -> str:
+        """Return a token for the Studio, if its table has `jwt_secret` SECRET."""
         claims = {"sub": "mallory", "scope": scopes, "exp": int(time.time()) + 3_600}
         return jwt.encode(claims, SECRET, algorithm="HS256")
 

@@ -1,5 +1,5 @@
-"""Random requests by the OpenAPI document of the operator's view: no 5xx, and only documented
-responses."""
+"""Random requests by the OpenAPI document of the Studio over plugin storage: no 5xx, and only
+documented responses."""
 
 import asyncio
 from pathlib import Path
@@ -8,10 +8,7 @@ import pytest
 
 from tests.soak import size
 from tests.support.openapi_requests import check_reached, documented_statuses
-from tests.systems.rosey.support.operator_view import Office, in_office, operator
-
-OPERATIONS = 5
-"""Of the document. A new one is tested by itself, and counted here."""
+from tests.systems.rosey.support.studio_over_rosey import Office, in_office, operator
 
 
 @pytest.mark.soak
@@ -19,12 +16,12 @@ def test_every_response_is_in_the_openapi_document(tmp_path: Path) -> None:
     async def story(office: Office) -> None:
         for number in range(3):
             await office.ask("trivia.set", key=f"k{number}", value={"number": number}, ttl=60)
-        await asyncio.to_thread(send, f"{office.url}/rosey", operator(office.clock))
+        await asyncio.to_thread(send, f"{office.url}/studio", operator(office.clock))
 
     in_office(tmp_path, story, quota_keys=10, rate_per_second=5)
 
 
 def send(url: str, token: str) -> None:
     count, statuses = documented_statuses(url, [token], examples=size(6, 1_000))
-    assert count == OPERATIONS
+    assert count > 10
     check_reached(statuses, {200, 400, 404})

@@ -21,7 +21,6 @@ _OPERATOR: Final = "operator"
     "TOKEN=$(keyhouse token streamkit --customer 12345)",
     'curl --oauth2-bearer "$TOKEN" http://127.0.0.1:8080/streamkit/configs/notes',
     "keyhouse token streamkit --customer 12345 --scope read --hours 1 --json",
-    "keyhouse token rosey --operator",
     "keyhouse token recipes:BOX --space ann --scope read",
     "keyhouse token --operator --scope studio:read",
 )
@@ -37,7 +36,7 @@ def token(
         bool,
         typer.Option(
             "--operator",
-            help="A token for the Studio, or for the operator's page of the system named.",
+            help="An operator's token: for the Studio, or for the system named.",
         ),
     ] = False,
     scope: Annotated[
@@ -92,13 +91,18 @@ def token(
     name = served_name(system)
     if customer is None and not operator and ":" in system:
         raise UsageError("Name the space: --space NAME.", system=system)
+    options = {"--customer": service.scopes, "--operator": service.operator_scopes}
+    takes = [option for option, scopes in options.items() if scopes]
+    if not takes:
+        raise UsageError(
+            "This system has no tokens: for the Studio, give --operator without a system.",
+            system=system,
+        )
     if (customer is None) is not operator:
-        options = {"--customer": service.scopes, "--operator": service.operator_scopes}
-        takes = [option for option, scopes in options.items() if scopes]
         raise UsageError("Give either --customer ID or --operator.", system=system, takes=takes)
     if not (service.operator_scopes if operator else service.scopes):
-        what = "operator's page" if operator else "tokens for customers"
-        raise UsageError(f"This system has no {what}.", system=system)
+        what = "operators: for the Studio, name no system" if operator else "customers"
+        raise UsageError(f"This system has no tokens for {what}.", system=system)
     if operator and scope:
         raise UsageError("The scopes of an operator's token are fixed: omit --scope.", scope=scope)
     loaded = load_settings({"data": data}, os.environ, config, systems=tuple({*NAMES, name}))

@@ -8,12 +8,6 @@ PLUGIN_VALUE_BYTES_MAX: Final = 65_536
 PLUGIN_BATCH_KEYS_MAX: Final = 1_000
 """Keys of one `mget`, operations of one `batch`: about as many as fit in one NATS message."""
 
-PLUGINS_PAGE_MAX: Final = 1_000
-"""Plugins in one page of the operator's view."""
-
-KEYS_PAGE_MAX: Final = 1_000
-"""Keys in one page of the operator's view."""
-
 BODY_BYTES_PER_REQUEST: Final = 4_096
 """A message costs its plugin one request more for each of these: large ones take time and disk."""
 

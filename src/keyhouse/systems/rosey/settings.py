@@ -1,28 +1,26 @@
-"""Settings of plugin storage: the table `[rosey]` of `keyhouse.toml`. Its tokens are for the
-operator's view."""
+"""Settings of plugin storage: the table `[rosey]` of `keyhouse.toml`."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar
 
 import msgspec
 
+from keyhouse.auth import JwtSettings
 from keyhouse.errors import UsageError
-from keyhouse.service.settings import JwtTenantSettings, RateBurst, RatePerSecond, UsageScanSeconds
+from keyhouse.service.settings import RateBurst, RatePerSecond, TenantSettings, UsageScanSeconds
 from keyhouse.settings import setting
 
-__all__ = ["OPERATOR_PATTERN", "RoseySettings"]
-
-OPERATOR_PATTERN: Final = "[!-~]{1,255}"
-"""Names that a token may give an operator: they are only logged."""
+__all__ = ["RoseySettings"]
 
 Positive = msgspec.Meta(gt=0)
 PREFIX = msgspec.Meta(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$")
 
 
-class RoseySettings(JwtTenantSettings, frozen=True, kw_only=True):
+class RoseySettings(TenantSettings, frozen=True, kw_only=True):
     RENAMED: ClassVar[Mapping[str, str]] = {
         "census_seconds": "usage_scan_seconds",
         "slow_ms": "slow_seconds",
+        **{name: f"studio.{name}" for name in JwtSettings.__struct_fields__},
     }
 
     prefixes: Annotated[
@@ -58,19 +56,8 @@ class RoseySettings(JwtTenantSettings, frozen=True, kw_only=True):
         Positive,
         setting("Interval of a watch's heartbeats, which also stop a watch without a listener."),
     ] = 5.0
-    jwt_tenant_claims: Annotated[
-        tuple[str, ...],
-        setting("Claims that may name the operator: the first that a token has is used."),
-    ] = ("sub",)
-    jwt_scopes: Annotated[
-        tuple[str, ...],
-        setting(
-            "Scopes of a token without the claim `scope`; `operator` opens the operator's view."
-        ),
-    ] = ()
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         self._check_prefixes()
         self._check_payload_prefix()
 

@@ -66,7 +66,7 @@ class Harness:
         context = ServiceContext(engine=self.engine, data=self.folder, metrics=self.metrics)
         settings = read_settings(RoseySettings, self.settings, table="rosey")
         self.runtime = make_runtime(context, settings)
-        self.spec = make_spec(context, settings, self.runtime)
+        self.spec = make_spec(settings, self.runtime)
         self._running = AsyncExitStack()
         self._running.push_async_callback(self.engine.close)
         connection = await self._running.enter_async_context(connect(nats_server().url))

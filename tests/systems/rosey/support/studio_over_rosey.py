@@ -1,4 +1,4 @@
-"""Plugin storage with both listeners on real sockets: plugins use NATS, an operator HTTP."""
+"""Plugin storage with both listeners on real sockets: plugins use NATS, an operator the Studio."""
 
 import asyncio
 import json
@@ -19,8 +19,9 @@ from keyhouse.http import make_app
 from keyhouse.nats.connection import connect
 from keyhouse.nats.listener import NatsListener
 from keyhouse.serve.listener import bind, listening
-from keyhouse.service.spec import ServiceContext, ServiceSpec
+from keyhouse.service.spec import ServiceContext
 from keyhouse.settings.settings import Address
+from keyhouse.studio import StudioSettings, StudioSystem, SystemCatalog, build_studio
 from keyhouse.systems.rosey.service import build
 from tests.support.nats_servers import nats_server
 from tests.systems.rosey.support.harness import Patient
@@ -28,25 +29,22 @@ from tests.systems.rosey.support.harness import Patient
 SECRET = "only-for-tests-0123456789abcdef-0123456789"
 
 
-def operator(clock: ManualClock, secret: str = SECRET, **given: Any) -> str:
-    """An operator's token; other scopes, or times, make one of something else."""
-    settings = JwtSettings(jwt_secret=secret, jwt_tenant_claims=("sub",))
-    return mint(settings, Path(), "ann", clock=clock, **{"scopes": ["operator"], **given})
+def operator(clock: ManualClock, scopes: str = "studio:read", **given: Any) -> str:
+    """Return an operator's token."""
+    settings = JwtSettings(jwt_secret=SECRET)
+    return mint(settings, Path(), "ann", clock=clock, scopes=[scopes], **given)
 
 
 class Office:
-    """`look` is an operator's GET; `ask` a plugin's request."""
+    """`look` is an operator's GET below `/studio`; `ask` a plugin's request."""
 
-    def __init__(
-        self, url: str, engine: Engine, clock: ManualClock, part: ServiceSpec, client: Client
-    ) -> None:
+    def __init__(self, url: str, engine: Engine, clock: ManualClock, client: Client) -> None:
         self.url = url
         self.engine = engine
         self.clock = clock
-        self.part = part
         self._client = client
         self.http = httpx.AsyncClient(
-            base_url=f"{url}/rosey",
+            base_url=f"{url}/studio",
             headers={"Authorization": f"Bearer {operator(clock)}"},
             timeout=60,
             transport=httpx.AsyncHTTPTransport(verify=False),  # no TLS here
@@ -62,23 +60,21 @@ class Office:
         assert answer.status_code == status, answer.text
         return answer.json()
 
-    async def count(self) -> None:
-        """Run the usage scan, which the service runs every five minutes."""
-        scan = asyncio.ensure_future(self.part.tasks[1]())
-        async with asyncio.timeout(60):
-            while (await self.look("/plugins"))["counted_at"] is None:
-                await asyncio.sleep(0.01)
-        scan.cancel()
-
 
 @asynccontextmanager
 async def office(folder: Path, **settings: Any) -> AsyncIterator[Office]:
     clock = ManualClock()
     engine = await open_engine(f"sqlite:{folder}/rosey.db?layout=rosey", clock=clock)
-    given = {"jwt_secret": SECRET, "jwt_leeway_seconds": 0, **settings}
-    served = build(
-        ServiceContext(engine=engine, data=folder, metrics=CollectorRegistry(), settings=given)
+    own = await open_engine("memory:", clock=clock)
+    context = ServiceContext(
+        engine=engine, data=folder, metrics=CollectorRegistry(), settings=settings
     )
+    served = build(context)
+    system = StudioSystem(
+        name=served.name, title=served.title, keyspaces=served.keyspaces, figures=served.figures
+    )
+    opened = StudioSettings(jwt_secret=SECRET, jwt_leeway_seconds=0)
+    studio = build_studio(SystemCatalog([system]), own, folder, opened)
     client = Patient()
     await client.connect(nats_server().url)
     try:
@@ -86,15 +82,16 @@ async def office(folder: Path, **settings: Any) -> AsyncIterator[Office]:
             connect(nats_server().url) as connection,
             NatsListener(connection, served.endpoints, name="rosey", version="0.1.0"),
             listening(
-                make_app([served]), bind(Address("127.0.0.1", 0)), drain_seconds=1
+                make_app([served, studio.spec()]), bind(Address("127.0.0.1", 0)), drain_seconds=1
             ) as address,
         ):
-            built = Office(address.url, engine, clock, served, client)
+            built = Office(address.url, engine, clock, client)
             async with built.http:
                 yield built
     finally:
         await client.close()
         await engine.close()
+        await own.close()
 
 
 def in_office(folder: Path, story: Callable[[Office], Awaitable[None]], **settings: Any) -> None:
