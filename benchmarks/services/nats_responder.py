@@ -8,7 +8,6 @@ It prints `ready` once it is subscribed, and exits when its stdin closes.
 
 import asyncio
 import logging
-import secrets
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -47,7 +46,6 @@ async def rosey(url: str, engine_url: str) -> AsyncIterator[None]:
     settings = {
         "slow_seconds": 60,
         "rate_per_second": 1_000_000,
-        "jwt_secret": secrets.token_hex(32),
     }
     context = ServiceContext(
         engine=metrics.metered("rosey", engine),

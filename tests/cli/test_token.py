@@ -51,7 +51,7 @@ def test_an_operators_token_has_only_the_operators_scope(tmp_path: Path) -> None
     caller = asyncio.run(
         auth.authenticate([(b"authorization", b"Bearer " + made["token"].encode())])
     )
-    assert caller == Caller(tenant="operator", subject="operator", scopes=frozenset({"operator"}))
+    assert caller == Caller(tenant="operator", scopes=frozenset({"history.service"}))
 
 
 def test_the_secret_of_the_environment_signs_the_token(
