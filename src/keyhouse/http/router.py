@@ -230,7 +230,7 @@ _FIELD: Final = "{}"
 
 
 class _Place:
-    """A segment of known paths: the texts that may follow, or a field, and some paths through it."""
+    """A segment of known paths: the texts that may follow, or a field, and paths through it."""
 
     __slots__ = ("next", "paths")
 

@@ -126,7 +126,7 @@ _ATTEMPTS: Final = 3
 
 
 class EmbeddedNats(NatsServer):
-    """A server that is restarted if it exits; `restarting` is held while it is stopped or started."""
+    """A server that is restarted if it exits; `restarting` is held while it stops or starts."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
         super().__init__(folder, **options)
