@@ -15,8 +15,8 @@ from tests.abuse.support.attack import Client, run
 from tests.abuse.support.server import ServerProcess
 from tests.soak import SOAK, size
 
-SECONDS_EACH = 0.2
-SECONDS = 20
+SECONDS_EACH = 0.15
+SECONDS = 10
 """Of a usual run: a system with many routes has less for each."""
 
 SYSTEMS = [name for name in NAMES if has_service(name)]
