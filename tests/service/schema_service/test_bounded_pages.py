@@ -195,3 +195,31 @@ def test_a_list_over_nats_costs_by_its_bytes(tmp_path: Path) -> None:
             raise AssertionError("the rate did not limit lists")
 
     asyncio.run(scenario())
+
+
+def test_pages_over_nats_end_before_a_reply_is_too_large(tmp_path: Path) -> None:
+    """4 MiB were read for each page, and again half of them, until a reply could hold it."""
+
+    async def scenario() -> None:
+        async with called("memory", tmp_path) as call:
+            names = [f"n{number}" for number in range(9)]
+            for name in names:
+                note = {"record": "note", "fields": {"name": name}, "value": LARGE}
+                assert (await call("put", note))["success"]
+            listed: list[str] = []
+            cursor = None
+            while len(listed) < len(names):
+                page = await call("list", {"record": "note", "limit": 500, "cursor": cursor})
+                assert 1 <= len(page["items"]) <= 2
+                listed += [item["fields"]["name"] for item in page["items"]]
+                cursor = page.get("cursor")
+            assert listed == names and cursor is None
+            addresses = [{"name": "none"}, *({"name": name} for name in names)]
+            found = await call("get_many", {"record": "note", "addresses": addresses})
+            assert [item and item["fields"]["name"] for item in found["items"]] == [
+                None,
+                "n0",
+                "n1",
+            ]
+
+    asyncio.run(scenario())

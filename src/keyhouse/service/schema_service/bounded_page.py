@@ -3,8 +3,8 @@
 A page has up to 500 records, each of up to 380 KiB. To read, decode and encode them at once would
 take seconds, in which no other request is served, and hundreds of megabytes. So a page is read in
 steps, one per turn of the event loop: of a bounded number of records, and of those that were read
-no more are decoded than fit in `STEP_BYTES`, one at least. A page ends with the record that reaches
-`SERVED_PAGE_BYTES_MAX`; its cursor continues after it.
+no more are decoded than fit in `STEP_BYTES`, one at least. A page ends with the step that reaches
+its size, by default `SERVED_PAGE_BYTES_MAX`; its cursor continues after it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -49,6 +49,7 @@ class BoundedPages:
         item: Callable[[Any], Any],
         limit: int,
         cursor: str | None,
+        bytes_max: int = SERVED_PAGE_BYTES_MAX,
     ) -> tuple[list[Any], int, str | None]:
         """Return encoded items, the revision of the first step, and the cursor of the next page."""
         items: list[msgspec.Raw] = []
@@ -64,11 +65,16 @@ class BoundedPages:
             limit -= step.kept
             cursor = page.cursor
             revision = page.revision if revision is None else revision
-            if limit <= 0 or cursor is None or size >= SERVED_PAGE_BYTES_MAX:
+            if limit <= 0 or cursor is None or size >= bytes_max:
                 return items, revision, cursor
 
     async def read_each(
-        self, name: str, read: ReadEach, item: Callable[[Any], Any], keys: Sequence[str]
+        self,
+        name: str,
+        read: ReadEach,
+        item: Callable[[Any], Any],
+        keys: Sequence[str],
+        bytes_max: int = SERVED_PAGE_BYTES_MAX,
     ) -> list[Any]:
         """Return the encoded items at the first keys, null where there is none. A record is
         read once, however often its key is given."""
@@ -87,7 +93,7 @@ class BoundedPages:
                 found.update(zip(asked, encoded, strict=False))
             items.append(msgspec.Raw(data := found[key]))
             size += len(data)
-            if size >= SERVED_PAGE_BYTES_MAX:
+            if size >= bytes_max:
                 break
         return items
 

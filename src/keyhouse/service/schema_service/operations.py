@@ -15,7 +15,12 @@ from msgspec import UNSET
 from keyhouse.engine import Engine
 from keyhouse.errors import ConflictError, NotFoundError, RevisionError, UsageError
 from keyhouse.keyring import KeyRing
-from keyhouse.limits import SERVED_CLEAR_RECORDS, SERVED_PAGE_ITEMS_MAX, SERVED_PAGE_KEYS_MAX
+from keyhouse.limits import (
+    SERVED_CLEAR_RECORDS,
+    SERVED_PAGE_BYTES_MAX,
+    SERVED_PAGE_ITEMS_MAX,
+    SERVED_PAGE_KEYS_MAX,
+)
 from keyhouse.read_meter import report_read
 from keyhouse.schema import RecordCount, Schema, Summary, Unique
 from keyhouse.service.operation_log import OperationLog
@@ -133,6 +138,7 @@ class SpaceOperations(Tenant):
         addresses: Sequence[Mapping[str, Any]],
         *,
         unreadable: OnUnreadableItem = "raise",
+        bytes_max: int = SERVED_PAGE_BYTES_MAX,
     ) -> FoundItems:
         """Return the records at these addresses, or the values of counters, in their order; null
         where there is none. Large ones are cut as a page is: the items are those of the first
@@ -156,7 +162,8 @@ class SpaceOperations(Tenant):
             return first_entries(self.store, step, served.record, keys, unreadable=on_unreadable)
 
         keys = record_keys(self.store, served.record, asked)
-        items = await self._pages.read_each(served.name, read, partial(item_of, served), keys)
+        item = partial(item_of, served)
+        items = await self._pages.read_each(served.name, read, item, keys, bytes_max)
         return FoundItems(items, omitted.items("get_many", self.name, self._log))
 
     async def lookup(
@@ -179,6 +186,7 @@ class SpaceOperations(Tenant):
         order: Literal["asc", "desc"] = "asc",
         limit: int = PAGE_ITEMS,
         cursor: str | None = None,
+        bytes_max: int = SERVED_PAGE_BYTES_MAX,
     ) -> ServedPage:
         """Return some records: leading fields by equality, the next one by range or prefix.
 
@@ -211,7 +219,7 @@ class SpaceOperations(Tenant):
             )
 
         items, revision, more = await self._pages.read(
-            served.name, read, partial(item_of, served), limit, cursor
+            served.name, read, partial(item_of, served), limit, cursor, bytes_max
         )
         left_out = omitted.items("list", self.name, self._log)
         return ServedPage(items, revision, UNSET if more is None else more, left_out)

@@ -53,7 +53,10 @@ _READS: Final = frozenset(
 _SPACE: Final = re.compile("[A-Za-z0-9_-]{1,64}")
 _BODY_BYTES_PER_REQUEST: Final = 32 * 1_024
 _REPLY_BYTES_MAX: Final = 1_000_000
-"""Size at which a page is cut; the default limit of NATS is 1 MiB."""
+"""Size of the largest reply; the default limit of NATS is 1 MiB."""
+
+_PAGE_BYTES_MAX: Final = 512 * 1_024
+"""Size at which a page ends: with the step that reaches it, or a record, it fits in a reply."""
 
 _HEARTBEAT_SECONDS: Final = 5.0
 
@@ -238,7 +241,9 @@ class SchemaSubjects:
             raise MissingFieldError("Missing required field: addresses")
         addresses = body.addresses
         while True:
-            found = await space.get_many(served, addresses, unreadable=body.unreadable)
+            found = await space.get_many(
+                served, addresses, unreadable=body.unreadable, bytes_max=_PAGE_BYTES_MAX
+            )
             if len(_encode(found)) <= _REPLY_BYTES_MAX:
                 return found
             if len(addresses) == 1:
@@ -251,7 +256,13 @@ class SchemaSubjects:
         limit = body.limit
         while True:
             page = await space.page(
-                served, body.fields, by=by, order=body.order, limit=limit, cursor=body.cursor
+                served,
+                body.fields,
+                by=by,
+                order=body.order,
+                limit=limit,
+                cursor=body.cursor,
+                bytes_max=_PAGE_BYTES_MAX,
             )
             if len(_encode(page)) <= _REPLY_BYTES_MAX:
                 return page
