@@ -220,3 +220,15 @@ def test_a_misspelled_key_field_is_rejected_when_it_is_declared() -> None:
     assert Record(Page, "page:{ide}", fields={"ide": None}).holder("ide") is None
     with pytest.raises(DeclarationError, match="no such fields"):
         Record(Page, "page:{id}", fields={"ide": None})
+
+
+def test_a_key_takes_some_fields_from_the_value_and_the_others_as_given() -> None:
+    record = Record(Thing, "t:{list}:{id}", name="thing")
+    assert record.address(Thing(id="a"), {"list": "b"}) == (("b", "a"), "t:b:a")
+    assert record.address(Thing(id="a"), {"list": "b", "id": "a"}) == (("b", "a"), "t:b:a")
+    for given, field in (({"list": ""}, "list"), ({"list": 1}, "list"), ({}, "list")):
+        with pytest.raises(KeyFieldError) as raised:
+            record.address(Thing(id="a"), given)
+        assert raised.value.fields["field"] == field
+    with pytest.raises(KeyFieldError):
+        record.address(Thing(id="a"), {"list": "b", "id": "c"})

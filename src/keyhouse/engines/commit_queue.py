@@ -196,7 +196,11 @@ class CommitGroup(Generic[Write]):
     def settle(self, failure: KeyhouseError | None = None) -> None:
         """Settle every write: see `PendingWrite.settle`."""
         for write in self.writes:
-            write.settle(failure)
+            if failure is None and write.error is None:  # what `settle` does, without a call
+                if not write.future.done():
+                    write.future.set_result(write.result)
+            else:
+                write.settle(failure)
 
 
 class CommitQueue(ABC):

@@ -84,12 +84,15 @@ class TransactionWrite(PendingWrite[Answer]):
         """Run the write, and stage its result or its error."""
         self.error = None
         try:
-            self.result = self._work(transaction)
+            self.result = self._run(transaction)
         except self.EXCLUDING_ERRORS as error:
             self.error = error
             self.excluded = True
         except self.OWN_ERRORS as error:
             self.error = error
+
+    def _run(self, transaction: Any) -> Answer:
+        return self._work(transaction)
 
 
 class ThreadWork(TransactionWrite[Answer]):

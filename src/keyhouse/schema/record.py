@@ -126,7 +126,7 @@ class Record(RecordJson[T]):
             *((belongs_to,) if isinstance(belongs_to, Owner) else belongs_to),
             *((references,) if isinstance(references, Reference) else references),
         )
-        self._compiled_address: Callable[[T], tuple[Keys, str]] | None = None
+        self._compiled_address: Callable[[T, Mapping[str, object]], tuple[Keys, str]] | None = None
         self._is_addressable = False
         self.legacy: Record[T] | None = None
         self._current: Record[T] | None = None
@@ -256,24 +256,27 @@ class Record(RecordJson[T]):
 
     def address(self, value: T, given: Mapping[str, object]) -> tuple[Keys, str]:
         """Return the values of the record's key, as a read of the key gives them, and the key."""
-        if self._is_addressable and not given:
+        if self._is_addressable and given.keys() == self._not_held:
             if self._compiled_address is None:
                 self._compiled_address = self._compile_address()
             try:
-                return self._compiled_address(value)
+                return self._compiled_address(value, given)
             except (ValueError, TypeError, AttributeError):
                 pass  # what follows raises an error that names the field
         keys = self.keys(value, given)
         key = self.template.join(keys)
         return self.template.as_read(key, keys), key
 
-    def _compile_address(self) -> Callable[[T], tuple[Keys, str]]:
-        """Compile `address` for a value that holds all fields of its key as attributes: every put
-        needs it."""
-        sources = [f"v.{source}" for source in self._key_sources()]
+    def _compile_address(self) -> Callable[[T, Mapping[str, object]], tuple[Keys, str]]:
+        """Compile `address` for a value that holds fields of its key as attributes, and the others
+        as given: every put needs it."""
+        sources = [
+            f"g[{name!r}]" if name in self._not_held else f"v.{source}"
+            for name, source in zip(self.template.fields, self._key_sources(), strict=True)
+        ]
         key, scope = self.template.expression(sources)
-        compiled: Callable[[T], tuple[Keys, str]] = evaluated(
-            f"lambda v: (({''.join(f'{source}, ' for source in sources)}), {key})", scope
+        compiled: Callable[[T, Mapping[str, object]], tuple[Keys, str]] = evaluated(
+            f"lambda v, g: (({''.join(f'{source}, ' for source in sources)}), {key})", scope
         )
         return compiled
 
@@ -344,7 +347,8 @@ class Record(RecordJson[T]):
         self._not_held = {name for name, held in self._holders.items() if held is None}
         self._compiled_address = None
         self._is_addressable = not self.template.normalizes and all(
-            source in self.attributes and not iskeyword(source) for source in self._key_sources()
+            name in self._not_held or (source in self.attributes and not iskeyword(source))
+            for name, source in zip(self.template.fields, self._key_sources(), strict=True)
         )
         self.is_stamped = any(
             mark is not None for mark in (self.version, self.created, self.updated)

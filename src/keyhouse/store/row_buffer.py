@@ -265,9 +265,11 @@ class RowBuffer(ABC):
     def batch(self, batch_id: str | None = None) -> Batch:
         """Return what a commit would send. Raises LimitError if it exceeds the engine's limits."""
         rows, writes = self._rows, self._writes
-        checks = tuple(
-            [Check(key, None if row is None else row.revision) for key, row in rows.items()]
-        )
+        checks: tuple[Check, ...] = ()
+        if rows:
+            checks = tuple(
+                [Check(key, None if row is None else row.revision) for key, row in rows.items()]
+            )
         if self._assumed:
             checks += tuple([each for key, each in self._assumed.items() if key not in rows])
         puts: tuple[Any, ...] = tuple(writes.values())

@@ -49,7 +49,7 @@ def stamped(
             data = bound.keep_from_row(data, replaced, before.record)
     if restored is not None:
         expires = restored[0]
-    elif bound.expiry is None and ttl is None:
+    elif ttl is None and (bound.expiry is None or bound.expiry.mode == "write"):
         expires = None
     else:
         until = before.expires if before is not None else None

@@ -16,4 +16,6 @@ class LoggedKeys(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 encode = msgspec.json.Encoder().encode
+"""Encodes the keys put and the keys deleted, as a pair or as LoggedKeys."""
+
 decode = msgspec.json.Decoder(LoggedKeys).decode

@@ -24,7 +24,7 @@ from keyhouse.engines.sqlite.reader import Reader
 from keyhouse.engines.sqlite.snapshot import Snapshot
 from keyhouse.engines.sqlite.sql import Statements, statements, stop_of
 from keyhouse.engines.sqlite.transaction import SqliteTransaction
-from keyhouse.engines.sqlite.writer import SqliteWrite, SqliteWriter
+from keyhouse.engines.sqlite.writer import SqliteCommit, SqliteWrite, SqliteWriter
 from keyhouse.engines.thread_commit_queue import ThreadWork
 from keyhouse.limits import CHANGES_KEPT
 
@@ -80,6 +80,7 @@ class SqliteEngine:
         self.read = self._reader.read  # a method that calls it would cost a tenth
         self._feed = Feed(self._reader, sql, clock)
         self._writer = SqliteWriter(writer, sql, clock, committed=self._feed.pull)
+        self._submit = self._writer.submit
 
     @classmethod
     def open(
@@ -123,13 +124,7 @@ class SqliteEngine:
         )
 
     async def commit(self, space: str, batch: Batch) -> int | None:
-        rows = len(batch.checks) + len(batch.puts) + len(batch.deletes) + len(batch.adds)
-        size = sum([len(put.value) for put in batch.puts])
-        return await self._writer.submit(
-            SqliteWrite(
-                lambda transaction: transaction.apply(space, batch, size), rows=rows, bytes=size
-            )
-        )
+        return await self._submit(SqliteCommit(space, batch))
 
     def watch(
         self,

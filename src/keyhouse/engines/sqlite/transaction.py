@@ -17,7 +17,7 @@ import apsw
 
 from keyhouse.counter import sum_of
 from keyhouse.engine import Add, Batch, Check, Put
-from keyhouse.engines.sqlite.change_log import LoggedKeys, encode
+from keyhouse.engines.sqlite.change_log import encode
 from keyhouse.engines.sqlite.sql import Statements
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 
@@ -75,7 +75,7 @@ class SqliteTransaction:
         self._summed: dict[str, dict[str, Put]] = {}
         """Counters as the last batch left them: batches of one group often add to the same one."""
         self._log: list[tuple[int, str, bytes | str]] = []
-        self._stamp: PutRow = () if sql.stamp is None else (cursor.execute(sql.stamp, (now,)).get,)
+        self._stamp = None if sql.stamp is None else cursor.execute(sql.stamp, (now,)).get
         self.now = now
         self.revision: int = cursor.execute(sql.head).get or 0
         self.wrote = False
@@ -89,17 +89,15 @@ class SqliteTransaction:
             return revision
         if batch.checks and not self._checks_hold(space, batch.checks):
             return None
-        sums = self._sums(space, batch.adds) if batch.adds else []
-        if not sums and not batch.puts and not batch.deletes:
-            return self.revision
-        revision = self.revision + 1
-        inline = self._sql.inline_bytes_max
-        large = size > inline and any([len(put.value) > inline for put in batch.puts])
-        self._write(
-            space, revision, [*batch.puts, *sums] if sums else batch.puts, batch.deletes, large
-        )
-        if sums:
+        puts, deletes = batch.puts, batch.deletes
+        if batch.adds:
+            sums = self._sums(space, batch.adds)
+            revision = self._write(space, (*puts, *sums), deletes, size)
             self._summed.setdefault(space, {}).update({put.key: put for put in sums})
+        elif puts or deletes:
+            revision = self._write(space, puts, deletes, size)
+        else:
+            return self.revision
         if batch.id is not None:
             self._cursor.execute(self._sql.put_id, (space, batch.id, revision, self.now))
         return revision
@@ -195,32 +193,36 @@ class SqliteTransaction:
             sums.append(Put(add.key, sum_of(add.key, value, add.by), kept_expires))
         return sums
 
-    def _write(
-        self,
-        space: str,
-        revision: int,
-        puts: Sequence[Put],
-        deletes: tuple[str, ...],
-        large: bool,
-    ) -> None:
-        rows: list[PutRow]
-        if stamp := self._stamp:
-            rows = [(space, put.key, revision, put.expires, put.value, *stamp) for put in puts]
+    def _write(self, space: str, puts: Sequence[Put], deletes: tuple[str, ...], size: int) -> int:
+        """Write rows as one commit, and return its revision."""
+        revision, stamp = self.revision + 1, self._stamp
+        rows: list[PutRow] = []
+        keys = []
+        for put in puts:
+            key = put.key
+            keys.append(key)
+            rows.append(
+                (space, key, revision, put.expires, put.value)
+                if stamp is None
+                else (space, key, revision, put.expires, put.value, stamp)
+            )
+        if self._checked or self._summed:
+            self._forget_known(space, (*keys, *deletes))
+        inline = self._sql.inline_bytes_max
+        if not self._gathers or (size > inline and any([len(put.value) > inline for put in puts])):
+            self.flush()
+            self._write_at_once(space, rows, deletes)
         else:
-            rows = [(space, put.key, revision, put.expires, put.value) for put in puts]
-        keys = [put.key for put in puts]
-        written = [*keys, *deletes] if deletes else keys
+            self._gather(space, keys, rows, deletes)
+        self._record(space, encode((keys, deletes)))
+        return revision
+
+    def _forget_known(self, space: str, written: Iterable[str]) -> None:
         for known in (self._checked.get(space), self._summed.get(space)):
             if known:
                 for key in written:
                     if key in known:
                         del known[key]
-        if large or not self._gathers:
-            self.flush()
-            self._write_at_once(space, rows, deletes)
-        else:
-            self._gather(space, keys, rows, deletes)
-        self._record(space, encode(LoggedKeys(keys, deletes)))
 
     def _gather(
         self, space: str, keys: list[str], rows: list[PutRow], deletes: tuple[str, ...]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import apsw
 
 from keyhouse.clock import Clock
+from keyhouse.engine import Batch
 from keyhouse.engines.commit_queue import Answer
 from keyhouse.engines.sqlite.connections import until_available
 from keyhouse.engines.sqlite.error_map import translate, translate_commit_error
@@ -22,6 +23,8 @@ from keyhouse.engines.sqlite.transaction import (
     SqliteTransaction,
 )
 from keyhouse.engines.thread_commit_queue import (
+    GROUP_BYTES_MAX,
+    GROUP_ROWS_MAX,
     ThreadCommitQueue,
     TransactionGroup,
     TransactionWrite,
@@ -37,6 +40,27 @@ class SqliteWrite(TransactionWrite[Answer]):
     EXCLUDING_ERRORS = REJECTED_VALUE
 
     __slots__ = ()
+
+
+class SqliteCommit(SqliteWrite[int | None]):
+    """A batch of one space. It holds its arguments: a closure would cost more than the queue."""
+
+    __slots__ = ("_batch", "_space")
+
+    def __init__(self, space: str, batch: Batch) -> None:
+        puts = batch.puts
+        self._space = space
+        self._batch = batch
+        self.rows = rows = len(batch.checks) + len(puts) + len(batch.deletes) + len(batch.adds)
+        self.bytes = size = (
+            len(puts[0].value) if len(puts) == 1 else sum([len(put.value) for put in puts])
+        )
+        self.alone = rows > GROUP_ROWS_MAX or size > GROUP_BYTES_MAX
+        self.error = None
+        self.excluded = False
+
+    def _run(self, transaction: SqliteTransaction) -> int | None:
+        return transaction.apply(self._space, self._batch, self.bytes)
 
 
 class SqliteWriter(ThreadCommitQueue):
