@@ -87,15 +87,20 @@ def test_mediacms_is_read_page_by_page_with_retries() -> None:
     asyncio.run(work())
 
 
-def test_a_title_of_mediacms_has_no_control_characters() -> None:
+def test_a_title_or_category_of_mediacms_has_no_control_characters() -> None:
     def respond(request: httpx.Request) -> httpx.Response:
-        media = [{**medium(0), "title": "A\x1b[2JB\n"}, {**medium(1), "title": "\r\n"}]
+        named = [{"title": "A\nB"}, {"title": "\u202eC"}, {"title": "\r\n"}]
+        media = [
+            {**medium(0), "title": "A\x1b[2JB\n", "categories_info": named},
+            {**medium(1), "title": "\r\n"},
+        ]
         return httpx.Response(200, json={"count": 2, "next": None, "results": media})
 
     async def work() -> None:
         source = MediaCms("https://cms", "secret", transport=httpx.MockTransport(respond))
         items = [each async for chunk, _ in source.items() for each in chunk]
         assert [each.title for each in items] == ["A [2JB", "t1"]
+        assert items[0].categories == ["A B", "C"]
 
     asyncio.run(work())
 

@@ -210,16 +210,31 @@ def test_a_title_with_control_characters_is_refused(tmp_path: Path, title: str) 
     run(tmp_path, work)
 
 
+@pytest.mark.parametrize("category", ["a\nb", "\x1b[2J", "a\u202eb", "\u2028"])
+def test_a_category_with_control_characters_is_refused(tmp_path: Path, category: str) -> None:
+    """Such a category was stored and shown as it is, although a name was not."""
+
+    async def work(service: PlaylistService) -> None:
+        bob = await service.member("Bob")
+        items = [{"video_id": "unknown", "categories": ["Fine", category]}]
+        response = await bob("POST", "/playlists", {"name": "Other", "items": items})
+        assert response.status_code == 422, response.text
+        assert "A category has no line breaks" in response.json()["error"]["message"]
+        assert (await bob.get("/playlists"))["playlists"] == []
+
+    run(tmp_path, work)
+
+
 def test_a_title_that_another_program_wrote_is_shown_without_control_characters(
     tmp_path: Path,
 ) -> None:
     async def work(service: PlaylistService) -> None:
         theirs = {**document("p1", "Theirs"), "created_by": "Bob"}
-        theirs["items"] = [{"video_id": "unknown", "title": "a\nb"}]
+        theirs["items"] = [{"video_id": "unknown", "title": "a\nb", "categories": ["c\nd"]}]
         await write(service.stores.playlists, "ns/default/playlists/p1", theirs)
         bob = await service.member("Bob")
         shown = (await bob.get("/playlists/p1"))["items"]
-        assert shown == [{"video_id": "unknown", "title": "a b"}]
+        assert shown == [{"video_id": "unknown", "title": "a b", "categories": ["c d"]}]
         assert (await bob("PUT", "/playlists/p1", {"items": shown})).status_code == 200
         await bob.post("/playlists/p1/fork", {}, 201)
 

@@ -16,7 +16,7 @@ import msgspec
 from keyhouse.systems.playlist.catalog import CatalogItem, check_item
 from keyhouse.systems.playlist.errors import CatalogSourceError
 from keyhouse.systems.playlist.limits import CATALOG_ITEMS_MAX, MEDIACMS_PAGE_BYTES_MAX
-from keyhouse.systems.playlist.names import printable_title
+from keyhouse.systems.playlist.names import printable_title, without_controls
 from keyhouse.systems.playlist.refresh import Items
 
 __all__ = ["MediaCms"]
@@ -157,6 +157,6 @@ def _categories(medium: _Medium) -> list[str]:
     found = []
     for each in medium.categories_info or medium.categories or ():
         name = each.get("title") if isinstance(each, dict) else each
-        if isinstance(name, str) and name.strip():
-            found.append(name.strip())
+        if isinstance(name, str) and (name := without_controls(name).strip()):
+            found.append(name)
     return list(dict.fromkeys(found))

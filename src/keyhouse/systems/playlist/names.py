@@ -1,6 +1,7 @@
-"""Names and titles that people give: no line breaks, and no control characters.
+"""Names, titles and categories that people give: no line breaks, and no control characters.
 
-A name has nothing that changes how the text around it is shown. A title may mark its direction.
+A name or category has nothing that changes how the text around it is shown. A title may mark its
+direction.
 """
 
 import re
@@ -11,9 +12,11 @@ from keyhouse.errors import RecordError
 __all__ = [
     "CONTROLS",
     "CONTROL_CHARACTERS",
+    "checked_categories",
     "checked_name",
     "checked_title",
     "has_control_characters",
+    "has_controls",
     "printable_title",
     "without_controls",
 ]
@@ -35,7 +38,7 @@ def checked_name(name: str) -> str:
     characters."""
     if not name.strip():
         raise RecordError("A playlist needs a name.", name=name)
-    if _control.search(name):
+    if has_controls(name):
         raise RecordError(
             "A name has no line breaks, no control characters, and none that reverse text.",
             name=name,
@@ -56,6 +59,22 @@ def checked_title(title: T, *, video_id: str) -> T:
             "A title has no line breaks and no control characters.", video_id=video_id, title=title
         )
     return title
+
+
+def checked_categories(categories: T, *, video_id: str) -> T:
+    """Return the categories of an item, if it has some. Raises RecordError as for names."""
+    for each in categories if isinstance(categories, list) else ():
+        if has_controls(each):
+            raise RecordError(
+                "A category has no line breaks, no control characters, and none that reverse text.",
+                video_id=video_id,
+                category=each,
+            )
+    return categories
+
+
+def has_controls(name: str) -> bool:
+    return _control.search(name) is not None
 
 
 def has_control_characters(title: str) -> bool:

@@ -36,9 +36,9 @@ from keyhouse.systems.playlist.errors import (
 from keyhouse.systems.playlist.limits import PLAYLISTS_MAX
 from keyhouse.systems.playlist.messages import ItemBody, PlaylistSummary
 from keyhouse.systems.playlist.names import (
+    checked_categories,
     checked_name,
     checked_title,
-    printable_title,
     without_controls,
 )
 from keyhouse.systems.playlist.playlist_summaries import PlaylistSummaries
@@ -50,7 +50,11 @@ from keyhouse.systems.playlist.schema import (
     PlaylistItem,
 )
 from keyhouse.systems.playlist.sessions import ChannelMember
-from keyhouse.systems.playlist.stored_playlist import StoredPlaylist, stored_playlist
+from keyhouse.systems.playlist.stored_playlist import (
+    StoredPlaylist,
+    printable_item,
+    stored_playlist,
+)
 from keyhouse.systems.playlist.stores import PlaylistStores
 
 __all__ = ["SavedPlaylists"]
@@ -112,8 +116,8 @@ class SavedPlaylists:
                     "duration_seconds": found.duration_seconds,
                     "thumbnail_url": found.thumbnail_url,
                 }
-            elif isinstance(item, dict) and isinstance(item.get("title"), str):
-                item = {**item, "title": printable_title(item["title"])}
+            elif isinstance(item, dict):
+                item = printable_item(item)
             shown.append(item)
         read_only = {"read_only": True} if stored.is_read_only else {}
         return {**stored.document, "playlist_id": stored.id, "items": shown, **read_only}
@@ -228,7 +232,7 @@ class SavedPlaylists:
 
     async def _items(self, items: Sequence[ItemBody]) -> list[PlaylistItem]:
         """Return the items with what the catalog knows of them. An unknown id may be saved. Raises
-        RecordError if its title has control characters."""
+        RecordError if its title or a category has control characters."""
         known = await self._catalog.get_many([item.video_id for item in items])
         stored = []
         for item in items:
@@ -239,7 +243,7 @@ class SavedPlaylists:
                         video_id=item.video_id,
                         title=checked_title(item.title, video_id=item.video_id),
                         duration_seconds=item.duration_seconds,
-                        categories=item.categories,
+                        categories=checked_categories(item.categories, video_id=item.video_id),
                     )
                 )
                 continue

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 
 from keyhouse.engine import Row
-from keyhouse.systems.playlist.names import printable_title
+from keyhouse.systems.playlist.names import printable_title, without_controls
 
-__all__ = ["StoredPlaylist", "stored_playlist"]
+__all__ = ["StoredPlaylist", "printable_item", "stored_playlist"]
 
 
 class _AnyItem(msgspec.Struct):
@@ -44,6 +44,17 @@ class StoredPlaylist(msgspec.Struct, frozen=True):
                     )
                 )
         return items
+
+
+def printable_item(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an item as it is shown: without control characters in its title and categories."""
+    title, categories = item.get("title"), item.get("categories")
+    if isinstance(title, str):
+        item = {**item, "title": printable_title(title)}
+    if isinstance(categories, list):
+        shown = [without_controls(each) if isinstance(each, str) else each for each in categories]
+        item = {**item, "categories": shown}
+    return item
 
 
 def stored_playlist(row: Row) -> StoredPlaylist | None:

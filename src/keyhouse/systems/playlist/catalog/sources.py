@@ -21,7 +21,7 @@ from keyhouse.systems.playlist.limits import (
     CATALOG_ITEMS_MAX,
     VIDEO_ID_CHARS_MAX,
 )
-from keyhouse.systems.playlist.names import has_control_characters
+from keyhouse.systems.playlist.names import has_control_characters, has_controls
 
 __all__ = ["check_item", "parse_source", "read_source_file"]
 
@@ -92,6 +92,8 @@ def check_item(item: CatalogItem) -> str | None:
         return "duration_seconds must be a number of seconds from 0"
     if not all(category.strip() for category in item.categories):
         return "a category must not be empty"
+    if any(map(has_controls, item.categories)):
+        return "a category must have no line breaks and no control characters"
     return None
 
 
