@@ -50,6 +50,8 @@ class KeyhouseError(Exception):
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "INTERNAL_ERROR"
+    internal: ClassVar[frozenset[str]] = frozenset({"template"})
+    """Fields about the keyspace, for programs that hold the store: no response has them."""
 
     def __init__(self, sentence: str, /, **fields: object) -> None:
         super().__init__(sentence)
@@ -66,6 +68,16 @@ class KeyhouseError(Exception):
         """Set the driver's exception as the cause, for an error that is raised later."""
         self.__cause__ = cause
         return self
+
+    def public(self) -> Self:
+        """Return the error as a response may show it: without its internal fields."""
+        if self.internal.isdisjoint(self.fields):
+            return self
+        shown = self.copy()
+        shown.fields = {
+            name: value for name, value in self.fields.items() if name not in self.internal
+        }
+        return shown
 
     def copy(self) -> Self:
         """Return a copy for another caller, since each one adds its own traceback."""
@@ -183,11 +195,11 @@ class RevisionError(ConflictError):
 
 
 class UniqueError(ConflictError):
-    pass
+    internal = frozenset({"template", "index", "key"})
 
 
 class LinkError(ConflictError):
-    pass
+    internal = frozenset({"template", "key", "missing", "example"})
 
 
 class ContentionError(ConflictError):

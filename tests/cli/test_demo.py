@@ -19,7 +19,7 @@ def test_the_demo_runs_in_a_pipe() -> None:
         "  - idx:clip:second:000754:goal",
         "  + idx:clip:second:000748:goal  1",
         "→ Another record holds this value. (index='idx:clip:title:{title:norm}', "
-        "key='idx:clip:title:what a goal!', holder='goal')",
+        "key='idx:clip:title:what a goal!', holder='goal', value={'title': 'what a goal!'})",
         "→ after 29 seconds: goal",
         "→ after 30 seconds: None",
         "    template  idx:clip:tag:{tag:norm}:{id}",

@@ -133,7 +133,7 @@ def test_the_error_of_a_schema_whose_keys_begin_with_the_space() -> None:
             for call in (lambda s: s.get(record, ident="a"), lambda s: s.page(record, home="b")):
                 kind, sentence, fields = await raised(store, call)
                 assert await raised(named, call) == (kind, sentence, fields)
-                fields["key"] = "{home}:show:{id}"
+                fields["template"] = "{home}:show:{id}"
                 assert await raised(remote, call) == (kind, sentence, fields)
 
     asyncio.run(main())

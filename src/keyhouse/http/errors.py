@@ -113,8 +113,7 @@ class ErrorFormat(msgspec.Struct, frozen=True):
         self, error: Exception, request_id: str, realm: str = "keyhouse"
     ) -> EncodedResponse:
         """Return the response to a request that raised `error`. `realm` is its service's name."""
-        if not isinstance(error, KeyhouseError):
-            error = internal_error()
+        error = error.public() if isinstance(error, KeyhouseError) else internal_error()
         headers = [(b"content-type", self.media_type.encode()), *error_headers(error, realm)]
         return EncodedResponse(error.status, headers, encode(self.render(error, request_id)))
 
@@ -129,7 +128,7 @@ def shown_error(error: Exception) -> KeyhouseError:
     if not isinstance(error, KeyhouseError):
         return internal_error()
     if not _hides_fields(error):
-        return error
+        return error.public()
     shown = error.copy()
     shown.fields = {}
     return shown

@@ -215,11 +215,12 @@ class Template:
         if prefix is None and between is None:
             return KeyRange(self.span(values))
         if prefix is not None and between is not None:
-            raise UsageError("A scan takes `prefix` or `between`, not both.", key=self.text)
+            raise UsageError("A scan takes `prefix` or `between`, not both.", template=self.text)
         lead, index = self._lead(values), len(values)
         if index == len(self.fields):
             raise UsageError(
-                "A range or prefix needs a field: all fields of the key are given.", key=self.text
+                "A range or prefix needs a field: all fields of the key are given.",
+                template=self.text,
             )
         name, bound, tail = self.fields[index], self.segments[index], self.literals[index + 1]
         try:
@@ -227,7 +228,7 @@ class Template:
                 return with_prefix(name, bound, lead, prefix)
             return within(name, bound, lead, tail, between)
         except ValueError as error:
-            raise UsageError(f"The next field {error}.", field=name, key=self.text) from None
+            raise UsageError(f"The next field {error}.", field=name, template=self.text) from None
 
     def check(self, values: Mapping[str, object]) -> None:
         """Raise KeyFieldError for values, of some of its fields, that `bind` would reject."""
@@ -297,7 +298,7 @@ class Template:
                 "A scan needs its leading fields: a field before those given is missing.",
                 given=list(values),
                 order=list(self.fields),
-                key=self.text,
+                template=self.text,
             )
         lead = self.head
         for name, bound, tail in zip(
@@ -311,7 +312,7 @@ class Template:
             return bound.format(value)
         except ValueError as error:
             raise KeyFieldError(
-                f"The field {error}.", field=name, value=value, key=self.text
+                f"The field {error}.", field=name, value=value, template=self.text
             ) from None
 
     def _compiled(self, sources: Sequence[str]) -> Callable[[Any], str]:
@@ -368,7 +369,7 @@ class Template:
         for name, bound in zip(self.fields, self.segments, strict=True):
             if name not in values:
                 return KeyFieldError(
-                    "The key needs a field that was not given.", field=name, key=self.text
+                    "The key needs a field that was not given.", field=name, template=self.text
                 )
             try:
                 self._format(name, bound, values[name])
@@ -380,7 +381,10 @@ class Template:
         unknown = sorted(set(values) - set(self.fields))
         if unknown:
             raise UsageError(
-                "The key has no such field.", fields=unknown, known=list(self.fields), key=self.text
+                "The key has no such field.",
+                fields=unknown,
+                known=list(self.fields),
+                template=self.text,
             )
 
     def _check_text(self, segments: Mapping[str, Segment]) -> None:

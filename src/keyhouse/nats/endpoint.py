@@ -180,7 +180,7 @@ def error_headers(error: BaseException, *, problem: bool = False) -> dict[str, s
 
 def _problem(error: KeyhouseError) -> str:
     """Return the error's class, sentence and fields as ASCII JSON: a client can raise it again."""
-    fields = error.fields if isinstance(error, _CALLERS_OWN) else {}
+    fields = error.public().fields if isinstance(error, _CALLERS_OWN) else {}
     shown = {
         name: value if value is None or isinstance(value, int) else str(value)[:_TEXT_CHARS_MAX]
         for name, value in fields.items()
@@ -202,6 +202,6 @@ def error_reply(error: BaseException) -> bytes:
         return _encode(_ErrorReply(False, KeyhouseError.code, message))
     if isinstance(error, UnknownOutcomeError):
         return _encode(_ErrorReply(False, error.code, _OUTCOME_UNKNOWN))
-    message = str(error) if isinstance(error, _CALLERS_OWN) else error.sentence
+    message = str(error.public()) if isinstance(error, _CALLERS_OWN) else error.sentence
     text = message.encode("utf-8", "backslashreplace").decode()
     return _encode(_ErrorReply(False, error.code, text))

@@ -37,6 +37,7 @@ from operator import attrgetter
 from types import CodeType
 from typing import Any, NamedTuple
 
+from keyhouse.errors import KeyFieldError
 from keyhouse.keys.segment_protocol import Segment
 from keyhouse.keys.template import Template
 
@@ -250,10 +251,24 @@ class RowSet:
             return self._compiled(record, keys)
         except (ValueError, TypeError):  # a field can't be written; the definition says which
             return {
-                rule.template.join(values): rule.contribution(record, keys)
+                _key(rule, values): rule.contribution(record, keys)
                 for rule in self.rules
                 for values in rule.field_values(record, keys)
             }
+
+
+def _key(rule: RowRule, values: Sequence[object]) -> str:
+    """Return the key of a row. The error of a field names the attribute that it comes from."""
+    try:
+        return rule.template.join(values)
+    except KeyFieldError as error:
+        name = error.fields.get("field")
+        if name in rule.template.fields:
+            source = rule.sources[rule.template.fields.index(str(name))]
+            attribute = getattr(source, "attribute", source)
+            if isinstance(attribute, str):
+                error.fields["field"] = attribute
+        raise
 
 
 class ChangedRules:

@@ -380,6 +380,7 @@ class Unique(Index):
                 index=self.template.text,
                 key=key,
                 holder=self.member(row),
+                value=self.template.parse(key),
             )
         return added
 

@@ -395,7 +395,7 @@ class Record(RecordJson[T]):
                 "The record's key has no such field.",
                 fields=others,
                 **nearest(others[0], self.template.fields),
-                key=self.template.text,
+                template=self.template.text,
             )
         for name, held in self._holders.items():
             if held is None:
@@ -403,7 +403,7 @@ class Record(RecordJson[T]):
                     raise KeyFieldError(
                         "The key needs a field that was not given.",
                         field=name,
-                        key=self.template.text,
+                        template=self.template.text,
                         **nearest(name, self.attributes),
                     )
                 yield given[name]

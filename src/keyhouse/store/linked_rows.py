@@ -286,7 +286,13 @@ class LinkedRows(RowBuffer):
                 )
         for owner, (link, key, guard) in needed.items():
             if await self.row(owner) is None:
-                raise LinkError(_ABSENT[link.owns], key=key, missing=owner)
+                raise LinkError(
+                    _ABSENT[link.owns],
+                    key=key,
+                    missing=owner,
+                    record=link.owner.name,
+                    fields=link.owner.template.parse(owner),
+                )
             if not self._pass_guard(guard):
                 return False
             if (row := self._rows[owner]) is not None:

@@ -153,3 +153,22 @@ def test_a_ttl_of_a_record_that_does_not_expire_says_what_it_needs(served: Serve
 def test_a_field_of_a_list_without_each_names_each() -> None:
     with pytest.raises(DeclarationError, match=re.escape('write each={"actor": "cast"}')):
         Record(Show, "show:{id}", Index("idx:show:cast:{actor}:{id}"))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "named"),
+    [
+        ("PUT", "/records/show/a", {"id": "a", "title": "A", "genre": "\0"}, "genre"),
+        ("PUT", "/records/show/a", {"id": "a", "title": "A", "cast": ["b", "\0"]}, "cast"),
+        ("PUT", "/records/episode/none/1", {"show": "none", "number": 1}, "none"),
+        ("PUT", "/records/episode/none/1000", {"show": "none", "number": 1000}, "number"),
+        ("PUT", "/records/show/a", {"id": "b", "title": "A"}, "id"),
+    ],
+)
+def test_what_cannot_be_stored_is_named_by_its_member_and_not_by_a_key(
+    served: Served, method: str, path: str, body: Any, named: str
+) -> None:
+    """Errors had the templates of keys, which a client does not know."""
+    status, fields = problem(served, method, path, json=body)
+    assert status in (400, 409, 422) and named in str(fields)
+    assert not re.search(r"\{\w+(:\w+)?\}|idx:|episode:|show:", str(fields)), fields

@@ -1,5 +1,9 @@
 """The audiobook library's normal forms: names in keys, and ISBNs."""
 
+import re
+from typing import Any
+
+import httpx
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -8,6 +12,7 @@ from keyhouse.errors import RecordError
 from keyhouse.keys import normal
 from keyhouse.systems.audiobooks.isbn import isbn10, isbn13
 from keyhouse.systems.audiobooks.schema import AUTHOR_BY_NAME, BOOKS_BY_TITLE, WORK_BY_TITLE
+from tests.systems.audiobooks.support.service import PASSWORD
 from tests.systems.support.store_driver import ulid
 
 BOOK_ID = ulid(5)
@@ -109,3 +114,29 @@ def test_one_wrong_digit_is_always_detected(digits: list[int], at: int, other: i
     digits[at] = (digits[at] + other) % 10
     with pytest.raises(RecordError):
         isbn13("".join(map(str, digits)))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "member"),
+    [
+        ("POST", "/authors", {"name": " "}, "name"),
+        ("POST", "/series", {"name": "\0"}, "name"),
+        ("POST", "/works", {"title": " "}, "title"),
+        ("POST", "/books", {"title": " "}, "title"),
+        ("POST", "/books", {"title": "T", "tags": [" "]}, "tags"),
+        ("POST", "/books", {"title": "T", "genres": [" "]}, "genres"),
+        ("POST", "/books", {"title": "T", "author_id": "0" * 26}, "no such author"),
+        ("POST", "/books", {"title": "T", "series_id": "0" * 26}, "no such series"),
+        ("POST", "/playlists", {"name": "P", "book_ids": ["0" * 26]}, "no such book"),
+        ("POST", "/users", {"username": "ADMIN", "password": PASSWORD, "roles": []}, "username"),
+        ("PUT", "/preferences/a%00b", 1, "key"),
+    ],
+)
+def test_what_cannot_be_stored_is_named_by_its_member_and_not_by_a_key(
+    admin: httpx.Client, method: str, path: str, body: Any, member: str
+) -> None:
+    """Errors had the templates of index rows, and keys of the store."""
+    reply = admin.request(method, path, json=body)
+    error = reply.json()["error"]
+    assert reply.status_code in (409, 422) and member in error, error
+    assert "normalized" not in error and not re.search(r"\{\w+:\w+\}|idx:|\b\w+:0{26}", error)

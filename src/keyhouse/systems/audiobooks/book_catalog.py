@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 from keyhouse.errors import LinkError, NotFoundError, RecordError
 from keyhouse.schema import Index, Record
 from keyhouse.store import Entry, Transaction
-from keyhouse.systems.audiobooks.library import Library, valid_body
+from keyhouse.systems.audiobooks.library import Library, absent_reference, valid_body
 from keyhouse.systems.audiobooks.records import Author, Book, Series, Work
 from keyhouse.systems.audiobooks.schema import (
     AUTHOR,
@@ -131,7 +131,7 @@ class BookCatalog:
             try:
                 id, is_new = await self.store.transact(work)
             except LinkError as error:
-                raise RecordError(error.sentence, **error.fields) from None
+                raise absent_reference(error) from None
         return await self.library.require(record, record.name, id=id), is_new
 
     # Changes
@@ -146,7 +146,7 @@ class BookCatalog:
         try:
             return await self.library.change(record, record.name, check, work, id=id)
         except LinkError as error:
-            raise RecordError(error.sentence, **error.fields) from None
+            raise absent_reference(error) from None
 
     # Deletion
 

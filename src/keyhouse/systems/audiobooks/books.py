@@ -17,6 +17,7 @@ from keyhouse.systems.audiobooks.library import (
     Data,
     Items,
     Library,
+    absent_reference,
     items,
     offset_cursor,
     page_limit,
@@ -346,7 +347,7 @@ class _valid_links:  # a context manager, used like a function
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, LinkError):
-            raise RecordError(error.sentence, **error.fields) from None
+            raise absent_reference(error) from None
 
 
 def _shown(

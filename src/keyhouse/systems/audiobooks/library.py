@@ -14,8 +14,10 @@ from keyhouse.errors import (
     DocumentError,
     KeyFieldError,
     LimitError,
+    LinkError,
     NotFoundError,
     RecordError,
+    UniqueError,
     UsageError,
 )
 from keyhouse.keyring import KeyRing
@@ -33,6 +35,7 @@ __all__ = [
     "Items",
     "Library",
     "Member",
+    "absent_reference",
     "data",
     "items",
     "offset_cursor",
@@ -43,6 +46,9 @@ __all__ = [
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_MEMBERS = {"normalized_name": "name", "normalized_title": "title"}
+"""Members of a body, by the members of a record that are computed from them."""
 
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 500
@@ -111,11 +117,24 @@ def valid_body() -> Iterator[None]:
     try:
         yield
     except (KeyFieldError, DocumentError) as error:
-        raise RecordError(error.sentence, **error.fields) from None
+        fields = dict(error.fields)
+        if (member := fields.get("field")) in _MEMBERS:
+            fields["field"] = _MEMBERS[str(member)]
+        raise RecordError(error.sentence, **fields) from None
+    except UniqueError as error:
+        held: Any = error.fields.get("value") or {}
+        value = {_MEMBERS.get(name, name): each for name, each in held.items()}
+        raise UniqueError(error.sentence, holder=error.fields.get("holder"), value=value) from None
     except LimitError as error:
         if error.status != 413:
             raise
         raise RecordError(error.sentence, **error.fields) from None
+
+
+def absent_reference(error: LinkError) -> RecordError:
+    """Return the error of a body that refers to a record that does not exist (422)."""
+    named: Any = error.fields.get("fields") or {}
+    return RecordError(f"There is no such {error.fields.get('record', 'record')}.", **named)
 
 
 class Library(Tenant):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from keyhouse.errors import AccessError, LinkError, NotFoundError, RecordError
 from keyhouse.store import Transaction
-from keyhouse.systems.audiobooks.library import Library, Member, valid_body
+from keyhouse.systems.audiobooks.library import Library, Member, absent_reference, valid_body
 from keyhouse.systems.audiobooks.limits import PLAYLIST_BOOKS_MAX, PLAYLISTS_MAX
 from keyhouse.systems.audiobooks.permissions import ADMIN
 from keyhouse.systems.audiobooks.records import Playlist, is_listed
@@ -173,7 +173,7 @@ class Playlists:
             try:
                 await self.store.transact(work)
             except LinkError as error:
-                raise RecordError("There is no such book.", **error.fields) from None
+                raise absent_reference(error) from None
 
     async def _items(self, id: str) -> list[str]:
         return [each.record async for each in self.store.scan(PLAYLIST_ITEM, playlist_id=id)]
