@@ -3,7 +3,7 @@ that need care."""
 
 from typing import Any, Protocol, TypeGuard
 
-from msgspec import inspect
+from msgspec import Struct, inspect
 
 from keyhouse.errors import DeclarationError
 from keyhouse.keys.blind_segment import Blind
@@ -32,6 +32,9 @@ RESERVED = frozenset(
     | {"since", "ttl", "unreadable"}
 )
 """Arguments of the store's own methods: a key field can't have such a name."""
+
+
+_SEQUENCES = (inspect.ListType, inspect.VarTupleType, inspect.CollectionType)
 
 
 class Declaration(Protocol):
@@ -187,6 +190,41 @@ def members_to_check(info: inspect.Type) -> tuple[str, ...] | None:
         seen = frozenset([info.cls])
         return tuple(field.name for field in info.fields if _may_change(field.type, seen))
     return None if _may_change(info) else ()
+
+
+def members_to_check_first(info: inspect.Type) -> tuple[str, ...] | None:
+    """Return those of `members_to_check` that must be checked before they are encoded.
+
+    A float that is not a number becomes null, which is not read back as an equal value: where all
+    that holds it is compared by its members, it is found then.
+    """
+    members = members_to_check(info)
+    if members is None or not (isinstance(info, inspect.StructType) and _compares(info.cls)):
+        return members
+    types, seen = {field.name: field.type for field in info.fields}, frozenset([info.cls])
+    return tuple(name for name in members if not _changes_visibly(types[name], seen))
+
+
+def _changes_visibly(info: inspect.Type, seen: frozenset[object]) -> bool:
+    """Tell whether JSON changes a value of the type at most to one that is not equal to it, and the
+    type cannot hold itself."""
+    if not _may_change(info, seen) or isinstance(info, inspect.FloatType):
+        return True
+    if isinstance(info, inspect.StructType):
+        inside = seen | {info.cls}
+        return (
+            info.cls not in seen
+            and _compares(info.cls)
+            and all(_changes_visibly(field.type, inside) for field in info.fields)
+        )
+    if isinstance(info, inspect.UnionType):
+        return all(_changes_visibly(each, seen) for each in info.types)
+    return isinstance(info, _SEQUENCES) and _changes_visibly(info.item_type, seen)
+
+
+def _compares(kind: type) -> bool:
+    """Tell whether two Structs of the type are equal only if all their members are."""
+    return bool(kind.__eq__ is Struct.__eq__)  # type: ignore[comparison-overlap]
 
 
 def _may_change(info: inspect.Type, seen: frozenset[object] = frozenset()) -> bool:

@@ -21,7 +21,7 @@ from keyhouse.schema.compiled_rows import attribute
 from keyhouse.schema.expiry import Expiry
 from keyhouse.schema.merge_patch import merge_patch
 from keyhouse.schema.nearest import nearest
-from keyhouse.schema.record_check import members_to_check
+from keyhouse.schema.record_check import members_to_check, members_to_check_first
 from keyhouse.schema.times import TimeFormat
 from keyhouse.schema.unknown_members import KnownMembers, KnownPart, known_members, known_part
 
@@ -92,6 +92,7 @@ class RecordJson(Generic[T]):
                 type=type,
             )
         self._members_to_check = members_to_check(info)
+        self._members_to_check_first = members_to_check_first(info)
         if self.keeps_unknown and (self._known is None or KEEP in self.attributes):
             raise DeclarationError(
                 "Only a Struct has members that can be unknown, and `keep` is no attribute of it.",
@@ -139,7 +140,7 @@ class RecordJson(Generic[T]):
         that is its type."""
         if self.type is Any and isinstance(value, document.Compact):
             return value.text, value
-        members = self._members_to_check
+        members = self._members_to_check_first
         if members is None or (members and not isinstance(value, msgspec.Struct)):
             document.check(value, typed=True)
         else:
