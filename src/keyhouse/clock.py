@@ -126,10 +126,19 @@ class UlidSource:
         self._random = _random_bits if seed is None else random.Random(seed).getrandbits
 
     def new(self, *, after: str | None = None) -> str:
-        candidate = (self._clock.now() << _RANDOM_BITS) | self._random(_RANDOM_BITS)
-        last = self._last if after is None else max(self._last, ulid_number(after))
-        number = candidate if candidate > last else last + 1
+        last = self._last
+        number = (self._clock.now() << _RANDOM_BITS) | self._random(_RANDOM_BITS)
+        if number <= last:
+            number = last + 1
+        text = ulid_text(number)
+        if after is not None:
+            if not _is_ulid(after):
+                raise ValueError("not a ULID")
+            if text <= after:  # texts sort as their numbers do
+                last = ulid_number(after)
+                number = last + 1
+                text = ulid_text(number)
         if number > _ULID_MAX:
             raise LimitError("No ULID is greater than the last one.", last=ulid_text(last))
         self._last = number
-        return ulid_text(number)
+        return text

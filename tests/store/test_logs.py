@@ -11,7 +11,7 @@ import pytest
 from keyhouse.clock import ManualClock, UlidSource, ulid_at
 from keyhouse.errors import RecordError, RevisionError, UnknownOutcomeError, UsageError
 from keyhouse.schema import FoldResult, Log, LogState, Record, Schema, Space
-from keyhouse.store import Store, append, append_in, fold
+from keyhouse.store import Store, append, append_folded, append_in, fold
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
 from tests.store.support.harness import Harness, clean, everywhere
 from tests.store.support.library_schema import (
@@ -278,6 +278,20 @@ async def test_a_rejected_event_leaves_nothing_in_the_transaction(
     lines = [(entry.values[-1], entry.record.text) async for entry in store.scan(LINE, job="j")]
     assert lines == [(0, "first"), (1, "second")] and await store.get(NEXT_LINE, job="j") == 2
     assert await events(store) == [] and await total(store) == 0
+
+
+@everywhere
+async def test_an_append_returns_the_effect_of_its_event(harness: Harness) -> None:
+    store = harness.store()
+    async with store.transaction() as tx:
+        folded = await append_folded(tx, store.ids, HEARD, heard(5), {"last": None})
+        with pytest.raises(UsageError, match="does not fold events when they are appended"):
+            await append_folded(tx, store.ids, LATER, heard(5), {})
+    assert folded.state == await store.get(HEARING, user="ann") and folded.state.through
+    [(record, last, _)] = folded.puts
+    stored = await store.get(LAST, user="ann")
+    assert record is LAST and stored is not None and last.book == stored.book
+    assert await events(store) == [5] and await total(store) == 5
 
 
 @everywhere

@@ -109,9 +109,12 @@ class BoundLink:
 
 
 class RecordLinks:
-    """All links of one record: `links` lead to other records, `dependents` from others to it."""
+    """All links of one record: `links` lead to other records, `dependents` from others to it.
 
-    __slots__ = ("_rows", "dependents", "is_owner", "links")
+    `are_fixed`: the links follow from the record's key, so no change of the record changes them.
+    """
+
+    __slots__ = ("_rows", "are_fixed", "dependents", "is_owner", "links")
 
     def __init__(self, links: Sequence[BoundLink], dependents: Sequence[BoundLink]) -> None:
         self.links = tuple(links)
@@ -122,6 +125,10 @@ class RecordLinks:
         whens = [rule.when for rule in compiled]
         compiled.sort(key=lambda rule: whens.index(rule.when))  # one test for all that share it
         self._rows = None if None in rules else RowSet(compiled)
+        self.are_fixed = self._rows is not None and all(
+            rule.when is None and all(isinstance(source, int) for source in rule.sources)
+            for rule in compiled
+        )
 
     def owner_keys(self, value: Any, keys: Keys) -> dict[str, BoundLink]:
         """Return the keys of the records that this one is linked to, each with its link."""

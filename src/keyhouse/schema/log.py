@@ -70,6 +70,9 @@ class Log(Record[T]):
         self.needs = needs
         self.deferred = deferred
         self.stream = self.template.fields[:-1]
+        self.order = self.template.fields[-1]
+        """The field that orders the events of a stream."""
+        self.is_order_held = self.holder(self.order) is not None
         if (state is None) != (fold is None):
             raise DeclarationError("A log that folds has both a fold and a state.", log=self.name)
         if state is not None and not issubclass(state.type, LogState):
@@ -90,8 +93,3 @@ class Log(Record[T]):
             )
         if deferred and state is None:
             raise DeclarationError("A log that does not fold has nothing to defer.", log=self.name)
-
-    @property
-    def order(self) -> str:
-        """The field that orders the events of a stream."""
-        return self.template.fields[-1]

@@ -345,6 +345,7 @@ class Record(RecordJson[T]):
     def _prepare_keys(self) -> None:
         self._holders = {name: self._make_holder(name) for name in self.template.fields}
         self._not_held = {name for name, held in self._holders.items() if held is None}
+        self.holds_no_key_field = len(self._not_held) == len(self._holders)
         self._compiled_address = None
         self._is_addressable = not self.template.normalizes and all(
             name in self._not_held or (source in self.attributes and not iskeyword(source))

@@ -34,7 +34,7 @@ from keyhouse.store.index_state import (
 from keyhouse.store.interruptions import Resumed, can_be_interrupted, resume_interrupted
 from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.key_migration import KeyMigrationResult, migrate_keys
-from keyhouse.store.log_append import append_in
+from keyhouse.store.log_append import append_folded, append_in
 from keyhouse.store.logs import append, fold, prune
 from keyhouse.store.migrate import MigrationResult, migrate, open_migrated, reindex, version
 from keyhouse.store.move import (
@@ -91,6 +91,7 @@ __all__ = [
     "Unset",
     "UsagePage",
     "append",
+    "append_folded",
     "append_in",
     "back_up",
     "build_indexes",

@@ -65,7 +65,7 @@ class LinkedRows(RowBuffer):
             noted.removed.pop(after.key, None)
             if before is None and linked.is_owner:
                 noted.created[after.key] = bound
-        if linked.links:
+        if linked.links and not (linked.are_fixed and before is not None):
             owners = linked.owner_keys(after.record, after.values)
             if before is not None:
                 was = linked.owner_keys(before.record, before.values)

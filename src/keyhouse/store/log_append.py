@@ -7,8 +7,9 @@ import msgspec
 
 from keyhouse.clock import IdSource
 from keyhouse.errors import RecordError, UnreadableError, UsageError
-from keyhouse.schema import FoldResult, Log, Record
+from keyhouse.schema import FoldResult, Keys, Log, Record
 from keyhouse.store.entry import ANY, Entry
+from keyhouse.store.record_buffer import key_values
 from keyhouse.store.transaction import Transaction
 from keyhouse.store.write_plan import appended_error
 
@@ -32,7 +33,19 @@ async def append_in(
     if not isinstance(log, Log):
         raise UsageError("Only a Log can be appended to.", record=repr(log))
     with tx.one_write():
-        return await _append(tx, ids, log, event, found, fields)
+        return (await _append(tx, ids, log, event, found, fields))[0]
+
+
+async def append_folded(
+    tx: Transaction, ids: IdSource, log: Log[T], event: T, found: Mapping[str, Any], /
+) -> FoldResult:
+    """Append as `append_in` does, to a log that folds on append; return the effect of the event, as
+    its fold returned it."""
+    with tx.one_write():
+        folded = (await _append(tx, ids, log, event, found, {}))[1]
+        if folded is None:
+            raise UsageError("The log does not fold events when they are appended.", log=log.name)
+        return folded
 
 
 async def _append(
@@ -42,39 +55,49 @@ async def _append(
     event: T,
     found: Mapping[str, Any] | None,
     fields: dict[str, Any],
-) -> Entry[T]:
-    bound = tx.binding.record(log)
+) -> tuple[Entry[T], FoldResult | None]:
+    bound, order = tx.binding.record(log), log.order
     stream = _stream_of(bound, event, fields)
-    state = None if log.state is None else await tx.get(log.state, **stream)
-    position: Any = fields.get(log.order)
+    state, state_at, event_at = None, None, None
+    if log.state is not None:
+        state_of = tx.binding.record(log.state)
+        key = state_of.template.build(stream)
+        keys = key_values(state_of, key, stream)
+        stored = await tx.entry_at(state_of, key, keys)
+        state = None if stored is None else stored.record
+        state_at = (keys, key) if state_of.holds_no_key_field else None
+    position: Any = fields.get(order)
     if log.sequence is not None:
         position = await tx.get(log.sequence, **stream)
         await tx.add(log.sequence, 1, **stream)
     elif position is None:
-        position = await _new_position(
-            tx, ids, log, stream, None if state is None else state.through or None
-        )
+        through = None if state is None else state.through or None
+        position, key = await _new_position(tx, ids, bound, stream, through)
+        if not fields:
+            event_at = bound.template.as_read(key, (*stream.values(), position)), key
     elif state is not None and str(position) <= state.through:
         raise RecordError(
             "An event must be after the last folded one.", at=position, through=state.through
         )
-    if log.holder(log.order) is not None:
-        event = msgspec.structs.replace(event, **{log.order: position})  # type: ignore[type-var]
-        fields = {name: value for name, value in fields.items() if name != log.order}
+    if log.is_order_held:
+        event = msgspec.structs.replace(event, **{order: position})  # type: ignore[type-var]
+        fields = {name: value for name, value in fields.items() if name != order}
     else:
-        fields = {**fields, log.order: position}
-    entry = await tx.apply_put(bound, event, None, None, fields)
-    if log.state is not None and log.deferred:
-        await tx.apply_put(
-            tx.binding.record(log.state),
-            state if state is not None else log.state.type(through=""),
-            None,
-            ANY,
-            state_key_fields(log, stream),
-        )
-    elif log.state is not None:
-        await fold_event(tx, log, stream, state, entry, found)
-    return entry
+        fields = {**fields, order: position}
+    entry = await tx.apply_put(bound, event, None, None, fields, address=event_at)
+    if log.state is None:
+        return entry, None
+    if not log.deferred:
+        return entry, await fold_event(tx, log, stream, state, entry, found, state_at)
+    await tx.apply_put(
+        tx.binding.record(log.state),
+        state if state is not None else log.state.type(through=""),
+        None,
+        ANY,
+        state_key_fields(log, stream),
+        address=state_at,
+    )
+    return entry, None
 
 
 async def fold_event(
@@ -84,9 +107,14 @@ async def fold_event(
     state: Any,
     entry: Entry[Any],
     found: Mapping[str, Any] | None = None,
-) -> Any:
-    """Fold one event into the state of its stream; return the state. If it raises, the transaction
-    holds a part of it."""
+    state_at: tuple[Keys, str] | None = None,
+) -> FoldResult:
+    """Fold one event into the state of its stream; return its effect, with the state as it is put.
+    If it raises, the transaction holds a part of it.
+
+    `state_at` are the key values and the key of the state, if they are known and it holds none of
+    them.
+    """
     assert log.fold is not None and log.state is not None
     if found is None:
         needs = {} if log.needs is None else log.needs(entry.record)
@@ -99,36 +127,38 @@ async def fold_event(
         await tx.apply_put(bound, value, None, ANY, fields)
     for counter, by, fields in folded.adds:
         await tx.add(counter, by, **fields)
-    after = msgspec.structs.replace(folded.state, through=entry.values[-1])
-    key_fields = state_key_fields(log, stream)
-    await tx.apply_put(tx.binding.record(log.state), after, None, ANY, key_fields)
-    return after
+    folded.state = msgspec.structs.replace(folded.state, through=entry.values[-1])
+    key_fields = {} if state_at is not None else state_key_fields(log, stream)
+    await tx.apply_put(
+        tx.binding.record(log.state), folded.state, None, ANY, key_fields, address=state_at
+    )
+    return folded
 
 
 async def _new_position(
-    tx: Transaction, ids: IdSource, log: Log[Any], stream: dict[str, Any], after: str | None
-) -> str:
-    """Return a free position: if the clock is before `through`, two sources may collide.
+    tx: Transaction, ids: IdSource, bound: Record[Any], stream: dict[str, Any], after: str | None
+) -> tuple[str, str]:
+    """Return a free position, and its key: if the clock is before `through`, two sources may
+    collide.
 
     A first attempt takes a new position to be free, which the commit checks; only the next ones
     look.
     """
-    template = tx.binding.record(log).template
-    values = stream_values(template.fields, stream)
+    values, join = tuple(stream.values()), bound.template.join
     try:
         position = ids.new(after=after)
     except ValueError:
-        raise invalid_state(log, after) from None
-    key = template.join((*values, position))
+        raise invalid_state(bound, after) from None
+    key = join((*values, position))
     if tx.assume_absent(key):
-        return position
+        return position, key
     while await tx.row(key) is not None:
         position = ids.new(after=position)
-        key = template.join((*values, position))
-    return position
+        key = join((*values, position))
+    return position, key
 
 
-def invalid_state(log: Log[Any], through: str | None) -> UnreadableError:
+def invalid_state(log: Record[Any], through: str | None) -> UnreadableError:
     """Return the error of a state whose position is not an event."""
     return UnreadableError(
         "The `through` of a log's state is not an event; see `keyhouse verify`.",
@@ -140,9 +170,8 @@ def invalid_state(log: Log[Any], through: str | None) -> UnreadableError:
 def _stream_of(bound: Record[T], event: T, fields: dict[str, Any]) -> dict[str, Any]:
     if bound.is_struct and not isinstance(event, bound.type):
         raise bound.other_type(event)
-    names = bound.template.fields[:-1]
     stream: dict[str, Any] = {}
-    for name in names:
+    for name in bound.template.fields[:-1]:
         if name in fields:
             stream[name] = fields[name]
         elif (held := bound.holder(name)) is not None:

@@ -95,9 +95,8 @@ async def _fold_chunk(
     for row, values in rows:
         value, names = bound.decode(row.value, row.key), bound.template.fields
         entry = Entry(value, row.key, values, row.revision, row.expires, names)
-        state = await fold_event(
-            tx, log, stream, state if state is not None and state.through else None, entry
-        )
+        before = state if state is not None and state.through else None
+        state = (await fold_event(tx, log, stream, before, entry)).state
     return len(rows)
 
 

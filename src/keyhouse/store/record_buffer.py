@@ -28,7 +28,7 @@ class RecordBuffer(LinkedRows):
         """Return the record with its key, revision and expiry, or None."""
         bound = self.binding.record(record)
         key = bound.template.build(fields)
-        return await self._entry(bound, key, key_values(bound, key, fields))
+        return await self.entry_at(bound, key, key_values(bound, key, fields))
 
     async def get_each(
         self, *addresses: tuple[Record[Any], Mapping[str, Any]], ahead: Sequence[str] = ()
@@ -58,7 +58,7 @@ class RecordBuffer(LinkedRows):
             entry = (
                 self._live(bound, self._seen(bound, key, ()))
                 if bound.legacy is None
-                else await self._entry(bound, key, ())
+                else await self.entry_at(bound, key, ())
             )
             absent = 0 if isinstance(bound, Counter) else None
             values.append(absent if entry is None else entry.record)
@@ -71,7 +71,7 @@ class RecordBuffer(LinkedRows):
         if (written := await self.row(key)) is None:
             return None
         values, owner = index.owner_at(key, written[0])
-        found = await self._entry(bound, owner, values)
+        found = await self.entry_at(bound, owner, values)
         return found if found is not None and key in index.rows(found.record, values) else None
 
     async def stored_key(self, bound: Record[Any], key: str) -> str:
@@ -88,7 +88,8 @@ class RecordBuffer(LinkedRows):
         is_legacy = await self.row(key) is None and await self.row(legacy) is not None
         return legacy if is_legacy else key
 
-    async def _entry(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
+    async def entry_at(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
+        """Return a bound record by its key, or None."""
         return self._live(bound, await self._stored(bound, key, keys))
 
     async def _stored(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:

@@ -247,9 +247,10 @@ class Store(RecordReads):
         `work` must only read and write through the transaction. With a `batch_id`, a repeat after
         an unknown outcome is applied once.
         """
-        if self._is_checked and self._state_check_due(self._now()):
+        now = self._now()
+        if self._is_checked and self._state_check_due(now):
             await self._check_state()
-        tx = Transaction(self.engine, self.space, self.binding, is_first_attempt=True)
+        tx = Transaction(self.engine, self.space, self.binding, now, is_first_attempt=True)
         try:
             result = await _started(work, tx)
         except Exception:

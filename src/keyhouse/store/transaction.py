@@ -192,18 +192,19 @@ class Transaction(RecordBuffer):
         fields: dict[str, Any],
         restored: tuple[int | None] | None = None,
         document: Any = None,
+        address: tuple[Keys, str] | None = None,
     ) -> Entry[T]:
         """Buffer a put of a bound record. If it raises half way, the buffers hold a part of it.
 
         `put` guards against that; `Store.put` need not, since its transaction holds nothing else.
         `restored` holds the expiry of a record that keeps its times, `document` the JSON that the
-        value was read from.
+        value was read from, `address` its key values and key, if they are known.
         """
         if bound.is_struct and not isinstance(value, bound.type):
             raise bound.other_type(value)
         if bound.computed:
             value = bound.compute(value)
-        keys, key = bound.address(value, fields)
+        keys, key = bound.address(value, fields) if address is None else address
         stored: Entry[T] | None = None
         before: Entry[T] | None = None
         replaced: bytes | None = None
@@ -451,7 +452,7 @@ class Transaction(RecordBuffer):
     ) -> bool:
         """Tell whether another record contributes the same member, which then stays."""
         for sibling in derived.siblings(keys):
-            entry = await self._entry(bound, bound.template.join(sibling), sibling)
+            entry = await self.entry_at(bound, bound.template.join(sibling), sibling)
             if entry is not None and key in stored_rows(derived, entry):
                 return True
         return False

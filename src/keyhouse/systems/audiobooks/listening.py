@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from keyhouse.errors import NotFoundError
-from keyhouse.store import CachedReads, Entry, Transaction, append_in
+from keyhouse.store import CachedReads, Entry, Transaction, append_folded
 from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.errors import NewerPlaceError, PositionError
 from keyhouse.systems.audiobooks.library import Library, Member
@@ -127,9 +127,11 @@ class Listener:
                 device=member.device,
             )
             found = {"book": played.book, "durations": durations, "progress": before}
-            await append_in(tx, self.store.ids, PLAYBACK, event, found)
-            progress = await tx.get(PROGRESS, **listened)
-            assert progress is not None  # the fold has put it
+            folded = await append_folded(tx, self.store.ids, PLAYBACK, event, found)
+            if place is not None:
+                [(_, progress, _)] = folded.puts
+            else:  # it moved nothing
+                progress = await tx.get(PROGRESS, **listened)
             return tx, progress
 
         tx, progress = await self.store.transact(

@@ -26,6 +26,7 @@ of an unknown segment, or of a book without a duration map, keeps the percentage
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
@@ -136,8 +137,10 @@ def current_place(
     """
     if durations is None or not durations.segments:
         return Place(segment_id, position_seconds)
-    found = next((span for span in durations.segments if span.id == segment_id), None)
-    if found is None:
+    for found in durations.segments:
+        if found.id == segment_id:
+            break
+    else:
         return None
     if found.active:
         return Place(segment_id, position_seconds)
@@ -212,9 +215,10 @@ def unheard(event: PlaybackEvent) -> Listening:
 
 def moment(segment_id: str, position_seconds: float, durations: DurationMap | None) -> float | None:
     """Return a position in a segment as one in the book; None if the segment is not in the map."""
-    for span in durations.segments if durations is not None else ():
-        if span.id == segment_id:
-            return span.offset_start + min(position_seconds, span.duration)
+    if durations is not None:
+        for span in durations.segments:
+            if span.id == segment_id:
+                return span.offset_start + min(position_seconds, span.duration)
     return None
 
 
@@ -280,8 +284,10 @@ def _order(
     if state is None:
         return None, point, ()
     newest = _last(state) if before.newest is UNSET else before.newest
-    own = next((each for each in before.late if each.device == point.device), None)
-    others = [each for each in before.late if each is not own] if before.late else ()
+    own, others = None, before.late
+    if others:
+        own = next((each for each in others if each.device == point.device), None)
+        others = [each for each in others if each is not own]
     behind = _seconds(point.at, newest.at)
     if behind > SEEK_SLACK_SECONDS:
         step = None if own is None else _Step(own, point, is_current=False)
@@ -334,6 +340,7 @@ def _forward(before: PlayPoint, after: PlayPoint) -> float:
     )
 
 
+@lru_cache(1_024)
 def _time(text: str) -> int | None:
     """Return the second of an event; None, if another program wrote one that has no time."""
     try:
