@@ -128,23 +128,33 @@ class SessionAuth(Authenticator):
 
     schemes: Mapping[str, Mapping[str, Any]] = {}
 
-    async def authenticate(self, headers: HeaderPairs) -> Caller:
-        return await self._identify(headers, renew=True)
-
-    async def recheck(self, headers: HeaderPairs) -> Caller:
-        return await self._identify(headers, renew=False)
-
-    async def _identify(self, headers: HeaderPairs, *, renew: bool) -> Caller:
+    async def authenticate(self, headers: HeaderPairs, *, renew: bool = True) -> Caller:
         token, from_cookie = self._find(headers)
         try:
-            caller = await self._caller(token, from_cookie=from_cookie, renew=renew)
+            session, id = await self._session(token)
+            if from_cookie and not session.allows_cookie:
+                raise TokenError("An API key is not accepted as a cookie: send it in a header.")
+            if session.expires is not None:
+                now = self._clock.now()
+                if now >= session.expires:
+                    raise TokenError("The session has expired: sign in again.")
+                if renew and self._renew is not None:
+                    await self._extend(id, session.expires, now)
         except TokenError as error:
             raise TokenError(error.sentence, missing=from_cookie) from None
+        caller = session.caller
+        if self._role_scopes:
+            given = [self._role_scopes.get(role, ()) for role in caller.roles]
+            caller = msgspec.structs.replace(caller, scopes=caller.scopes.union(*given))
         if caller.from_cookie is from_cookie:
             return caller
         return msgspec.structs.replace(caller, from_cookie=from_cookie)
 
-    async def _caller(self, token: bytes, *, from_cookie: bool, renew: bool) -> Caller:
+    async def recheck(self, headers: HeaderPairs) -> Caller:
+        return await self.authenticate(headers, renew=False)
+
+    async def _session(self, token: bytes) -> tuple[StoredSession, str]:
+        """Return the session of a token, and its id. Raises TokenError if there is none."""
         match = self._pattern.fullmatch(token)
         if match is None:
             raise TokenError("The session token is malformed.")
@@ -154,25 +164,14 @@ class SessionAuth(Authenticator):
         stored = "" if session is None else session.secret_hash if self._has_id else id
         if not hmac.compare_digest(hashed, stored) or session is None:
             raise TokenError("The session is unknown or was revoked: sign in again.")
-        if from_cookie and not session.allows_cookie:
-            raise TokenError("An API key is not accepted as a cookie: send it in a header.")
-        await self._check_expiry(id, session, renew=renew)
-        caller = session.caller
-        if not self._role_scopes:
-            return caller
-        scopes = caller.scopes.union(*(self._role_scopes.get(role, ()) for role in caller.roles))
-        return msgspec.structs.replace(caller, scopes=scopes)
+        return session, id
 
-    async def _check_expiry(self, id: str, session: StoredSession, *, renew: bool) -> None:
-        if session.expires is None:
-            return
-        now = self._clock.now()
-        if now >= session.expires:
-            raise TokenError("The session has expired: sign in again.")
-        if renew and self._renew is not None and self._sliding_seconds is not None:
-            lifetime = round(self._sliding_seconds * 1_000)
-            if session.expires - now < lifetime - lifetime // _RENEWALS_PER_LIFETIME:
-                await self._renew(id, now + lifetime)
+    async def _extend(self, id: str, expires: int, now: int) -> None:
+        """Renew a session, unless it was renewed a short time ago."""
+        assert self._renew is not None and self._sliding_seconds is not None
+        lifetime = round(self._sliding_seconds * 1_000)
+        if expires - now < lifetime - lifetime // _RENEWALS_PER_LIFETIME:
+            await self._renew(id, now + lifetime)
 
     def _find(self, headers: HeaderPairs) -> tuple[bytes, bool]:
         """Return the token, and whether it is from the cookie."""

@@ -42,6 +42,7 @@ from keyhouse.http.signature import (
     convert_field,
     handler_signature,
     known_values,
+    pattern_test,
     query_pairs,
 )
 from keyhouse.http.tenant_places import TenantPlaces
@@ -140,10 +141,16 @@ class HttpRequest:
                 raise UsageError("Content-Length must be a number.")
             if len(declared) > 18 or int(declared) > bytes_max:
                 raise _too_large(bytes_max)
-        deadline = asyncio.get_running_loop().time() + timeout_seconds
+        deadline: float | None = None
         pieces, size = [], 0
         while True:
-            message = await self._message(deadline)
+            receiving = Started(self._receive())
+            if receiving.is_done:  # most bodies have arrived with their head, and need no timer
+                message = receiving.result
+            else:
+                if deadline is None:
+                    deadline = asyncio.get_running_loop().time() + timeout_seconds
+                message = await _received(receiving, deadline)
             if message["type"] != "http.request":
                 raise DisconnectedError
             piece: bytes = message.get("body", b"")
@@ -153,18 +160,6 @@ class HttpRequest:
             pieces.append(piece)
             if not message.get("more_body", False):
                 return piece if len(pieces) == 1 else b"".join(pieces)
-
-    async def _message(self, deadline: float) -> Any:
-        """Return the next message of the body. Most bodies have arrived with their head, and need
-        no timer."""
-        receiving = Started(self._receive())
-        if receiving.is_done:
-            return receiving.result
-        try:
-            async with asyncio.timeout_at(deadline):
-                return await receiving
-        except TimeoutError:
-            raise SlowError("The body was not received in time.") from None
 
 
 class OptionsEndpoint:
@@ -248,7 +243,7 @@ class HttpEndpoint:
         self._takes_caller = signature.caller
         self._names = tuple(signature.path)
         self._converted = [
-            (name, kind, known_values(kind))
+            (name, kind, known_values(kind), pattern_test(kind))
             for name, kind in signature.path.items()
             if kind is not str
         ]
@@ -359,9 +354,11 @@ class HttpEndpoint:
     ) -> dict[str, Any]:
         """Return the arguments of the handler, except the body, which may have to be awaited."""
         arguments: dict[str, Any] = dict(zip(self._names, values, strict=True))
-        for name, kind, known in self._converted:
-            if arguments[name] not in known:  # values of a Literal need no conversion
-                arguments[name] = convert_field(name, arguments[name], kind, known)
+        for name, kind, known, has_pattern in self._converted:
+            text = arguments[name]
+            if text in known or (has_pattern is not None and has_pattern(text)):
+                continue  # it needs no conversion
+            arguments[name] = convert_field(name, text, kind, known)
         if self._takes_caller:
             arguments["caller"] = caller
         if self._query is not None:
@@ -386,7 +383,9 @@ class HttpEndpoint:
             return await self._form.read(request.header(b"content-type"), text)
         if self._signature.body is bytes:
             return await request.body(self._body_bytes_max, self._body_timeout_seconds)
-        check_json(request.header(b"content-type"), request.header(b"content-encoding"))
+        sent = request.headers
+        if sent.get(b"content-type") != b"application/json" or b"content-encoding" in sent:
+            check_json(request.header(b"content-type"), request.header(b"content-encoding"))
         text = await request.body(self._body_bytes_max, self._body_timeout_seconds)
         if self.route.extract_json is not None:
             text = self.route.extract_json(text)
@@ -455,6 +454,15 @@ class HttpEndpoint:
         if type(body) not in BYTES_TYPES and not hasattr(body, "__aiter__"):
             body = encode(body)
         return EncodedResponse(response.status, headers, body)
+
+
+async def _received(receiving: Started, deadline: float) -> Any:
+    """Return the next message of a body."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await receiving
+    except TimeoutError:
+        raise SlowError("The body was not received in time.") from None
 
 
 def _joined(request: HttpRequest, name: bytes) -> str | None:

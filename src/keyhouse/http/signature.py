@@ -4,6 +4,7 @@ They are read once, when the app is made.
 """
 
 import inspect
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -120,6 +121,18 @@ def known_values(kind: Any) -> frozenset[Any]:
     """Return the values of a Literal, else nothing."""
     bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return frozenset(get_args(bare) if get_origin(bare) is Literal else ())
+
+
+def pattern_test(kind: Any) -> Callable[[str], object] | None:
+    """Return a function that tells the texts of a type that is any text of a pattern, which are not
+    converted; None for other types."""
+    bare, *meta = get_args(kind) if get_origin(kind) is Annotated else (kind,)
+    if bare is not str or len(meta) != 1 or not isinstance(meta[0], msgspec.Meta):
+        return None
+    pattern = meta[0].pattern
+    if pattern is None or meta[0] != msgspec.Meta(pattern=pattern):
+        return None
+    return re.compile(pattern).search
 
 
 def convert_field(name: str, value: str, kind: Any, known: frozenset[Any]) -> Any:
