@@ -15,11 +15,13 @@ import structlog
 import uvloop
 
 from keyhouse.serve.listener import bind, listening
+from keyhouse.serve.process import tune_gc
 from keyhouse.settings.settings import Address
 
 
 async def serve(app: Any, **started: object) -> None:
     async with listening(app, bind(Address("127.0.0.1", 0)), drain_seconds=0) as address:
+        tune_gc()  # as `keyhouse serve` does; for the baselines too
         line = msgspec.json.encode({**started, "port": address.port})
         print(line.decode(), flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)

@@ -18,6 +18,7 @@ from keyhouse import Store, open_engine
 from keyhouse.auth import JwtSettings, mint
 from keyhouse.http import make_app
 from keyhouse.serve.listener import bind, listening
+from keyhouse.serve.process import tune_gc
 from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings.settings import Address
 from keyhouse.systems.streamkit.schema import NOTE, SCHEMAS, Note
@@ -56,6 +57,7 @@ async def main(variant: str, folder: Path) -> None:
     if variant == "ours":
         app = make_app([await service(folder)], registry=CollectorRegistry())
     async with listening(app, bind(Address("127.0.0.1", 0)), drain_seconds=0) as address:
+        tune_gc()  # as `keyhouse serve` does; for the baseline too
         print(address.port, token, NOTE_ID, flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 

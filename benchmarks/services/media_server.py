@@ -21,6 +21,7 @@ from keyhouse import Record, Schema, Space, Store, open_engine
 from keyhouse.http import EventStream, FileResponse, FileRoot, Route, make_app
 from keyhouse.http.file_response import PIECE_BYTES
 from keyhouse.serve.listener import bind, listening
+from keyhouse.serve.process import tune_gc
 from keyhouse.service.blocking import BlockingPool
 from keyhouse.service.event_hub import EventHub
 from keyhouse.service.spec import ServiceSpec
@@ -95,6 +96,7 @@ async def main(variant: str, folder: Path) -> None:
     else:
         app = by_hand(folder)
     async with listening(app, bind(Address("127.0.0.1", 0)), drain_seconds=0) as address:
+        tune_gc()  # as `keyhouse serve` does; for the baseline too
         print(address.port, flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
