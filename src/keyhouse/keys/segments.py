@@ -119,6 +119,29 @@ class TextSegment:
             raise ValueError("is not in its canonical form")
         return plain
 
+    def plain_test(self, first: str, text: str) -> str | None:
+        """Return the Python expression that is true for text of the pattern that `parse` returns as
+        it is; None if there is none. `first` is the text's expression, which names it `text`."""
+        if type(self) is not TextSegment or self._escape.alphabet is not None:
+            return None
+        if not self._verbatim and not self._escape.ends:
+            return None
+        tests = [f"{first}.isascii()"]
+        if not self._verbatim:  # the pattern excludes the delimiter
+            tests.append(f"{self._escape.mark!r} not in {text}")
+        if self._chars_max is not None:
+            tests.append(f"len({text}) <= {self._chars_max}")
+        return " and ".join(tests)
+
+    def writes_unchanged(self, source: object) -> bool:
+        """Tell whether all text that another segment has parsed is formatted as it is."""
+        return (
+            self._verbatim
+            and type(self) is TextSegment
+            and type(source) is TextSegment
+            and source._most <= self._most
+        )
+
     def format_prefix(self, value: str) -> tuple[str, bool]:
         """Return what the text of every value that starts with `value` starts with, and whether
         only theirs does."""

@@ -110,12 +110,20 @@ class Template:
         return self._match(key)
 
     def _first_read(self, texts: Any) -> tuple[object, ...]:
-        """Compile the parser of all fields; a field written verbatim needs no parsing."""
+        """Compile the parser of all fields; a field written verbatim needs no parsing, and most
+        text is not escaped."""
         parses = {f"p{index}": bound.parse for index, bound in enumerate(self.segments)}
         verbatim = [isinstance(bound, (Ulid, Choice)) for bound in self.segments]
-        values = [
-            f"t[{at}]," if as_it_is else f"p{at}(t[{at}])," for at, as_it_is in enumerate(verbatim)
-        ]
+        values = []
+        for at, bound in enumerate(self.segments):
+            named = f"(s := t[{at}])"
+            test = bound.plain_test(named, "s") if isinstance(bound, TextSegment) else None
+            if verbatim[at]:
+                values.append(f"t[{at}],")
+            elif test is None:
+                values.append(f"p{at}(t[{at}]),")
+            else:
+                values.append(f"(s if {test} else p{at}(s)),")
         read = "t" if all(verbatim) else "(" + "".join(values) + ")"
         self._read = evaluated(f"lambda t: {read}", parses)
         return self._read(texts)

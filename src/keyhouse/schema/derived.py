@@ -29,11 +29,7 @@ from keyhouse.errors import (
 )
 from keyhouse.keys.number_segments import Day, Descending, FixedPoint, Integer, Timestamp
 from keyhouse.keys.segment_protocol import Segment
-from keyhouse.keys.segments import (
-    Choice,
-    OptionalSegment,
-    Ulid,
-)
+from keyhouse.keys.segments import Choice, OptionalSegment, TextSegment, Ulid
 from keyhouse.keys.template import Template, evaluated
 from keyhouse.schema import document
 from keyhouse.schema.compiled_rows import FieldSource, FromAttribute, Keys, RowRule, RowSet, Source
@@ -326,15 +322,12 @@ class Index(Derived):
         """Compile `owner_at` for rows whose keys hold the record's whole key, on first use: a scan
         calls it for each row.
 
-        A ULID in the row's key is a valid one in the record's key too.
+        A ULID in the row's key is a valid one in the record's key too; so is text, if nothing of it
+        is escaped there.
         """
         names, key = [self.template.fields[at] for at in self._owner_at], self._record_key
         sources = [f"v[{at}]" for at in self._owner_at]
-        trusted = [
-            n
-            for n in names
-            if isinstance(key.segment(n), Ulid) and isinstance(self.template.segment(n), Ulid)
-        ]
+        trusted = [n for n in names if _is_trusted(key.segment(n), self.template.segment(n))]
         expression, scope = key.expression(sources, trusted=trusted)
         self._locate = evaluated(
             f"lambda v: (({''.join(f'{source}, ' for source in sources)}), {expression})", scope
@@ -445,3 +438,10 @@ class RecordCount(Derived):
 
     def owners(self, key: str, row: bytes) -> list[list[Keys]]:
         return []
+
+
+def _is_trusted(own: Segment, source: Segment) -> bool:
+    """Tell whether a value that one segment has parsed is valid text of another."""
+    if isinstance(own, Ulid):
+        return isinstance(source, Ulid)
+    return isinstance(own, TextSegment) and own.writes_unchanged(source)
