@@ -1,9 +1,11 @@
-"""A running service as the data commands see it, if its API shows rows as `row_reads` does: read
-only, for systems whose rows belong together."""
+"""Remotes of services over HTTP, by what their API shows: rows as `row_reads` does, read only, for
+systems whose rows belong together (`RowsRemote`); or records, all of them at once (`ListedRemote`).
+"""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, ClassVar, Final, Generic, NoReturn, TypeVar
 
 import msgspec
 
@@ -13,9 +15,51 @@ from keyhouse.service.remote import RemoteRow
 from keyhouse.service.row_reads import ROWS_MAX
 from keyhouse.store import Unset
 
-__all__ = ["RowsRemote"]
+__all__ = ["ListedRemote", "RowsRemote"]
+
+C = TypeVar("C", bound=HttpClient)
 
 ROWS: Final = "/api/v1/rows"
+
+
+class ListedRemote(ABC, Generic[C]):
+    """Reads rows from a list of all of them, whatever its order. Its synchronous client runs in a
+    thread, so that Ctrl-C works while it waits.
+
+    A system adds `get`, `put` and `delete`.
+    """
+
+    no_watch: ClassVar[str]
+    """The error of a watch, with the alternative."""
+
+    def __init__(self, client: C) -> None:
+        self._client = client
+
+    @abstractmethod
+    def read_all(self) -> list[RemoteRow]:
+        """Request all rows. Runs in a thread."""
+
+    async def all_rows(self) -> list[RemoteRow]:
+        with translated():
+            return await asyncio.to_thread(self.read_all)
+
+    async def rows(
+        self, prefix: str, *, reverse: bool, keys_only: bool
+    ) -> AsyncIterator[RemoteRow]:
+        rows = [row for row in await self.all_rows() if row.key.startswith(prefix)]
+        for row in sorted(rows, key=lambda row: row.key, reverse=reverse):
+            yield row
+
+    async def count(self, prefix: str) -> int:
+        return sum(row.key.startswith(prefix) for row in await self.all_rows())
+
+    def watch(
+        self, prefix: str, since: int | None, started: Callable[[int], None]
+    ) -> AsyncGenerator[RemoteRow, None]:
+        raise UsageError(self.no_watch)
+
+    async def close(self) -> None:
+        self._client.close()
 
 
 class RowsRemote:

@@ -5,12 +5,12 @@ rules for events, so one that is older than the stored entry changes nothing.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Final
 
 from keyhouse.errors import RevisionError, UnknownOutcomeError, UsageError
 from keyhouse.service.http_client import service_url, tenant_of_token, translated
 from keyhouse.service.remote import RemoteRow
+from keyhouse.service.row_remote import ListedRemote
 from keyhouse.store import ANY, Unset
 from keyhouse.systems.history.client import AbsentError, History, StoredViewing
 from keyhouse.systems.history.schema import ENTRY, HistoryEntry
@@ -35,11 +35,8 @@ def space_of(token: str) -> str:
     return tenant_of_token(token, TENANT_CLAIMS, system="history --customer ID")
 
 
-class EntryRemote:
-    """Runs the synchronous client in a thread, so that Ctrl-C works while it waits."""
-
-    def __init__(self, client: History) -> None:
-        self._client = client
+class EntryRemote(ListedRemote[History]):
+    no_watch = "Watch a profile with `curl -N …/watch`, or its rows, with --store."
 
     async def get(self, key: str) -> RemoteRow | None:
         state, asset = _address(key)
@@ -49,20 +46,6 @@ class EntryRemote:
             except AbsentError:
                 return None
         return next((_row(each) for each in entries if each.attr.state == state), None)
-
-    async def rows(
-        self, prefix: str, *, reverse: bool, keys_only: bool
-    ) -> AsyncIterator[RemoteRow]:
-        for row in sorted(await self._all(prefix), key=lambda row: row.key, reverse=reverse):
-            yield row
-
-    async def count(self, prefix: str) -> int:
-        return len(await self._all(prefix))
-
-    def watch(
-        self, prefix: str, since: int | None, started: Callable[[int], None]
-    ) -> AsyncGenerator[RemoteRow, None]:
-        raise UsageError("Watch a profile with `curl -N …/watch`, or its rows, with --store.")
 
     async def put(
         self, key: str, value: bytes, *, ttl: int | None, expect: int | Unset | None
@@ -104,17 +87,9 @@ class EntryRemote:
             key=key,
         )
 
-    async def close(self) -> None:
-        self._client.close()
-
-    async def _all(self, prefix: str) -> list[RemoteRow]:
-        def read() -> list[RemoteRow]:
-            in_progress, completed = self._client.entries("resume"), self._client.entries("watched")
-            return [_row(each) for entries in (in_progress, completed) for each in entries]
-
-        with translated():
-            rows = await asyncio.to_thread(read)
-        return [row for row in rows if row.key.startswith(prefix)]
+    def read_all(self) -> list[RemoteRow]:
+        in_progress, completed = self._client.entries("resume"), self._client.entries("watched")
+        return [_row(each) for entries in (in_progress, completed) for each in entries]
 
 
 def _address(key: str) -> tuple[str, str]:

@@ -6,7 +6,6 @@ one config; a list of all data comes from the export, which is in no key order a
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +14,7 @@ from keyhouse.errors import UnknownOutcomeError, UsageError
 from keyhouse.schema import Record
 from keyhouse.service.http_client import service_url, tenant_of_token, translated
 from keyhouse.service.remote import RemoteRow
+from keyhouse.service.row_remote import ListedRemote
 from keyhouse.store import Unset
 from keyhouse.systems.streamkit.client import ConfigNotFoundError, FetchedConfig, Streamkit
 from keyhouse.systems.streamkit.keys import find_record
@@ -44,16 +44,13 @@ def space_of(token: str) -> str:
     return tenant_of_token(token, TENANT_CLAIMS, system="streamkit --customer ID")
 
 
-class ConfigRemote:
-    """Runs the synchronous client in a thread, so that Ctrl-C works while it waits."""
-
-    def __init__(self, client: Streamkit) -> None:
-        self._client = client
+class ConfigRemote(ListedRemote[Streamkit]):
+    no_watch = "Streamkit's API has no watch: watch the rows, with --store or --data."
 
     async def get(self, key: str) -> RemoteRow | None:
         config = _find_config(key)
         if config is None:
-            return next((row for row in await self._export() if row.key == key), None)
+            return next((row for row in await self.all_rows() if row.key == key), None)
         record, id = config
         with translated():
             try:
@@ -61,21 +58,6 @@ class ConfigRemote:
             except ConfigNotFoundError:
                 return None
         return _row(key, record, found)
-
-    async def rows(
-        self, prefix: str, *, reverse: bool, keys_only: bool
-    ) -> AsyncIterator[RemoteRow]:
-        rows = [row for row in await self._export() if row.key.startswith(prefix)]
-        for row in sorted(rows, key=lambda row: row.key, reverse=reverse):
-            yield row
-
-    async def count(self, prefix: str) -> int:
-        return sum(row.key.startswith(prefix) for row in await self._export())
-
-    def watch(
-        self, prefix: str, since: int | None, started: Callable[[int], None]
-    ) -> AsyncGenerator[RemoteRow, None]:
-        raise UsageError("Streamkit's API has no watch: watch the rows, with --store or --data.")
 
     async def put(
         self, key: str, value: bytes, *, ttl: int | None, expect: int | Unset | None
@@ -110,13 +92,8 @@ class ConfigRemote:
         with translated(UnknownOutcomeError):
             return await asyncio.to_thread(self._client.delete, record.type, id, if_match=tag)
 
-    async def close(self) -> None:
-        self._client.close()
-
-    async def _export(self) -> list[RemoteRow]:
-        with translated():
-            file = await asyncio.to_thread(self._client.export)
-            items = msgspec.json.decode(file, type=list[Item])
+    def read_all(self) -> list[RemoteRow]:
+        items = msgspec.json.decode(self._client.export(), type=list[Item])
         return [
             RemoteRow(
                 str(each.key),
