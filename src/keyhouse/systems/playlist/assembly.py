@@ -1,6 +1,7 @@
 """The parts of the service, put together: what each one needs, and the routes of all."""
 
 from keyhouse.auth import load_or_create_secret
+from keyhouse.errors import KeyhouseError
 from keyhouse.http import Route
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog
@@ -42,9 +43,18 @@ from keyhouse.systems.playlist.statistics import ChannelStatistics
 from keyhouse.systems.playlist.stores import PlaylistStores
 from keyhouse.systems.playlist.subjects import Commands
 
-__all__ = ["CATALOG_FILE", "Assembly"]
+__all__ = ["CATALOG_FILE", "Assembly", "robot_rows"]
 
 CATALOG_FILE = "catalog.sqlite3"
+
+
+async def robot_rows(context: ServiceContext, settings: PlaylistSettings) -> RawRows | None:
+    """Return the rows of the robot's bucket, on the service's NATS; None without NATS."""
+    try:
+        engine = await context.open("nats:?prefix=", name="robot")
+    except KeyhouseError:
+        return None
+    return RawRows(engine, f"kryten_{settings.channel}_playlist")
 
 
 class Assembly:

@@ -4,15 +4,13 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from keyhouse.clock import monotonic
-from keyhouse.errors import KeyhouseError
 from keyhouse.service.operator_figures import OperatorFigures
 from keyhouse.service.rates import RateLimiter
 from keyhouse.service.spec import Keyspace, Service, ServiceContext, ServiceSpec
 from keyhouse.service.usage import Quota
 from keyhouse.settings import read_settings
-from keyhouse.store import RawRows
 from keyhouse.systems.playlist import SYSTEM
-from keyhouse.systems.playlist.assembly import Assembly
+from keyhouse.systems.playlist.assembly import Assembly, robot_rows
 from keyhouse.systems.playlist.errors import ERROR_FORMAT
 from keyhouse.systems.playlist.settings import PlaylistSettings
 
@@ -21,7 +19,7 @@ __all__ = ["SERVICE", "build"]
 
 async def build(context: ServiceContext) -> ServiceSpec:
     settings = read_settings(PlaylistSettings, context.settings, table=SYSTEM.name)
-    parts = Assembly(context, settings, await _robot_rows(context, settings))
+    parts = Assembly(context, settings, await robot_rows(context, settings))
     clock = monotonic(parts.stores.clock)
 
     def limiter() -> RateLimiter | None:
@@ -54,15 +52,6 @@ async def build(context: ServiceContext) -> ServiceSpec:
             for each in SYSTEM.schemas
         ],
     )
-
-
-async def _robot_rows(context: ServiceContext, settings: PlaylistSettings) -> RawRows | None:
-    """Return the rows of the robot's bucket, on the service's NATS; None without NATS."""
-    try:
-        engine = await context.open("nats:?prefix=", name="robot")
-    except KeyhouseError:
-        return None
-    return RawRows(engine, f"kryten_{settings.channel}_playlist")
 
 
 SERVICE: Final = Service(settings=PlaylistSettings, build=build)

@@ -1,0 +1,48 @@
+"""The size of folders and systems, as ADR 0070 limits it: a reader has to look through them."""
+
+from pathlib import Path
+
+import pytest
+
+import keyhouse
+from keyhouse.cli.app import _COMMANDS
+from keyhouse.systems.registry import NAMES
+
+PACKAGE = Path(keyhouse.__file__).parent
+ADVICE = "merge what has one user, or change the limit in ADR 0070 with its reason"
+
+SHARED_BY_COMMANDS_MAX = 12
+"""Files of `cli/` beside those of commands, both `__init__` included."""
+
+SERVING = ("serve", "http", "auth", "nats")
+SERVING_FILES_MAX = 51
+LINES_MAX = {"rosey": 1_700, "streamkit": 2_150}
+SERVICE_LINES = 60
+
+
+def files(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in (PACKAGE / folder).rglob("*.py")]
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def test_a_command_has_one_file_and_commands_share_few() -> None:
+    own = {path.stem.rstrip("_") for path in (PACKAGE / "cli" / "commands").glob("[a-z]*.py")}
+    assert own == set(_COMMANDS)
+    assert len(files("cli")) <= len(own) + SHARED_BY_COMMANDS_MAX, ADVICE
+
+
+def test_the_folders_that_serve_requests_have_few_files() -> None:
+    assert len(files(*SERVING)) <= SERVING_FILES_MAX, ADVICE
+
+
+@pytest.mark.parametrize("system", LINES_MAX)
+def test_a_system_is_short(system: str) -> None:
+    assert sum(map(lines, files(f"systems/{system}"))) <= LINES_MAX[system], ADVICE
+
+
+@pytest.mark.parametrize("system", NAMES)
+def test_the_service_of_a_system_fits_on_a_page(system: str) -> None:
+    assert lines(PACKAGE / "systems" / system / "service.py") < SERVICE_LINES, ADVICE
