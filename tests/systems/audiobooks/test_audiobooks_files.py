@@ -1,6 +1,7 @@
 """Cover files of purged books, and operations that are cancelled or interrupted, over HTTP."""
 
 import shutil
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from keyhouse.systems.audiobooks import file_reader
+from keyhouse.systems.audiobooks import reader_process
 from keyhouse.systems.audiobooks.files import read_file
 from keyhouse.systems.audiobooks.generated_audio import png
 from tests.support import engine_openers
@@ -69,7 +70,7 @@ def test_a_running_scan_and_a_waiting_one_are_cancelled(
         resume.wait(30)
         return read_file(found)
 
-    monkeypatch.setattr(file_reader, "read_file", read_slowly)
+    monkeypatch.setattr(reader_process, "read_file", read_slowly)
     running, waiting = (admin.post("/operations/scan") for _ in range(2))
     assert running.status_code == 202 and reading.wait(30)
     for reply in (waiting, running):
@@ -81,7 +82,7 @@ def test_a_running_scan_and_a_waiting_one_are_cancelled(
         assert (ended["status"], ended["error"]) == ("failed", "cancelled")
         assert ended["completed_at"]
     assert books(admin) == []
-    monkeypatch.setattr(file_reader, "read_file", read_file)
+    monkeypatch.setattr(reader_process, "read_file", read_file)
     assert "2 added" in scan(admin)[-1]  # nothing of the cancelled one is in the way
 
 
@@ -98,7 +99,7 @@ def test_an_operation_of_a_stopped_service_continues_in_the_next_one(
         resume.wait(5)
         return read_file(found)
 
-    monkeypatch.setattr(file_reader, "read_file", read_slowly)
+    monkeypatch.setattr(reader_process, "read_file", read_slowly)
     with (
         LibraryService(opener, tmp_path / "data", roots=[root]) as service,
         service.admin() as admin,
@@ -106,7 +107,7 @@ def test_an_operation_of_a_stopped_service_continues_in_the_next_one(
         reply = admin.post("/operations/scan")
         assert reading.wait(30)
     resume.set()
-    monkeypatch.setattr(file_reader, "read_file", read_file)
+    monkeypatch.setattr(reader_process, "read_file", read_file)
     with (
         LibraryService(opener, tmp_path / "data", roots=[root]) as service,
         service.signed_in("admin") as admin,
@@ -145,3 +146,22 @@ def test_urls_of_the_api_lead_below_the_path_of_a_proxy(tmp_path: Path) -> None:
         for url in urls:
             assert url.startswith("/family/audiobooks/api/v1/")
             assert admin.get(host.join(url)).status_code == 200
+
+
+def test_the_process_that_reads_files_imports_no_service() -> None:
+    """It took half a second of CPU time to start, of which a scan of few files took most."""
+    *start, code, root, systems, folder = reader_process.command()
+    shown = code.replace("main()", "print(*sys.modules)")
+    ran = subprocess.run(
+        [*start, shown, root, systems, folder], capture_output=True, text=True, check=True
+    )
+    assert {name for name in ran.stdout.split() if name.startswith("keyhouse")} == {
+        "keyhouse",
+        "keyhouse.errors",
+        "keyhouse.systems",
+        "keyhouse.systems.audiobooks",
+        *(
+            f"keyhouse.systems.audiobooks.{name}"
+            for name in ("audio_tags", "files", "reader_process", "records")
+        ),
+    }

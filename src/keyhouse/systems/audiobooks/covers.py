@@ -39,9 +39,6 @@ class Covers:
 
     async def add(self, book_id: str, folder: Path, tags: Iterable[AudioTags]) -> None:
         """Give a book that has no cover the first picture of its tags, or of its folder."""
-        book = await self._store.get(BOOK, id=book_id)
-        if book is None or book.cover_asset_id is not None:
-            return
         found = next(((each.cover, each.cover_type) for each in tags if each.cover_type), None)
         if found is None:
             found = await self._run(_folder_cover, folder)
@@ -115,6 +112,8 @@ class Covers:
 
 def _folder_cover(folder: Path) -> tuple[bytes, str] | None:
     for name in COVER_NAMES:
+        if not os.path.lexists(f"{folder}{os.sep}{name}"):
+            continue
         path = folder / name
         if path.is_file() and not path.is_symlink() and path.stat().st_size <= COVER_BYTES_MAX:
             content = path.read_bytes()

@@ -9,15 +9,14 @@ no process can be started, or one ends early, a thread reads the files.
 import asyncio
 import contextlib
 import os
-import struct
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import msgspec
 import structlog
 
-from keyhouse.systems.audiobooks.files import AudioFile, FoundFile, read_file
+from keyhouse.systems.audiobooks.files import AudioFile, FoundFile
+from keyhouse.systems.audiobooks.reader_process import LENGTH, command, read_all
 
 __all__ = ["read_files"]
 
@@ -25,9 +24,7 @@ FILES_MIN: Final = 256
 """Fewer files are read in a thread: a process takes longer to start."""
 
 READERS_MAX: Final = 4
-_LENGTH: Final = struct.Struct(">I")
 _encode = msgspec.msgpack.Encoder().encode
-_decode_found = msgspec.msgpack.Decoder(list[FoundFile]).decode
 _decode_read = msgspec.msgpack.Decoder(list[AudioFile]).decode
 _log = structlog.get_logger("keyhouse.audiobooks")
 
@@ -96,16 +93,16 @@ class _Reader:
                 _log.warning("audio files are read in a thread", reason=repr(error))
                 self.has_process = self.is_ready = False
                 await self.close()
-        read: list[AudioFile] = await self._run(_read_all, chunk)
+        read: list[AudioFile] = await self._run(read_all, chunk)
         return read
 
     async def _exchange(self, chunk: list[FoundFile]) -> list[AudioFile]:
         process = self._process or await self._start()
         assert process.stdin is not None and process.stdout is not None
         sent = _encode(chunk)
-        process.stdin.write(_LENGTH.pack(len(sent)) + sent)
+        process.stdin.write(LENGTH.pack(len(sent)) + sent)
         await process.stdin.drain()
-        (size,) = _LENGTH.unpack(await process.stdout.readexactly(_LENGTH.size))
+        (size,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
         found = _decode_read(await process.stdout.readexactly(size))
         if len(found) != len(chunk):
             raise EOFError("The reader did not return all files.")
@@ -113,7 +110,7 @@ class _Reader:
 
     async def _start(self) -> asyncio.subprocess.Process:
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", __name__),
+            *command(),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -126,22 +123,3 @@ class _Reader:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-
-
-def _read_all(chunk: list[FoundFile]) -> list[AudioFile]:
-    return [read_file(each) for each in chunk]
-
-
-def serve(given: BinaryIO, replies: BinaryIO) -> None:
-    """Read files until the input ends."""
-    while head := given.read(_LENGTH.size):
-        chunk = _decode_found(given.read(_LENGTH.unpack(head)[0]))
-        sent = _encode(_read_all(chunk))
-        replies.write(_LENGTH.pack(len(sent)) + sent)
-        replies.flush()
-
-
-if __name__ == "__main__":
-    replies, sys.stdout = sys.stdout.buffer, sys.stderr  # nothing else may write to it
-    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
-        serve(sys.stdin.buffer, replies)

@@ -372,8 +372,8 @@ def _chunks(due: list[FoundFile]) -> Iterator[list[FoundFile]]:
     """Yield files in pieces; a folder is never divided."""
     chunk: list[FoundFile] = []
     for each in due:
-        is_other = chunk and os.path.dirname(each.path) != os.path.dirname(chunk[-1].path)
-        if is_other and len(chunk) >= FILES_PER_READ:
+        is_full = len(chunk) >= FILES_PER_READ
+        if is_full and os.path.dirname(each.path) != os.path.dirname(chunk[-1].path):
             yield chunk
             chunk = []
         chunk.append(each)

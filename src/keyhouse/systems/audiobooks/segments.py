@@ -40,27 +40,31 @@ async def write_segments(tx: Transaction, book_id: str, segments: Sequence[Segme
         for number, each in enumerate(active, 1)
     ]
     inactive = [each for each in segments if not each.active]
-    await _prefetch(tx, numbered + inactive)
-    for each in numbered:
-        stored = await tx.get(SEGMENT, id=each.id)
-        if stored is not None and stored.active and stored.track_number != each.track_number:
-            await tx.put(SEGMENT, replace(stored, active=False))
-    for each in inactive + numbered:
-        if await tx.get(SEGMENT, id=each.id) != each:
+    written = inactive + numbered
+    stored = await _stored(tx, written)
+    for each, found in zip(written, stored, strict=True):
+        moves = found is not None and each.active and found.track_number != each.track_number
+        if found is not None and moves and found.active:
+            await tx.put(SEGMENT, replace(found, active=False))
+    for each, found in zip(written, stored, strict=True):
+        if found != each:
             await tx.put(SEGMENT, each)
     durations = duration_map(numbered, inactive, before)
     if durations != before:
         await tx.put(DURATION_MAP, durations, book_id=book_id)
 
 
-async def _prefetch(tx: Transaction, segments: Sequence[Segment]) -> None:
-    """Read what a write of segments needs by one call of the engine."""
-    record, places = tx.binding.record(SEGMENT), tx.binding.derived(SEGMENTS_IN_ORDER)
-    keys = [record.template.build({"id": each.id}) for each in segments]
-    for each in segments:
-        place = {"book_id": each.book_id, "track_number": each.track_number}
-        keys.append(places.template.build(place))
-    await tx.prefetch(keys)
+async def _stored(tx: Transaction, segments: Sequence[Segment]) -> list[Segment | None]:
+    """Return the segments as they are stored. All that a write of them needs is read by one call of
+    the engine."""
+    places = tx.binding.derived(SEGMENTS_IN_ORDER).template
+    return await tx.get_each(
+        *[(SEGMENT, {"id": each.id}) for each in segments],
+        ahead=[
+            places.build({"book_id": each.book_id, "track_number": each.track_number})
+            for each in segments
+        ],
+    )
 
 
 def duration_map(
