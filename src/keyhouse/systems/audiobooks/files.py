@@ -6,7 +6,8 @@ No symbolic link is followed, so nothing outside of the roots is ever read.
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -63,26 +64,34 @@ class AudioFile(Struct, kw_only=True):
     error: str = ""
 
 
-def walk(root: Path, skip: Callable[[str, str], object]) -> Iterator[FoundFile]:
-    """Iterate over the audio files below a folder, by name. Raises OSError if the folder itself
-    cannot be read. `skip` is called with the path of each folder or file within that cannot be
-    read, and the reason."""
-    with os.scandir(root) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
+def walk(root: Path | str, skip: Callable[[str, str], object]) -> list[FoundFile]:
+    """Return the audio files below a folder, by name. Raises OSError if the folder itself cannot be
+    read. `skip` is called with the path of each folder or file within that cannot be read, and the
+    reason."""
+    files: list[FoundFile] = []
+    _walk_into(files, str(root), skip)
+    return files
+
+
+def _walk_into(files: list[FoundFile], folder: str, skip: Callable[[str, str], object]) -> None:
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=attrgetter("name"))
     for entry in entries:
-        if entry.name.startswith("."):
+        name = entry.name
+        if name.startswith("."):
             continue
+        stem, _, extension = name.rpartition(".")
         if entry.is_dir(follow_symlinks=False):
             try:
-                yield from walk(Path(entry.path), skip)
+                _walk_into(files, entry.path, skip)
             except FileNotFoundError:  # deleted meanwhile
                 continue
             except OSError as error:
                 skip(_shown(entry.path), error.strerror or str(error))
-        elif entry.is_file(follow_symlinks=False):
-            extension = os.path.splitext(entry.name)[1].lstrip(".").casefold()
-            if extension in AUDIO_EXTENSIONS and (file := _found(entry, skip)) is not None:
-                yield file
+        elif stem and extension.lower() in AUDIO_EXTENSIONS:
+            is_file = entry.is_file(follow_symlinks=False)
+            if is_file and (file := _found(entry, skip)) is not None:
+                files.append(file)
 
 
 def _found(entry: os.DirEntry[str], skip: Callable[[str, str], object]) -> FoundFile | None:
@@ -160,6 +169,8 @@ def _shown(path: str) -> str:
 
 
 def _is_text(path: str) -> bool:
+    if path.isascii():
+        return True
     try:
         path.encode()
     except UnicodeEncodeError:  # a name that is not UTF-8

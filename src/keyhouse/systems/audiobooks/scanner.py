@@ -13,7 +13,6 @@ Files are read in separate processes, some books at a time, while the books befo
 scan that was interrupted is repeated: all that was committed is then unchanged.
 """
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing
@@ -82,18 +81,19 @@ class Scanner:
         """Run the operation. Its input may have `folder_path` and `force_update`."""
         given = task.input or {}
         counts = _Counts()
-        found, known = await asyncio.gather(
-            self._walk(task, given.get("folder_path")), self._known()
-        )
+        # One after the other: at once, the threads would only take turns.
+        found = await self._walk(task, given.get("folder_path"))
+        known = await self._known()
         files = found.files
-        paths = {each.path for each in files}
-        due = [each for each in files if given.get("force_update") or not _is_same(each, known)]
+        missing = known.keys() - {each.path for each in files}
+        due = files if given.get("force_update") else _changed(files, known)
         counts.unchanged = len(files) - len(due)
-        await task.commit(current=counts.unchanged, total=len(files))
+        if due:
+            await task.commit(current=counts.unchanged, total=len(files))
         gone = {
             each.hash_sha256: each
-            for path, each in known.items()
-            if path not in paths and not os.path.lexists(path)
+            for path, each in ((path, known[path]) for path in missing)
+            if not os.path.lexists(path)
         }
         state = _ScanState(known, gone, counts, counts.unchanged)
         async with aclosing(read_files(_chunks(due), len(due), self._run)) as reading:
@@ -104,7 +104,7 @@ class Scanner:
                     await self._commit_all(task, groups, state)
                 if not commits:
                     await task.commit(current=state.done)
-        await self._deactivate(task, known, paths, found, counts)
+        await self._deactivate(task, [known[path] for path in sorted(missing)], found, counts)
         task.log(f"Scanned {len(files)} files: {counts}.")
         await task.commit(current=len(files), total=len(files))
 
@@ -122,7 +122,7 @@ class Scanner:
         for root in chosen:
             try:
                 found.files += await self._run(
-                    lambda root=root: list(walk(root, found.skipped.__setitem__))
+                    lambda root=root: walk(root, found.skipped.__setitem__)
                 )
             except OSError as error:
                 task.log(f"{root}: {error}", "error")
@@ -258,18 +258,14 @@ class Scanner:
         await write_segments(tx, segment.book_id, rest)
 
     async def _deactivate(
-        self,
-        task: OperationTask,
-        known: dict[str, Segment],
-        paths: set[str],
-        found: FoundFiles,
-        counts: _Counts,
+        self, task: OperationTask, segments: list[Segment], found: FoundFiles, counts: _Counts
     ) -> None:
-        """Make the segments of missing files inactive. A folder that could not be read, such as one
-        that is not mounted, has no missing files."""
+        """Make segments without a file inactive. A folder that could not be read, such as one that
+        is not mounted, has no missing files."""
+        paths = {each.file_path for each in segments}
         missing: dict[str, list[str]] = {}
-        for path, segment in known.items():
-            if segment.active and path not in paths and found.has_looked_at(path):
+        for segment in segments:
+            if segment.active and found.has_looked_at(segment.file_path):
                 missing.setdefault(segment.book_id, []).append(segment.id)
 
         for book_id, ids in missing.items():
@@ -279,7 +275,7 @@ class Scanner:
                 lost = [
                     each
                     for each in segments
-                    if each.id in ids and each.active and each.file_path not in paths
+                    if each.id in ids and each.active and each.file_path in paths
                 ]
                 changed = [
                     replace(each, active=False) if each in lost else each for each in segments
@@ -359,13 +355,19 @@ class _Scanned:
         )
 
 
-def _is_same(found: FoundFile, known: dict[str, Segment]) -> bool:
-    segment = known.get(found.path)
-    return (
-        segment is not None
-        and (segment.active or segment.superseded_by is not None)
-        and (segment.size_bytes, segment.mtime_ns) == (found.size, found.mtime_ns)
-    )
+def _changed(files: list[FoundFile], known: dict[str, Segment]) -> list[FoundFile]:
+    """Return the files that are not known with this size and time, or whose segment is inactive."""
+    changed = []
+    for each in files:
+        segment = known.get(each.path)
+        if (
+            segment is None
+            or segment.mtime_ns != each.mtime_ns
+            or segment.size_bytes != each.size
+            or (not segment.active and segment.superseded_by is None)
+        ):
+            changed.append(each)
+    return changed
 
 
 def _chunks(due: list[FoundFile]) -> Iterator[list[FoundFile]]:
