@@ -157,7 +157,7 @@ class FairQueue:
         if queue.pending and not queue.has_turn:
             queue.has_turn = True
             self._turns.append(queue)
-        if not self._is_scheduled:
+        if not self._is_scheduled and (self._turns or self._idle is not None):
             self._resume()
 
     def _resume(self) -> None:

@@ -75,7 +75,9 @@ def check_text(text: bytes, *, envelope_levels: int = 0) -> None:
     It makes a parser safe to call; the text need not be JSON.
     """
     if len(text) > DOCUMENT_DEPTH_MAX:  # a shorter text has fewer brackets
-        check_depth(text, envelope_levels=envelope_levels)
+        # almost no text has so many brackets, and they are counted without a further call
+        if text.count(b"[") + text.count(b"{") > DOCUMENT_DEPTH_MAX + envelope_levels:
+            check_depth(text, envelope_levels=envelope_levels)
         if len(text) > INTEGER_DIGITS_MAX:
             check_digits(text)
 

@@ -114,7 +114,7 @@ class Plugin(Tenant):
     # Writing
 
     async def set(self, body: messages.Set) -> bytes:
-        key = _required(body.key)
+        key: Any = body.key
         value = _compact(body.value)
         if self.usage is None and not self.locks.is_written(key):
             with self.locks.write(key):

@@ -86,10 +86,10 @@ class Subjects:
         return endpoints
 
     def _handler(self, start: int) -> Callable[[Request], Awaitable[bytes | None]]:
-        """Return a plain function: a coroutine here would add one more step to every message."""
-        return lambda request: self._handle(request, start)
+        """Return no coroutine function: it would add one more step to every message."""
+        return partial(self._handle, start)
 
-    async def _handle(self, request: Request, start: int) -> bytes | None:
+    async def _handle(self, start: int, request: Request) -> bytes | None:
         started = perf_counter()
         body: Any = None
         resolved = self._resolved.get(request.subject)
