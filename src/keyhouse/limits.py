@@ -223,7 +223,8 @@ PASSWORD_BYTES_MAX: Final = 1_024
 """A password: longer than any phrase."""
 
 PASSWORD_HASHES_MAX: Final = 2
-"""Passwords that are hashed at once: each takes 64 MiB and a core for a tenth of a second."""
+"""Passwords that are hashed at once: each takes 64 MiB and a core for a tenth of a second. One core
+is left to requests."""
 
 PASSWORD_HASHES_PENDING_MAX: Final = 32
 """Logins that wait to be hashed, for some seconds at most (default)."""

@@ -1,12 +1,14 @@
 """Invalid requests on a raw connection to the real listener."""
 
 import asyncio
+import gc
 import re
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from keyhouse.limits import HTTP_HEAD_BYTES_MAX
+from keyhouse.serve.uvicorn_protocol import HttpProtocol
 from tests.serve.support.raw_connections import GET, Wide, problem, run, served, to_the_end
 
 
@@ -180,3 +182,38 @@ def test_an_upgrade_is_answered_as_a_plain_request_and_closes_the_connection() -
                 assert answer.count(b"HTTP/1.1 200 ") == 1 and b"connection: close" in answer
 
     run(scenario)
+
+
+def test_a_closed_connection_leaves_nothing_to_the_garbage_collector() -> None:
+    """Regression: each left some twenty objects that refer to each other; a collection of those of
+    many short connections delayed every request by milliseconds."""
+
+    async def scenario() -> None:
+        wide = Wide()
+        async with served(wide) as port:
+            aborted = GET.replace(b"/shop/things/drinks", b"/wide/wait")
+            for request in (GET, GET * 3, aborted):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(request)
+                await asyncio.sleep(0.05)
+                writer.close()
+                await writer.wait_closed()
+            wide.resume.set()
+            closing = GET[:-2] + b"Connection: close\r\n\r\n"
+            assert (await to_the_end(port, closing)).startswith(b"HTTP/1.1 200 ")
+            for _ in range(20):
+                if not connections():
+                    break
+                await asyncio.sleep(0.1)
+            assert not connections()
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(scenario)
+    finally:
+        gc.enable()
+
+
+def connections() -> list[HttpProtocol]:
+    return [each for each in gc.get_objects() if type(each) is HttpProtocol]

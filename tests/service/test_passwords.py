@@ -1,6 +1,8 @@
 """Passwords and the slow-down of logins, on the real HTTP listener."""
 
 import asyncio
+import os
+import sys
 import threading
 import time
 from typing import Any
@@ -58,11 +60,16 @@ def test_long_passwords_and_broken_hashes_are_rejected() -> None:
     run(scenario)
 
 
-def test_two_passwords_are_hashed_at_once_off_the_loop_and_others_wait_or_are_rejected(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.skipif(sys.platform != "linux", reason="sets the cores of the process")
+@pytest.mark.parametrize(("cores", "at_once"), [(1, 1), (2, 1), (3, 2), (64, 2)])
+def test_hashes_leave_a_core_free_and_others_wait_or_are_rejected(
+    cores: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Two hashes on two cores delayed every request by a tick of the scheduler."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(cores)})
+
     async def scenario() -> None:
-        passwords = Passwords(CHEAP, pending_max=3)
+        passwords = Passwords(CHEAP, pending_max=5 - at_once)
         release, threads = threading.Event(), set[int]()
         most = 0
         running = 0
@@ -86,7 +93,7 @@ def test_two_passwords_are_hashed_at_once_off_the_loop_and_others_wait_or_are_re
             await passwords.hash("x")
         release.set()
         assert await asyncio.gather(*logins) == ["hash"] * 5
-        assert most == 2 and threading.get_ident() not in threads
+        assert most == at_once and threading.get_ident() not in threads
 
     run(scenario)
 

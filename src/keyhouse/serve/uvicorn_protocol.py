@@ -185,6 +185,11 @@ class HttpProtocol(HttpToolsProtocol):
                 timer.cancel()
         self._write_buffer_limit.remove(self)
         super().connection_lost(exc)
+        # They refer to this object: without them nothing is left to the garbage collector, which
+        # would stop all requests for milliseconds. A request that is still handled has its own.
+        self.cycle = None
+        self.pipeline.clear()
+        self.flow = None  # type: ignore[assignment]
 
     def shutdown(self) -> None:
         self._flush()

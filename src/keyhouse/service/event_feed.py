@@ -30,12 +30,10 @@ from keyhouse.engine import CaughtUp, check_since
 from keyhouse.errors import KeyhouseError, WatchExpiredError
 from keyhouse.http.event_stream import event_block
 from keyhouse.schema import Record
+from keyhouse.service.push_pacer import PushPacer
 from keyhouse.store import Event, Store, UnreadableRow
 
 __all__ = ["EventEncoder", "Feed", "Subscription", "UnreadableEncoder", "Watched"]
-
-WOKEN_AT_ONCE: Final = 4
-"""Streams that are written to in one turn of the event loop: about an eighth of a millisecond."""
 
 _HEARTBEAT: Final = b":\n\n"
 _EXPIRED: Final = event_block("expired", b"{}", id="")
@@ -137,8 +135,11 @@ class Watched(msgspec.Struct, frozen=True):
 class Feed:
     """One watch and its subscriptions. `position` is the revision up to which it has offered."""
 
-    def __init__(self, watched: Watched, stopped: Callable[["Feed"], object]) -> None:
+    def __init__(
+        self, watched: Watched, pacer: PushPacer, stopped: Callable[["Feed"], object]
+    ) -> None:
         self.watched = watched
+        self._pacer = pacer
         self.position = 0
         self._stopped = stopped
         self._subscriptions: dict[Subscription, None] = {}
@@ -173,27 +174,22 @@ class Feed:
                 async for commit in commits:
                     await self._offer(commit)
         except WatchExpiredError:
-            self._end(_EXPIRED)
+            await self._end(_EXPIRED)
         except KeyhouseError as error:
             _log.warning("event streams ended", error=str(error))
-            self._end(b"")
+            await self._end(b"")
         except Exception:
             _log.exception("event streams ended")
-            self._end(b"")
+            await self._end(b"")
 
     async def _offer(self, commit: Commit) -> None:
-        """Offer a commit to all, some at a time: others must have their turn."""
-        subscriptions = [*self._subscriptions]
+        """Offer a commit to all subscriptions."""
         self.position = commit.revision
-        for number, subscription in enumerate(subscriptions):
-            subscription.offer(commit)
-            if number % WOKEN_AT_ONCE == WOKEN_AT_ONCE - 1:
-                await asyncio.sleep(0)
+        await self._pacer.push(lambda each: each.offer(commit), self._subscriptions)
 
-    def _end(self, last: bytes) -> None:
+    async def _end(self, last: bytes) -> None:
         self._stopped(self)
-        for subscription in [*self._subscriptions]:
-            subscription.finish(last)
+        await self._pacer.push(lambda each: each.finish(last), self._subscriptions)
 
     def _stop(self) -> None:
         self._stopped(self)

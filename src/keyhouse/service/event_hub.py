@@ -12,13 +12,13 @@ from keyhouse.http.event_stream import EventStream
 from keyhouse.limits import EVENT_STREAM_BYTES_MAX, EVENT_STREAMS_MAX
 from keyhouse.schema import Record
 from keyhouse.service.event_feed import (
-    WOKEN_AT_ONCE,
     EventEncoder,
     Feed,
     Subscription,
     UnreadableEncoder,
     Watched,
 )
+from keyhouse.service.push_pacer import PushPacer
 from keyhouse.store import Event, Store
 
 __all__ = ["EventHub"]
@@ -45,6 +45,7 @@ class EventHub:
         self._streams_max = streams_max
         self._pending_bytes_max = pending_bytes_max
         self._sleep = sleep
+        self._pacer = PushPacer()
         self._feeds: dict[Hashable, Feed] = {}
         self._subscriptions: dict[Subscription, None] = {}
         self._beating: asyncio.Task[None] | None = None
@@ -98,7 +99,9 @@ class EventHub:
             raise BusyError("Too many event streams are open: try again.", limit=self._streams_max)
         feed = self._feeds.get(key)
         if feed is None:
-            feed = self._feeds[key] = Feed(watched, lambda feed: self._remove(key, feed))
+            feed = self._feeds[key] = Feed(
+                watched, self._pacer, lambda feed: self._remove(key, feed)
+            )
         subscription = Subscription(feed, self._pending_bytes_max, self._forget)
         self._subscriptions[subscription] = None
         try:
@@ -123,10 +126,7 @@ class EventHub:
     async def _beat(self) -> None:
         while True:
             await self._sleep(self._heartbeat_seconds)
-            for number, subscription in enumerate([*self._subscriptions]):
-                subscription.beat()
-                if number % WOKEN_AT_ONCE == WOKEN_AT_ONCE - 1:
-                    await asyncio.sleep(0)
+            await self._pacer.push(Subscription.beat, self._subscriptions)
 
 
 def _check_records(

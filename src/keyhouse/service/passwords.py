@@ -1,7 +1,8 @@
-"""Passwords: Argon2id in threads, at most two at once.
+"""Passwords: Argon2id in threads, at most two at once, and one where there are two cores.
 
-A hash takes 64 MiB and a tenth of a second on purpose. Threads with low priority compute it, so
-that other requests are not delayed; further logins wait in a bounded queue, and beyond it get 503.
+A hash takes 64 MiB and a tenth of a second on purpose. Threads with low priority compute it and
+leave one core free, so that other requests are not delayed; further logins wait in a bounded queue,
+and beyond it get 503.
 """
 
 import unicodedata
@@ -15,7 +16,7 @@ from argon2.low_level import Type
 from keyhouse.errors import LimitError, UnreadableError
 from keyhouse.limits import PASSWORD_BYTES_MAX, PASSWORD_HASHES_MAX, PASSWORD_HASHES_PENDING_MAX
 from keyhouse.service.blocking import BlockingPool
-from keyhouse.thread_priority import lower_priority
+from keyhouse.thread_priority import lower_priority, spare_cores
 
 __all__ = ["PasswordCheck", "PasswordParameters", "Passwords"]
 
@@ -48,7 +49,9 @@ class Passwords:
     ) -> None:
         self._parameters = parameters or PasswordParameters()
         self._hasher = _hasher(self._parameters)
-        self._pool = BlockingPool(threads_max=PASSWORD_HASHES_MAX, pending_max=pending_max)
+        self._pool = BlockingPool(
+            threads_max=spare_cores(PASSWORD_HASHES_MAX), pending_max=pending_max
+        )
         self._unknown: str | None = None
 
     def use(self, parameters: PasswordParameters) -> None:

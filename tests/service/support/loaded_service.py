@@ -13,6 +13,7 @@ import uvloop
 
 from keyhouse import Record, Schema, Space, Store, Template, open_engine
 from keyhouse.http import EventStream, FileResponse, FileRoot, Route
+from keyhouse.serve.process import tune_gc
 from keyhouse.service.blocking import BlockingPool
 from keyhouse.service.event_hub import EventHub
 from keyhouse.service.passwords import Passwords
@@ -77,6 +78,7 @@ async def main(folder: Path) -> None:
     store = Store(SCHEMA, await open_engine("memory:"), "all")
     loaded = Loaded(store, folder, await passwords.hash("right"), passwords)
     async with serving(loaded.spec(), tenant_streams_max=0) as client:
+        tune_gc()  # as `serve` does
         print(client.port, flush=True)
         closed = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
         while not closed.done():
