@@ -1,6 +1,7 @@
 """The OpenAPI document describes request bodies as the service reads them: one that fits is
 accepted, one that does not is a 422."""
 
+import json
 from collections.abc import Iterator
 from datetime import date
 from enum import Enum
@@ -14,6 +15,7 @@ import schemathesis
 from hypothesis import strategies as st
 from jsonschema_rs import validator_for
 from msgspec import Meta
+from schemathesis.core.errors import InvalidSchema
 
 from keyhouse import Record, Schema, Space
 from keyhouse.keyring import KeyRing
@@ -125,6 +127,16 @@ def without_whole_floats(body: Any) -> Any:
     return body
 
 
+@st.composite
+def cases(draw: st.DrawFn, operation: Any) -> Any:
+    """Draw a request that fits the document, or one that does not."""
+    mode = draw(st.sampled_from(schemathesis.GenerationMode))
+    try:
+        return draw(operation.as_strategy(generation_mode=mode))
+    except InvalidSchema:  # a mutation that the generator does not finish
+        hypothesis.reject()
+
+
 @pytest.mark.long
 @pytest.mark.soak
 @pytest.mark.parametrize(("method", "path", "name"), OPERATIONS)
@@ -133,13 +145,9 @@ def test_a_body_is_accepted_if_and_only_if_it_fits_the_document(
 ) -> None:
     operation: Any = schemathesis.openapi.from_dict(document)[path][method.upper()]
     validator = body_validator(document, path, method)
-    modes = schemathesis.GenerationMode
-    bodies = st.one_of(
-        [operation.as_strategy(generation_mode=mode) for mode in (modes.POSITIVE, modes.NEGATIVE)]
-    )
     seen = set()
 
-    @hypothesis.given(bodies)
+    @hypothesis.given(cases(operation))
     @hypothesis.settings(
         max_examples=size(25, 2_000),
         deadline=None,
@@ -162,7 +170,8 @@ def test_a_body_is_accepted_if_and_only_if_it_fits_the_document(
                 name, {"type": "circle", "radius": 1}
             )
             http.put(f"/records/{name}/a", json=first).raise_for_status()
-        answer = http.request(method, at, json=body, params=query)
+        headers = {"Content-Type": "application/json"}  # httpx sends no body for a null
+        answer = http.request(method, at, content=json.dumps(body), params=query, headers=headers)
         fits = validator.is_valid(body)
         seen.add(fits)
         if fits and method != "patch":  # whether a patch is accepted depends on what it changes
