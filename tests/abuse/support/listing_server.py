@@ -25,7 +25,7 @@ def listed(endpoint: HttpEndpoint, section: Any) -> dict[str, Any]:
         "method": route.method,
         "path": endpoint.template,
         "scope": route.scope,
-        "known": {name: sorted(known) for name, _, known in endpoint._converted if known},
+        "known": {name: sorted(known) for name, _, known, *_ in endpoint._converted if known},
         "query": [field.encode_name for field in query if field.required],
         "has_body": signature.has_body,
         "is_form": signature.is_form,
