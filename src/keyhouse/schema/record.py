@@ -301,14 +301,17 @@ class Record(RecordJson[T]):
             return value
         changes: dict[str, object] = {}
         if self.version is not None:
-            changes[self.version[0]] = self.version[1]
+            name, number = self.version
+            found = getattr(value, name, None)
+            if found != number or type(found) is not int or hasattr(value, "__post_init__"):
+                changes[name] = number
         if self.created is not None or self.updated is not None:
             time = self.times.format(now)
             if self.created is not None:
                 changes[self.created] = time if before is None else getattr(before, self.created)
             if self.updated is not None:
                 changes[self.updated] = time
-        return replaced(value, changes)
+        return replaced(value, changes) if changes else value
 
     def versioned(self, value: T) -> T:
         """Return the value with its version set, and the times that it has."""

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final, Generic, Protocol, Self, TypeGuard, TypeVar
 
@@ -74,11 +73,9 @@ class RecordJson(Generic[T]):
         self._sealer: MemberSealer | None = None
         self._decoder = _decoder(type)
         self._decode_plainly = (
-            self._decoder.decode
-            if upgrade is None and unknown in (None, KEEP) and version is None
-            else None
+            self._decoder.decode if upgrade is None and unknown in (None, KEEP) else None
         )
-        """The whole of `decode`, where nothing else is to be done."""
+        """The whole of `decode`, where no more than the version is to be checked."""
         self._members = (
             {f.name: f.encode_name for f in msgspec.structs.fields(type)} if is_struct(type) else {}
         )
@@ -166,9 +163,11 @@ class RecordJson(Generic[T]):
         """Return the JSON of a value with the unknown members of the row that it replaces, which
         was read as `before`."""
         assert self._known is not None
-        with suppress(DocumentError):
+        try:
             if document.encode_checked(before) == stored:  # it has no others
                 return data
+        except DocumentError:
+            pass
         if (plain := self._parse_row_with_unknown(stored)) is None:
             return data
         written = document.parse(data)
@@ -242,9 +241,12 @@ class RecordJson(Generic[T]):
         this record."""
         if self._decode_plainly is not None:
             try:
-                return self._decode_plainly(data)
+                value = self._decode_plainly(data)
             except _UNDECODABLE:
                 pass  # what follows says why
+            else:
+                if self.version is None or getattr(value, self.version[0]) <= self.version[1]:
+                    return value
         if self._sealer is not None:
             data = self._sealer.unseal(data, self._sealed_members, key)
         if self.upgrade is not None:
