@@ -320,3 +320,46 @@ def test_the_first_user_is_set_up(tmp_path: Path) -> None:
         run(scenario)
         with service.client() as guest:
             assert guest.get("/auth/status").json()["data"]["bootstrap_ready"] is False
+
+
+def test_a_file_that_cannot_be_played_is_told_when_it_is_asked_for(library: ServedLibrary) -> None:
+    """The message was the browser's own, came back with every page, and stayed for other books."""
+    library.listener("max").close()
+
+    async def scenario(browser: Pages) -> None:
+        async with (
+            signed_in(library, browser, "max") as context,
+            browser.visit(f"{library.url}/", context=context) as page,
+        ):
+            message = page.locator("#player-message")
+            await open_book(page, library, "The Fog")  # an m4b without frames
+            await page.locator("main [data-play]").first.click()
+            await page.get_by_text("This browser cannot play m4b files").wait_for()
+            await open_book(page, library, "The Lamp")
+            await page.locator("#player").get_by_text("The Fog").last.wait_for()
+            assert not await message.is_visible(), "nobody has asked to play it"
+            await page.locator("#player-play").click()
+            await page.get_by_text("This browser cannot play m4b files").wait_for()
+            await page.locator("main [data-play]").first.click()
+            await played_past(page, 0.3)
+            assert not await message.is_visible(), "another book plays"
+
+    run(scenario)
+
+
+def test_books_of_every_generated_format_with_sound_are_played(library: ServedLibrary) -> None:
+    """The files of flac and opus had no frames: a book was finished as soon as it was played."""
+    library.listener("mia").close()
+
+    async def scenario(browser: Pages) -> None:
+        async with (
+            signed_in(library, browser, "mia") as context,
+            browser.visit(f"{library.url}/", context=context) as page,
+        ):
+            for title in ("The Lamp", "The Storm", "A Walk: Notes", "Poems"):
+                await open_book(page, library, title)
+                await page.locator("main [data-play]").first.click()
+                await played_past(page, 0.5)
+                assert await moment(page) < 10, title
+
+    run(scenario)

@@ -2,7 +2,8 @@
 """Generated audio files for demonstrations and tests: a wav of a real tone, and the smallest files
 of other formats that have a duration, tags, chapters and a cover.
 
-Only the wav, and the mp3 (silence), have sound to play; the others have headers and no frames.
+The mp3, flac and opus are silence. Files of ogg (Vorbis) and m4b have headers and no frames:
+players reject them.
 """
 
 import base64
@@ -33,6 +34,9 @@ Chapters = Sequence[tuple[float, str]]
 _RATE: Final = 8_000
 _MP3_FRAME: Final = b"\xff\xfb\x90\x00" + bytes(413)
 _MP3_FRAME_SECONDS: Final = 1_152 / 44_100
+_FLAC_BLOCK: Final = 4_096
+_OPUS_SILENCE: Final = b"\xf8\xff\xfe"
+"""A packet of 20 milliseconds, mono."""
 _FREEFORM: Final = "----:com.apple.iTunes:"
 
 
@@ -184,8 +188,30 @@ def _add_mp4(file: Any, tags: Mapping[str, str], cover: bytes) -> None:
 def _flac(seconds: float) -> bytes:
     samples = round(seconds * _RATE)
     packed = (_RATE << 44) | (0 << 41) | (15 << 36) | samples
-    info = struct.pack(">HH", 4_096, 4_096) + bytes(6) + packed.to_bytes(8, "big") + bytes(16)
-    return b"fLaC" + bytes([0x80]) + len(info).to_bytes(3, "big") + info
+    size = _FLAC_BLOCK
+    info = struct.pack(">HH", size, size) + bytes(6) + packed.to_bytes(8, "big") + bytes(16)
+    frames = (
+        _flac_frame(number, min(size, samples - start))
+        for number, start in enumerate(range(0, samples, size))
+    )
+    return b"fLaC" + bytes([0x80]) + len(info).to_bytes(3, "big") + info + b"".join(frames)
+
+
+def _flac_frame(number: int, samples: int) -> bytes:
+    """Return a frame of silence, mono: one constant sample (RFC 9639, 9)."""
+    head = b"\xff\xf8\x70\x08" + chr(number).encode() + struct.pack(">H", samples - 1)
+    frame = head + bytes([_crc(head, 8, 0x07)]) + bytes(3)
+    return frame + _crc(frame, 16, 0x8005).to_bytes(2, "big")
+
+
+def _crc(content: bytes, bits: int, polynomial: int) -> int:
+    found, top = 0, 1 << (bits - 1)
+    for byte in content:
+        found ^= byte << (bits - 8)
+        for _ in range(8):
+            found = (found << 1) ^ (polynomial if found & top else 0)
+        found &= (1 << bits) - 1
+    return found
 
 
 def _write_ogg(path: Path, seconds: float, *, is_opus: bool) -> None:
@@ -198,13 +224,19 @@ def _write_ogg(path: Path, seconds: float, *, is_opus: bool) -> None:
         head = b"\x01vorbis" + struct.pack("<IBIiiiBB", 0, 1, _RATE, 0, 64_000, 0, 0xB8, 1)
         packets = [head, b"\x03vorbis" + empty + b"\x01", b"\x05vorbis"]
         rate = _RATE
+    groups: list[tuple[float, list[bytes]]] = [(0, packets[:1]), (0, packets[1:])]
+    if is_opus:
+        groups += [
+            (min(second + 1, seconds), [_OPUS_SILENCE] * 50) for second in range(math.ceil(seconds))
+        ]
+    else:
+        groups.append((seconds, [b"\0"]))
     pages = []
-    groups = [packets[:1], packets[1:], [b"\0"]]
-    for number, group in enumerate(groups):
+    for number, (until, group) in enumerate(groups):
         page = OggPage()
         page.serial, page.sequence, page.packets = 1, number, group
-        page.position = round(seconds * rate) if number == 2 else 0
-        page.first, page.last = number == 0, number == 2
+        page.position = round(until * rate)
+        page.first, page.last = number == 0, number == len(groups) - 1
         pages.append(page.write())
     path.write_bytes(b"".join(pages))
 

@@ -19,6 +19,7 @@ export class Player extends EventTarget {
   #volume = 1;
   #saver = null;
   #loads = 0;
+  #isAsked = false;
   book = null;
   timeline = new Timeline([]);
   speed = 1;
@@ -98,12 +99,16 @@ export class Player extends EventTarget {
       this.#pausedAt = 0;
       if (back) this.seek(Math.max(this.#segment.offset_start, this.moment - back), { isPlace: true });
     }
+    this.#isAsked = true;
+    if (this.#audio.error) this.#audio.load();  // the network may be back
     await this.#audio.play().catch(error => {
-      if (error.name !== "AbortError") this.#tell("error", { message: `This cannot be played: ${error.message}` });
+      if (error.name === "AbortError") return;
+      if (this.#audio.error) this.#failed();
+      else this.#tell("error", { message: `This cannot be played: ${error.message}` });
     });
   }
 
-  pause() { this.#audio.pause(); }
+  pause() { this.#isAsked = false; this.#audio.pause(); }
   toggle() { return this.isPaused ? this.play() : this.pause(); }
   skip(seconds) { this.seek(this.moment + seconds); }
 
@@ -197,8 +202,10 @@ export class Player extends EventTarget {
     this.#save("complete", this.timeline.duration).then(() => this.#tell("finished"));
   }
 
+  /** Tell why a file is not played. One that nobody has asked to play, such as that of the last book,
+      fails silently. */
   #failed() {
-    if (!this.#audio.error || !this.#segment) return;
+    if (!this.#audio.error || !this.#segment || !this.#isAsked) return;
     const isNetwork = this.#audio.error.code === MediaError.MEDIA_ERR_NETWORK || !navigator.onLine;
     this.#tell("error", {
       message: isNetwork

@@ -21,6 +21,7 @@ export class PlayerView {
   #timer;
   #places;
   #isSliding = false;
+  #isError = false;
   #bookmarks = [];
 
   constructor(player, timer, places) {
@@ -33,7 +34,9 @@ export class PlayerView {
     player.addEventListener("book", () => this.#showBook());
     player.addEventListener("state", () => this.markPlaying());
     for (const name of ["state", "time", "jump"]) player.addEventListener(name, () => this.#show());
-    player.addEventListener("error", event => this.message(event.detail.message));
+    player.addEventListener("error", event => { this.message(event.detail.message); this.#isError = true; });
+    player.addEventListener("book", () => { element("player-message").hidden = true; });
+    player.addEventListener("time", () => { if (this.#isError && !player.isPaused) element("player-message").hidden = true; });
     player.addEventListener("finished", () => this.#offerNext());
     places.addEventListener("conflict", event => this.#ask(event.detail));
     places.addEventListener("failed", event => this.message(`The place was not saved: ${event.detail.message}`));
@@ -57,6 +60,7 @@ export class PlayerView {
 
   /** Show a message above the player, with buttons for what can be done. */
   message(text, ...buttons) {
+    this.#isError = false;
     const place = element("player-message");
     place.querySelector("span").textContent = text;
     place.querySelector(".actions").replaceChildren(
