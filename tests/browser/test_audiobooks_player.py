@@ -322,7 +322,9 @@ def test_the_first_user_is_set_up(tmp_path: Path) -> None:
             assert guest.get("/auth/status").json()["data"]["bootstrap_ready"] is False
 
 
-def test_a_file_that_cannot_be_played_is_told_when_it_is_asked_for(library: ServedLibrary) -> None:
+def test_a_file_that_cannot_be_played_is_reported_when_it_is_asked_for(
+    library: ServedLibrary,
+) -> None:
     """The message was the browser's own, came back with every page, and stayed for other books."""
     library.listener("max").close()
 
