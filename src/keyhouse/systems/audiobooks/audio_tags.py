@@ -8,9 +8,9 @@ has them side by side.
 import base64
 import re
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import mutagen
 import mutagen.flac
@@ -132,10 +132,11 @@ class AudioTags(Struct, kw_only=True):
     cover_type: str = ""
 
 
-def read_tags(path: Path) -> AudioTags:
-    """Read a file. Raises BrokenFileError if it is empty or not audio."""
+def read_tags(path: Path, file: BinaryIO | None = None) -> AudioTags:
+    """Read a file, which may be open. Raises BrokenFileError if it is empty or not audio."""
     try:
-        found: Any = _opened(path)
+        with nullcontext(file) if file is not None else path.open("rb") as opened:
+            found: Any = _opened(path, opened)
         duration = 0.0 if found is None else _duration(found, path)
         if found is not None and duration > 0:
             return _tags_of(path, found, duration)
@@ -154,17 +155,16 @@ def _duration(found: Any, path: Path) -> float:
     return length
 
 
-def _opened(path: Path) -> Any:
-    """Open a file by its first bytes; if they do not tell, mutagen tries all formats, which takes
+def _opened(path: Path, file: BinaryIO) -> Any:
+    """Read a file by its first bytes; if they do not tell, mutagen tries all formats, which takes
     longer."""
-    with path.open("rb") as file:
-        head = file.read(64)
-        is_mp3 = head.startswith(b"ID3") and path.suffix.casefold() == ".mp3"
-        kinds = [MP3] if is_mp3 else [kind for kind, is_kind in _KINDS.items() if is_kind(head)]
-        for kind in kinds:
-            file.seek(0)
-            with suppress(mutagen.MutagenError):
-                return kind(file)
+    head = file.read(64)
+    is_mp3 = head.startswith(b"ID3") and path.suffix.casefold() == ".mp3"
+    kinds = [MP3] if is_mp3 else [kind for kind, is_kind in _KINDS.items() if is_kind(head)]
+    for kind in kinds:
+        file.seek(0)
+        with suppress(mutagen.MutagenError):
+            return kind(file)
     return mutagen.File(path)
 
 

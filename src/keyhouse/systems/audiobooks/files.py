@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from io import BytesIO
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
@@ -32,6 +33,7 @@ __all__ = [
     "walk",
 ]
 
+_WHOLE_BYTES_MAX: Final = 1_024 * 1_024
 COVER_NAMES: Final = ("cover.jpg", "cover.jpeg", "cover.png", "folder.jpg", "folder.png")
 
 
@@ -111,9 +113,15 @@ def _found(entry: os.DirEntry[str], skip: Callable[[str, str], object]) -> Found
 def read_file(found: FoundFile) -> AudioFile:
     """Read tags and hash of a file. A broken one has an error."""
     try:
-        tags = read_tags(Path(found.path))
         with open(found.path, "rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            if found.size <= _WHOLE_BYTES_MAX:  # one read, where tags alone would take several
+                content = file.read()
+                tags = read_tags(Path(found.path), BytesIO(content))
+                sha256 = hashlib.sha256(content).hexdigest()
+            else:
+                tags = read_tags(Path(found.path), file)
+                file.seek(0)
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except (BrokenFileError, OSError) as error:
         return AudioFile(found=found, error=str(error) or type(error).__name__)
     return AudioFile(found=found, tags=tags, sha256=sha256)
