@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from keyhouse import Record, Schema, Space, Store, Template, open_engine
+from keyhouse import Event, Record, Schema, Space, Store, Template, open_engine
 from keyhouse.store.long_read import PAGE_BYTES, WATCH_ROWS
 from keyhouse.store.record_watch import WatchedRecord, watch_records
 
@@ -80,9 +80,10 @@ def test_a_replay_of_several_records_is_in_order_and_leaves_turns_to_others() ->
             bound = [store.binding.record(each) for each in (CLIP, NOTE)]
             watched = [WatchedRecord(each, each.template.range({})) for each in bound]
             ids = []
-            watch = watch_records(engine, "ann", watched, 0, "raise")
+            watch = watch_records(engine, "ann", watched, 0)
             async with counted_turns() as turns, aclosing(watch) as events:
                 async for event in events:
+                    assert isinstance(event, Event)
                     assert event.record is not None
                     assert (event.stored is not None) == event.key.startswith("note:")
                     ids.append(event.record.id)
