@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from keyhouse.thread_priority import lower_priority
 from tests.abuse.support.neighbor import Latencies, Neighbor
 from tests.abuse.support.server import ServerProcess
 from tests.soak import SOAK
@@ -50,7 +51,12 @@ def run(server: ServerProcess, *clients: Client, seconds: float) -> Outcome:
     calm = Neighbor(server, CALM_SECONDS).result()
     rss_calm = rss_peak = server.rss_bytes
     stop = threading.Event()
-    threads = [threading.Thread(target=client, args=(server, stop)) for client in clients]
+
+    def attack(client: Client) -> None:
+        lower_priority()  # as on another machine: clients take no core from the service
+        client(server, stop)
+
+    threads = [threading.Thread(target=attack, args=(client,)) for client in clients]
     for thread in threads:
         thread.start()
     neighbor = Neighbor(server, seconds)

@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 
 from tests.soak import SOAK
 
-NICENESS = 10
+NICENESS = 19
 RANGE_BYTES, RANGE_SECONDS = 65_536, 0.5
 
 
