@@ -195,7 +195,7 @@ class RevisionError(ConflictError):
 
 
 class UniqueError(ConflictError):
-    internal = frozenset({"template", "index", "key"})
+    internal = frozenset({"template", "index"})
 
 
 class LinkError(ConflictError):
