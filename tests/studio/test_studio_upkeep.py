@@ -142,7 +142,7 @@ def test_slow_operations_and_the_use_of_a_space_are_shown(tmp_path: Path) -> Non
                 assert use["operations"][0]["count"] == 1
                 assert use["errors"] == {"VALIDATION_ERROR": 1}
                 assert (use["quota_keys"], use["quota_bytes"]) == (100, None)
-                assert use["rate"] == {"per_second": 5, "left": 10}
+                assert use["rate"] == {"per_second": 5, "burst": 10, "left": 10}
                 text = (await client.get(f"{MAIN}/")).text
                 assert "100 keys" in text
                 landing = (await client.get("/studio/index.json")).json()

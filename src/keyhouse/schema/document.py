@@ -111,6 +111,12 @@ def check(value: object, *, depth: int = 0, typed: bool = False) -> None:
                 check(part, depth=depth + 1, typed=typed)
 
 
+def check_names(value: object) -> None:
+    """Raise DocumentError for a name that is no text, in a value that JSON can hold."""
+    for part in parts(value) or ():
+        check_names(part)
+
+
 def round_trips(value: object, read: object) -> bool:
     """Return True if the value read back equals the one written, apart from collection types."""
     if value == read:

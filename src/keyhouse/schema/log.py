@@ -69,6 +69,10 @@ class Log(Record[T]):
         self.fold = fold
         self.needs = needs
         self.deferred = deferred
+        if not self.template.fields:
+            raise DeclarationError(
+                "The key of a log has a field that orders its events.", log=self.name
+            )
         self.stream = self.template.fields[:-1]
         self.order = self.template.fields[-1]
         """The field that orders the events of a stream."""

@@ -149,9 +149,7 @@ class RecordJson(Generic[T]):
             read = self._decoder.decode(data) if self.unknown is None else self._read(data)
         except msgspec.ValidationError as error:
             if self._members_to_check:
-                document.check(
-                    value, typed=True
-                )  # a NaN in a member of another type is the better reason
+                document.check(value, typed=True)  # a NaN in another member is the better reason
             raise RecordError(
                 "The value does not have its record's type.", record=self.name, reason=str(error)
             ) from None
@@ -414,7 +412,7 @@ class RecordJson(Generic[T]):
         for name in self._members or ("",):
             written, found = (getattr(value, name), getattr(read, name)) if name else (value, read)
             if name != self.unknown and not document.round_trips(written, found):
-                document.check(written)  # names that are no text are the better reason
+                document.check_names(written)  # the better reason
                 raise RecordError(
                     "The value would be read back as another one.",
                     record=self.name,
