@@ -80,17 +80,18 @@ def draw(results: list[Result], path: Path) -> bool:
     if path.suffix == ".svg":
         path.write_text(svg("Keyhouse", platform.platform(), results))
         return True
-    if not results or importlib.util.find_spec("matplotlib") is None:
+    drawn = [result for result in results if result.ratio is not None]
+    if not drawn or importlib.util.find_spec("matplotlib") is None:
         return False
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    _, axes = pyplot.subplots(figsize=(9, 1 + 0.6 * len(results)))
-    names = [f"{result.case}  {result.work}" for result in results]
-    axes.barh(names, [result.ratio for result in results], color="#4477aa", label="ours / baseline")
-    axes.plot([result.goal for result in results], names, "k|", markersize=24, label="goal")
+    _, axes = pyplot.subplots(figsize=(9, 1 + 0.6 * len(drawn)))
+    names = [f"{result.case}  {result.work}" for result in drawn]
+    axes.barh(names, [result.ratio for result in drawn], color="#4477aa", label="ours / baseline")
+    axes.plot([result.goal for result in drawn], names, "k|", markersize=24, label="goal")
     axes.axvline(1.0, color="#999999", linewidth=0.8)
     axes.invert_yaxis()
     axes.legend(loc="lower right")
