@@ -15,7 +15,7 @@ SHARED_BY_COMMANDS_MAX = 12
 """Files of `cli/` beside those of commands, both `__init__` included."""
 
 SERVING = ("serve", "http", "auth", "nats")
-SERVING_FILES_MAX = 51
+SERVING_FILES_MAX = 52
 LINES_MAX = {"rosey": 1_700, "streamkit": 2_150}
 SERVICE_LINES = 60
 

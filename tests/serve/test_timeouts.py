@@ -12,8 +12,9 @@ from keyhouse.http import make_app
 from keyhouse.http.response import EncodedResponse
 from keyhouse.limits import HTTP_KEEP_ALIVE_SECONDS
 from keyhouse.serve import listener
-from keyhouse.serve.uvicorn_protocol import HttpProtocol, WriteBatch, coalesced
+from keyhouse.serve.uvicorn_protocol import HttpProtocol
 from keyhouse.serve.write_buffer_limit import WriteBufferLimit
+from keyhouse.serve.write_coalescing import WriteBatch, coalesced
 from tests.http.support.shop import shop
 from tests.serve.support.raw_connections import (
     BRIEF,

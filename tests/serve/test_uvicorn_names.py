@@ -1,13 +1,15 @@
-"""The undocumented names of uvicorn that `keyhouse.serve.uvicorn_protocol` uses still exist.
+"""The undocumented names of uvicorn that `uvicorn_protocol` and `write_coalescing` of
+`keyhouse.serve` use still exist.
 
-If one fails after an upgrade of uvicorn: the head of `keyhouse/serve/uvicorn_protocol.py` says what
-each name is for. No other module uses them.
+If one fails after an upgrade of uvicorn: the heads of these modules say what each name is for. No
+other module uses them.
 """
 
 import asyncio
 import inspect
 import logging
 import re
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from uvicorn.protocols.http import httptools_impl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from keyhouse.serve import uvicorn_protocol
+from keyhouse.serve import uvicorn_protocol, write_coalescing
 
 PROTOCOL = {
     "_unset_keepalive_if_required",
@@ -97,6 +99,8 @@ def test_a_status_line_is_bytes() -> None:
     assert httptools_impl.STATUS_LINE[200] == b"HTTP/1.1 200 OK\r\n"
 
 
-def test_the_head_of_the_module_lists_the_names() -> None:
-    listed = set(re.findall(r"`(\w+)`", uvicorn_protocol.__doc__ or ""))
-    assert listed >= (PROTOCOL | CYCLE)
+@pytest.mark.parametrize(
+    ("module", "names"), [(uvicorn_protocol, PROTOCOL), (write_coalescing, CYCLE)]
+)
+def test_the_head_of_the_module_lists_the_names(module: ModuleType, names: set[str]) -> None:
+    assert set(re.findall(r"`(\w+)`", module.__doc__ or "")) >= names

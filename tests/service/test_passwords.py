@@ -65,7 +65,7 @@ def test_hashes_leave_a_core_free_and_others_wait_or_are_rejected(
 ) -> None:
     """Two hashes on two cores delayed every request by a tick of the scheduler."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(cores)}, raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)  # where a process has no cores of its own
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)  # where affinity is unknown
 
     async def scenario() -> None:
         passwords = Passwords(CHEAP, pending_max=5 - at_once)

@@ -16,14 +16,9 @@ from keyhouse.limits import (
     HTTP_KEEP_ALIVE_SECONDS,
     HTTP_WRITE_TIMEOUT_SECONDS,
 )
-from keyhouse.serve.uvicorn_protocol import (
-    HttpProtocol,
-    Reject,
-    WriteBatch,
-    coalesced,
-    reject,
-)
+from keyhouse.serve.uvicorn_protocol import HttpProtocol, Reject, reject
 from keyhouse.serve.write_buffer_limit import WriteBufferLimit
+from keyhouse.serve.write_coalescing import WriteBatch, coalesced
 from keyhouse.settings.settings import Address
 
 __all__ = ["bind", "listening"]
