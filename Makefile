@@ -42,11 +42,11 @@ test: .venv/installed ## Run all checks and tests, with coverage of the core (EN
 
 # Collecting compiles the tests. Every test process would, at the same time.
 .PHONY: compile
-compile: .venv/installed
+compile: .venv/installed ## Compile the tests
 	@$(BIN)/python -m pytest -q --collect-only >/dev/null 2>&1 || true
 
 .PHONY: browser
-browser: .venv/installed
+browser: .venv/installed ## Find a browser for the page tests, or unpack one
 	@test '$(BROWSER)' = off || $(BIN)/python -m tools.browser
 
 # Tests that a change usually breaks: few servers, no kills, nothing marked long. Each starts no or
