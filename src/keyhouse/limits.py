@@ -158,6 +158,10 @@ RATE_TENANTS_MAX: Final = 100_000
 NATS_IN_FLIGHT_MAX: Final = 1_024
 """NATS requests in flight at once, per service."""
 
+NATS_PARTITIONS: Final = 16
+"""Connections over which a service receives NATS requests, if its server maps subjects to
+partitions. Mappings and permissions of other servers name it: it must not change."""
+
 NATS_PENDING_MAX: Final = 65_536
 """NATS requests that wait to be started, per service. Further ones are rejected with BusyError."""
 

@@ -36,9 +36,9 @@ def nats_server() -> NatsServer:
 
 
 @contextmanager
-def own_server(folder: Path) -> Iterator[NatsServer]:
+def own_server(folder: Path, **options: Any) -> Iterator[NatsServer]:
     """Run a private server, for tests that stop or kill it."""
-    server = NatsServer(folder)
+    server = NatsServer(folder, **options)
     server.start()
     server.ready()
     try:

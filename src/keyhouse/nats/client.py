@@ -101,8 +101,6 @@ class NatsClient(Client):
         self._log = log
         self._logged_at = float("-inf")
         self._turn_share = 0
-        self.turn = 0
-        """Changes with every turn of the event loop in which messages are received."""
         self._greeted = False
         self.has_headers = False
         """True if the server supports headers."""
@@ -206,11 +204,13 @@ class NatsClient(Client):
             raise
         return HandlerSubscription(subscription, sid)
 
-    async def unsubscribe_drained(self, handled: HandlerSubscription) -> None:
+    async def unsubscribe_drained(self, *handled: HandlerSubscription) -> None:
         """Unsubscribe. Messages that the server has already sent are still handled."""
-        await handled.subscription.unsubscribe()
+        for each in handled:
+            await each.subscription.unsubscribe()
         await self.flush_all()
-        self.handlers.pop(handled.sid, None)
+        for each in handled:
+            self.handlers.pop(each.sid, None)
 
     async def _process_pong(self) -> None:
         """nats-py's raises, and ends the reading, if the flush of this pong timed out meanwhile."""
@@ -381,8 +381,8 @@ class NatsClient(Client):
 
 
 READ_BYTES: Final = 256 * 1_024
-"""Read from the socket per turn of the event loop. All tenants share the connection, so a flood of
-one delays the others by the turns it takes to read it."""
+"""Read from the socket per turn of the event loop. A connection is read in order, so a flood of one
+tenant delays others on the same connection by the turns it takes to read it."""
 
 
 class _Transport(TcpTransport):

@@ -29,14 +29,17 @@ _log = structlog.get_logger("keyhouse.nats")
 
 
 @asynccontextmanager
-async def connect(url: str, *, name: str = "keyhouse", **options: Any) -> AsyncIterator[NatsClient]:
+async def connect(
+    url: str, *, name: str = "keyhouse", is_further: bool = False, **options: Any
+) -> AsyncIterator[NatsClient]:
     """Connect to the servers of `url`, separated by commas; UnavailableError if none answers.
 
     `options` are those of nats-py, such as `user_credentials` or `tls`. While there is no
-    connection, messages beyond PENDING_BYTES_MAX are dropped.
+    connection, messages beyond PENDING_BYTES_MAX are dropped. A connection that `is_further`, one
+    of several to the same servers, logs its name, and that it is connected at debug level only.
     """
     client = NatsClient(log=_log)
-    log = _ConnectionLog(client)
+    log = _ConnectionLog(client, name if is_further else None)
     try:
         async with asyncio.timeout(CONNECT_SECONDS) as log.timeout:
             await client.connect(
@@ -66,8 +69,7 @@ async def connect(url: str, *, name: str = "keyhouse", **options: Any) -> AsyncI
     except BaseException:
         await _close(client)
         raise
-    log.connected = True
-    _log.info("nats connected", server=_server(client))
+    log.connect()
     try:
         yield client
     finally:
@@ -91,8 +93,10 @@ async def _close(client: Client) -> None:
 class _ConnectionLog:
     """Logs nats-py's callbacks. Errors of the first connect are raised, not logged."""
 
-    def __init__(self, client: NatsClient) -> None:
+    def __init__(self, client: NatsClient, name: str | None = None) -> None:
         self._client = client
+        self._log = _log if name is None else _log.bind(connection=name)
+        self._log_connected = self._log.info if name is None else self._log.debug
         self.connected = False
         self.closing = False
         self.last_error: Exception | None = None
@@ -100,6 +104,10 @@ class _ConnectionLog:
         self._errors = 0
         self._logged_at = -math.inf
         self._logged_reason = ("", -math.inf)
+
+    def connect(self) -> None:
+        self.connected = True
+        self._log_connected("nats connected", server=_server(self._client))
 
     async def error(self, error: Exception) -> None:
         if self.connected or self.last_error is None or not is_permanent(self.last_error):
@@ -112,7 +120,7 @@ class _ConnectionLog:
         if self.connected and (
             self._is_due() if self._client.is_connected else self._is_new(reason)
         ):
-            _log.warning("nats error", reason=reason, errors=self._errors)
+            self._log.warning("nats error", reason=reason, errors=self._errors)
 
     def _is_due(self) -> bool:
         """Once a second: a caller may name a reply subject that the service may not publish to, and
@@ -132,8 +140,8 @@ class _ConnectionLog:
     async def disconnected(self) -> None:
         if self.connected and not self.closing:
             reason = str(self.last_error) if self.last_error else "the connection was lost"
-            _log.warning("nats disconnected", reason=reason)
+            self._log.warning("nats disconnected", reason=reason)
 
     async def reconnected(self) -> None:
         self._logged_reason = ("", -math.inf)
-        _log.info("nats reconnected", server=_server(self._client))
+        self._log_connected("nats reconnected", server=_server(self._client))

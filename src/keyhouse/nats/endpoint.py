@@ -18,7 +18,9 @@ from keyhouse.errors import (
     MissingFieldError,
     RecordError,
     UnknownOutcomeError,
+    UsageError,
 )
+from keyhouse.limits import NATS_PARTITIONS
 from keyhouse.schema.document import check_text
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "Request",
     "error_headers",
     "error_reply",
+    "partition_of",
 ]
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -96,6 +99,11 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     returns the tenant of a subject: tenants take turns. Where the body names it, `tenant_of_body`
     returns it, or an empty text if it does not. Without either, all messages are of one tenant.
     `problems`: error replies have a header with the error's class and fields.
+
+    `partition_by` is the number of the wildcard that is the tenant, from 1. A server that has the
+    endpoint's `mapping` appends a partition to the subject of each message, the same for all
+    messages of a tenant; it can be received over another connection than others. Handlers, logs and
+    the micro protocol see the subject without it.
     """
 
     name: str
@@ -107,6 +115,35 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     tenant: Callable[[str], str] | None = None
     tenant_of_body: Callable[[bytes], str] | None = None
     problems: bool = False
+    partition_by: int | None = None
+
+    def __post_init__(self) -> None:
+        words = self.subject.split(".")
+        if self.partition_by is not None and (
+            ">" in words or not 1 <= self.partition_by <= words.count("*")
+        ):
+            raise UsageError(
+                "partition_by is the number of a wildcard (*) of the subject, from 1.",
+                subject=self.subject,
+                partition_by=self.partition_by,
+            )
+
+    @property
+    def mapping(self) -> tuple[str, str]:
+        """Return the subject mapping for the configuration of nats-server."""
+        parts = self.subject.split("*")
+        mapped = parts[0] + "".join(
+            f"{{{{wildcard({number})}}}}{part}" for number, part in enumerate(parts[1:], 1)
+        )
+        return self.subject, f"{mapped}.{{{{partition({NATS_PARTITIONS},{self.partition_by})}}}}"
+
+
+def partition_of(tenant: str) -> int:
+    """Return the partition to which nats-server maps a tenant: FNV-1a, 32 bits, of its name."""
+    hashed = 0x811C9DC5
+    for byte in tenant.encode():
+        hashed = (hashed ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return hashed % NATS_PARTITIONS
 
 
 class Body(Generic[T]):

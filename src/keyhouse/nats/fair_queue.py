@@ -1,8 +1,8 @@
 """Fair queue: requests of several tenants, started in turns.
 
-Theory of operation. All tenants share one NATS connection, so a flood of one tenant precedes the
-next request of another in the bytes of that connection. Reading and queueing a message costs a
-fiftieth of handling it. So only a few messages are started in the turn of the event loop in which
+Theory of operation. Tenants share NATS connections, so a flood of one tenant precedes the next
+request of another in the bytes of a connection. Reading and queueing a message costs a fiftieth of
+handling it. So only a few messages are started in the turn of the event loop in which
 they are read (`START_PER_TURN_MAX`); the others are queued by tenant, and every turn starts as many
 of them, one of each tenant after the other. A tenant waits for its own requests and for one request
 of each other tenant, however many those have sent.
@@ -77,6 +77,7 @@ class FairQueue:
         self._turns: deque[TenantQueue] = deque()
         """Tenants with a message pending and a place for it; each is in it once."""
         self._is_scheduled = False
+        self._starts_left = START_PER_TURN_MAX
         self._idle: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
@@ -98,13 +99,24 @@ class FairQueue:
             name: queue for name, queue in self._tenants.items() if queue.in_flight or queue.pending
         }
 
-    def has_place(self, queue: TenantQueue) -> bool:
-        """Return whether the tenant's next message may start at once."""
-        return (
-            not queue.pending
-            and queue.in_flight < self._tenant_in_flight_max
-            and self.in_flight < self._in_flight_max
-        )
+    def take_start(self, queue: TenantQueue) -> bool:
+        """Return whether the tenant's next message may start at once, and count it as one of those
+        that are started in this turn of the event loop, whatever connection they came over."""
+        left = self._starts_left
+        if (
+            not left
+            or queue.pending
+            or queue.in_flight >= self._tenant_in_flight_max
+            or self.in_flight >= self._in_flight_max
+        ):
+            return False
+        if left == START_PER_TURN_MAX:
+            self._loop.call_soon(self._next_turn)
+        self._starts_left = left - 1
+        return True
+
+    def _next_turn(self) -> None:
+        self._starts_left = START_PER_TURN_MAX
 
     def start(self, queue: TenantQueue, work: Work) -> None:
         """Never raises: an exception would end nats-py's reading, and with it the service."""

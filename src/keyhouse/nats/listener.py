@@ -2,12 +2,28 @@
 
 Requests in flight and pending ones are bounded, and tenants take turns (`fair_queue`). Requests
 beyond the bounds are rejected at once with a reply (BusyError).
+
+Partitions. A connection is read in order: a flood of one tenant delays what follows it there by 3
+µs a message. So an endpoint with `partition_by` can be received over several connections. The
+server maps `db.kv.trivia.get` to `db.kv.trivia.get.6`, where 6 is the hash of `trivia`, and
+connection 6 subscribes to `db.kv.*.*.6`. A tenant has one connection, and its messages stay in
+order; a flood delays one tenant of NATS_PARTITIONS.
+
+| server | messages come over |
+|---|---|
+| with mappings | the connection of their partition; the main one, if there are no others |
+| without, or until it has them | the main connection, which subscribes to the plain subject |
+
+The server matches a message once, mapped or not, so that it is neither lost nor received twice
+while mappings change. Replies go over the main connection, many in one write: the server reads it
+without delay, and they are already in turns. Only rejections go over the connection of the request,
+since a flood causes as many.
 """
 
 import asyncio
 import math
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
 
@@ -17,17 +33,23 @@ from nats.errors import MaxPayloadError, NoRespondersError
 from nats.nuid import NUID
 
 from keyhouse.errors import BusyError, KeyhouseError, LimitError
-from keyhouse.limits import NATS_IN_FLIGHT_MAX, NATS_PENDING_MAX, TENANTS_CACHED
+from keyhouse.limits import (
+    NATS_IN_FLIGHT_MAX,
+    NATS_PARTITIONS,
+    NATS_PENDING_MAX,
+    TENANTS_CACHED,
+)
 from keyhouse.nats.client import HandlerSubscription, MessageHandler, NatsClient
 from keyhouse.nats.endpoint import Endpoint, Request, error_headers, error_reply
-from keyhouse.nats.fair_queue import START_PER_TURN_MAX, FairQueue, TenantQueue
+from keyhouse.nats.fair_queue import FairQueue, TenantQueue
 from keyhouse.nats.micro import EndpointStats, Micro, now_ns
 from keyhouse.nats.push_queue import PushQueue
 
 __all__ = ["NatsListener"]
 
-_Route = tuple[EndpointStats, TenantQueue]
-"""The statistics and the queue of one subject: one lookup per message."""
+_Route = tuple[EndpointStats, TenantQueue, str]
+"""The statistics and the queue of one subject, and the subject without its partition: one lookup
+per message."""
 
 HAS_LISTENER_SECONDS: Final = 1.0
 """Timeout of `has_listener`."""
@@ -36,14 +58,16 @@ _log = structlog.get_logger("keyhouse.nats")
 
 
 class NatsListener:
-    """One service on a connection.
+    """One service on a connection, or several.
 
         async with NatsListener(client, endpoints, name="rosey", version="1.0.0"): …
 
     Processes with the same `name` share the load: each message goes to one member of the `queue`
     group. `push_client` is a second connection for what handlers publish beside their replies, so
-    that replies do not wait for slow subscribers. At the end of the block, or by `drain`, it
-    unsubscribes and finishes all messages that it has received. The connections stay open.
+    that replies do not wait for slow subscribers. `partitions` are NATS_PARTITIONS connections for
+    requests whose subject the server maps to a partition, or none. At the end of the block, or by
+    `drain`, it unsubscribes and finishes all messages that it has received. The connections stay
+    open.
     """
 
     def __init__(
@@ -58,9 +82,12 @@ class NatsListener:
         in_flight_max: int = NATS_IN_FLIGHT_MAX,
         pending_max: int = NATS_PENDING_MAX,
         push_client: NatsClient | None = None,
+        partitions: Sequence[NatsClient] = (),
     ) -> None:
         self._client = client
         self._push_client = push_client or client
+        self._partitions = partitions or [client] * NATS_PARTITIONS
+        self._clients = dict.fromkeys((client, self._push_client, *partitions))
         self._pushes = PushQueue(self._push_client)
         self._endpoints = endpoints
         self._queue = queue or name
@@ -68,12 +95,10 @@ class NatsListener:
             self._work_failed, in_flight_max=in_flight_max, pending_max=pending_max
         )
         self._routes: list[dict[str, _Route]] = []
-        self._turn = 0
-        self._starts_left = 0
         self._rejected = 0
         self._logged_at = -math.inf
         self._tasks: set[asyncio.Task[None]] = set()
-        self._subscriptions: list[HandlerSubscription] = []
+        self._subscriptions: dict[NatsClient, list[HandlerSubscription]] = {}
         self._loop = asyncio.get_running_loop()
         id = NUID().next().decode()
         self._micro = Micro(client, name=name, version=version, description=description, id=id)
@@ -91,7 +116,7 @@ class NatsListener:
         for endpoint in self._endpoints:
             await self._subscribe(endpoint)
         await self._micro.start()
-        await self._client.flush_all()
+        await asyncio.gather(*(client.flush_all() for client in self._clients))
         self._log.info(
             "nats serving",
             subjects=[endpoint.subject for endpoint in self._endpoints],
@@ -100,23 +125,21 @@ class NatsListener:
 
     async def drain(self) -> None:
         """Unsubscribe, finish received messages, cancel spawned tasks. Further calls do nothing."""
-        subscriptions, self._subscriptions = self._subscriptions, []
+        subscriptions, self._subscriptions = self._subscriptions, {}
         if not subscriptions:
             return
         with suppress(NatsError):
             await self._micro.stop()
-        for subscription in subscriptions:
-            with suppress(NatsError):
-                await self._client.unsubscribe_drained(subscription)
+        await _all_connected(
+            client.unsubscribe_drained(*each) for client, each in subscriptions.items()
+        )
         await self._messages.wait_until_idle()
         for task in self._tasks:
             task.cancel()
         while self._tasks:
             await asyncio.wait(self._tasks)
         await self._pushes.close()
-        for client in {self._client, self._push_client}:
-            with suppress(NatsError):
-                await client.flush_all()
+        await _all_connected(client.flush_all() for client in self._clients)
         self._log.info("nats drained")
 
     # For handlers (see `Publisher`)
@@ -156,34 +179,52 @@ class NatsListener:
         }
         other = EndpointStats(endpoint.name, endpoint.subject, queue)
         self._micro.endpoints += [*by_operation.values(), *([] if by_operation else [other])]
-        make = self._handler if endpoint.tenant_of_body is None else self._handler_by_body
-        handler = make(endpoint, by_operation, other)
-        self._subscriptions.append(await self._client.handle(endpoint.subject, queue, handler))
-
-    def _handler(
-        self, endpoint: Endpoint, by_operation: dict[str, EndpointStats], other: EndpointStats
-    ) -> MessageHandler:
-        def handle(subject: str, reply: str, data: bytes) -> bool:
-            route = routes.get(subject)
-            if route is None:
-                stats = by_operation.get(subject.rpartition(".")[2], other)
-                route = routes[subject] = stats, self._queue_of(endpoint, subject)
-            stats, queue = route
-            if self._turn != client.turn:
-                self._turn, self._starts_left = client.turn, START_PER_TURN_MAX
-            if self._starts_left and messages.has_place(queue):
-                self._starts_left -= 1
-                messages.start(queue, self._respond(endpoint, stats, subject, reply, data))
-                return True
-            if not messages.append(
-                queue, len(data), self._respond, endpoint, stats, subject, reply, data
-            ):
-                self._reject(endpoint, subject, reply)
-            return False
-
-        client, messages = self._client, self._messages
+        if endpoint.tenant_of_body is not None:
+            handler = self._handler_by_body(endpoint, by_operation, other)
+            return await self._handle(self._client, endpoint.subject, queue, handler)
         routes: dict[str, _Route] = {}
         self._routes.append(routes)
+
+        def route_of(subject: str, public: str) -> _Route:
+            stats = by_operation.get(public.rpartition(".")[2], other)
+            route = routes[subject] = stats, self._queue_of(endpoint, public), public
+            return route
+
+        handler = self._handler(endpoint, self._client, routes, lambda each: route_of(each, each))
+        await self._handle(self._client, endpoint.subject, queue, handler)
+        if endpoint.partition_by is not None:
+            for number, client in enumerate(self._partitions):
+                handler = self._handler(
+                    endpoint, client, routes, lambda each: route_of(each, each.rpartition(".")[0])
+                )
+                await self._handle(client, f"{endpoint.subject}.{number}", queue, handler)
+
+    async def _handle(
+        self, client: NatsClient, subject: str, queue: str, handler: MessageHandler
+    ) -> None:
+        handled = await client.handle(subject, queue, handler)
+        self._subscriptions.setdefault(client, []).append(handled)
+
+    def _handler(
+        self,
+        endpoint: Endpoint,
+        client: NatsClient,
+        routes: dict[str, _Route],
+        route_of: Callable[[str], _Route],
+    ) -> MessageHandler:
+        """Return the handler of the messages of one connection. `route_of` adds to `routes`."""
+
+        def handle(subject: str, reply: str, data: bytes) -> bool:
+            stats, queue, public = routes.get(subject) or route_of(subject)
+            if messages.take_start(queue):
+                messages.start(queue, self._respond(endpoint, stats, public, reply, data))
+                return True
+            work = (endpoint, stats, public, reply, data)
+            if not messages.append(queue, len(data), self._respond, *work):
+                self._reject(endpoint, client, public, reply)
+            return False
+
+        messages = self._messages
         return handle
 
     def _handler_by_body(
@@ -196,15 +237,12 @@ class NatsListener:
             if len(messages) >= TENANTS_CACHED:
                 self._forget_tenants()
             queue = messages.tenant(tenant_of(data))
-            if self._turn != client.turn:
-                self._turn, self._starts_left = client.turn, START_PER_TURN_MAX
             work = (endpoint, stats, subject, reply, data)
-            if self._starts_left and messages.has_place(queue):
-                self._starts_left -= 1
+            if messages.take_start(queue):
                 messages.start(queue, self._respond(*work))
                 return True
             if not messages.append(queue, len(data), self._respond, *work):
-                self._reject(endpoint, subject, reply)
+                self._reject(endpoint, client, subject, reply)
             return False
 
         assert endpoint.tenant_of_body is not None
@@ -267,7 +305,7 @@ class NatsListener:
         except (NatsError, OSError) as error:
             self._log.warning("nats reply lost", reason=str(error) or type(error).__name__)
 
-    def _reject(self, endpoint: Endpoint, subject: str, reply: str) -> None:
+    def _reject(self, endpoint: Endpoint, client: NatsClient, subject: str, reply: str) -> None:
         self._rejected += 1
         if (now := time.monotonic()) - self._logged_at >= 1:  # a flood of messages logs no flood
             self._logged_at = now
@@ -284,4 +322,14 @@ class NatsListener:
                 "Too many pending requests: try again.", waiting=self._messages.pending_max
             )
             # without a reply if there is no space for it
-            self._client.try_publish(reply, error_reply(busy), error_headers(busy))
+            client.try_publish(reply, error_reply(busy), error_headers(busy))
+
+
+async def _all_connected(calls: Iterable[Awaitable[None]]) -> None:
+    """Await all calls; those of lost connections fail silently."""
+
+    async def call(awaitable: Awaitable[None]) -> None:
+        with suppress(NatsError):
+            await awaitable
+
+    await asyncio.gather(*map(call, calls))

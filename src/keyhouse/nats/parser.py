@@ -59,7 +59,6 @@ class Parser:
         `_needed` to the bytes that it has at least."""
         client = self._client
         handlers = client.handlers
-        client.turn += 1
         at = 0
         while self._connection == connection:
             end = data.find(_CRLF, at)
@@ -93,7 +92,6 @@ class Parser:
                     client.drop()
             elif client.deliver(handler, words[0], reply, body):
                 await asyncio.sleep(0)
-                client.turn += 1
         return at
 
     async def _control(self, line: bytes) -> None:

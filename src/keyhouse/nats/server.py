@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -52,7 +52,8 @@ HAS_PARENT_DEATH_SIGNAL: Final = sys.platform.startswith("linux")
 class NatsServer:
     """`start`, then `ready`; after `stop` or `kill` it can be started again at the same address.
 
-    `jetstream` may be set before the next start. `monitor_port`: None is a free port, 0 is no
+    `jetstream` may be set before the next start, `mappings` (of subjects) also before a `reload`.
+    `monitor_port`: None is a free port, 0 is no
     monitoring. With a `password`, clients sign in as EMBEDDED_USER. `routes` are the cluster
     addresses of all nodes, this one's among them; empty: it stands alone. `holds` are open files
     that stay open for as long as it runs: a lock that lives as long as the server does.
@@ -67,6 +68,7 @@ class NatsServer:
         monitor_port: int | None = None,
         jetstream: bool = True,
         password: str | None = None,
+        mappings: Mapping[str, str] | None = None,
         routes: Sequence[int] = (),
         node: int = 0,
         holds: Sequence[int] = (),
@@ -76,6 +78,7 @@ class NatsServer:
         self.port = port or free_port()
         self.monitor_port = free_port() if monitor_port is None else monitor_port
         self.jetstream = jetstream
+        self.mappings = mappings or {}
         self._password = password
         self._routes = tuple(routes)
         self._node = node
@@ -107,8 +110,7 @@ class NatsServer:
     def start(self) -> None:
         """Start the process; it is ready some time later."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        configuration = self.folder / "nats-server.json"
-        _write_private(configuration, json.dumps(self._configuration(), indent=2))
+        configuration = self._write_configuration()
         with open(self.folder / "nats-server.log", "ab", opener=_open_private) as log:
             self._process = subprocess.Popen(
                 [find_binary(), "--config", str(configuration)],
@@ -121,6 +123,18 @@ class NatsServer:
             )
         if not HAS_PARENT_DEATH_SIGNAL:
             self._watchdog = _watchdog(self._process.pid)
+
+    def reload(self) -> None:
+        """Apply changed `mappings` to the running server, some time later. Clients stay connected.
+        Call it after `ready`: until then the signal would end the process."""
+        self._write_configuration()
+        if self.process_id is not None and self._process is not None:
+            self._process.send_signal(signal.SIGHUP)
+
+    def _write_configuration(self) -> Path:
+        path = self.folder / "nats-server.json"
+        _write_private(path, json.dumps(self._configuration(), indent=2))
+        return path
 
     def is_ready(self) -> bool:
         """Return whether the server is healthy. Raises UnavailableError if it has exited."""
@@ -199,6 +213,8 @@ class NatsServer:
         if self.jetstream:
             store = str(self.folder / "jetstream")
             configuration["jetstream"] = {"store_dir": store, "sync_interval": "always"}
+        if self.mappings:
+            configuration["mappings"] = dict(self.mappings)
         if self._password is not None:
             configuration["authorization"] = {"user": EMBEDDED_USER, "password": self._password}
         if self._routes:

@@ -11,7 +11,7 @@ restarted if it exits. It must be started from the main thread, and lives as lon
 import asyncio
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -22,8 +22,10 @@ import structlog
 
 from keyhouse.engines.system_urls import with_server
 from keyhouse.errors import UnavailableError, UsageError
+from keyhouse.limits import NATS_PARTITIONS
 from keyhouse.nats.client import NatsClient
 from keyhouse.nats.connection import connect
+from keyhouse.nats.endpoint import Endpoint
 from keyhouse.nats.server import NatsServer
 from keyhouse.serve.data_dir import DataDir
 from keyhouse.settings.settings import EMBEDDED, OFF, ServerSettings
@@ -47,6 +49,7 @@ class NatsAccess:
         self._stack = stack
         self._embedded: EmbeddedNats | None = None
         self._client: NatsClient | None = None
+        self._mappings: dict[str, str] = {}
 
     @property
     def is_off(self) -> bool:
@@ -76,6 +79,7 @@ class NatsAccess:
                     jetstream=jetstream,
                     monitor_port=settings.nats_monitor_port,
                     password=secrets.token_hex(16) if settings.nats_auth else None,
+                    mappings=self._mappings,
                 )
             )
         elif jetstream:
@@ -94,6 +98,28 @@ class NatsAccess:
         url = await self.start()
         name = "keyhouse-pushes"
         return await self._stack.enter_async_context(connect(url, name=name, **self._credentials))
+
+    async def partitions(self, endpoints: Iterable[Endpoint]) -> list[NatsClient]:
+        """Open the connections of the partitions, if some endpoint has them and the settings allow
+        it, and have the embedded server map the subjects."""
+        mappings = dict(each.mapping for each in endpoints if each.partition_by is not None)
+        if not mappings or not self._settings.has_nats_partitions:
+            return []
+        self._mappings = mappings
+        if self._embedded is not None:
+            await set_mappings(self._embedded, mappings)
+        url = await self.start()
+
+        async def open(number: int) -> NatsClient:
+            name = f"keyhouse-{number}"
+            opening = connect(url, name=name, is_further=True, **self._credentials)
+            return await self._stack.enter_async_context(opening)
+
+        opened = await asyncio.gather(*map(open, range(NATS_PARTITIONS)), return_exceptions=True)
+        for each in opened:
+            if isinstance(each, BaseException):
+                raise each
+        return [each for each in opened if isinstance(each, NatsClient)]
 
     async def engine_url(self, url: str) -> str:
         """Return the URL of an engine on the service's own server (`nats:`), started if need be.
@@ -141,6 +167,7 @@ async def embedded_nats(
     jetstream: bool = False,
     monitor_port: int = 0,
     password: str | None = None,
+    mappings: Mapping[str, str] | None = None,
 ) -> AsyncIterator[EmbeddedNats]:
     """Run a server until the block ends. Raises UsageError if the port is in use."""
     make = partial(
@@ -150,6 +177,7 @@ async def embedded_nats(
         jetstream=jetstream,
         monitor_port=monitor_port,
         password=password,
+        mappings=mappings,
     )
     server = await _started(make, port)
     watching = asyncio.create_task(_restart(server))
@@ -170,6 +198,14 @@ async def enable_jetstream(server: EmbeddedNats) -> None:
             await asyncio.to_thread(server.stop)
             server.start()
             await asyncio.to_thread(server.ready)
+
+
+async def set_mappings(server: EmbeddedNats, mappings: Mapping[str, str]) -> None:
+    """Have the server map subjects from now on, also after a restart. It reloads them a moment
+    later, and clients stay connected."""
+    async with server.restarting:
+        server.mappings = mappings
+        server.reload()
 
 
 async def _started(make: Callable[..., EmbeddedNats], port: int) -> EmbeddedNats:

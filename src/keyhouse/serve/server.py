@@ -111,7 +111,7 @@ class Server:
         specs = [await self._build(name, data.path, opener, hosts[name]) for name in self._services]
         if bound is not None:
             specs += await self._build_studio(specs, data.path, opener, has_docs=http_settings.docs)
-        client = await self._connect(nats, specs[: len(hosts)], hosts)
+        client, partitions = await self._connect(nats, specs[: len(hosts)], hosts)
         stack.push_async_callback(self._blocking.close, self._settings.drain_seconds)
         await stack.enter_async_context(BackgroundTasks(specs, self._metrics))
         stack.push_async_callback(self._stop_listeners)
@@ -126,9 +126,10 @@ class Server:
                         description=spec.title,
                         queue=spec.queue,
                         push_client=await nats.push_client(),
+                        partitions=partitions,
                     )
                 )
-                self._health.add(spec.name, _nats_check(client))
+                self._health.add(spec.name, _nats_check(client, partitions))
         http = None
         if bound is not None:
             http = (await self._start_listener(self._http(specs, bound, http_settings))).url
@@ -198,8 +199,9 @@ class Server:
 
     async def _connect(
         self, nats: NatsAccess, specs: list[ServiceSpec], hosts: Mapping[str, ServiceHost]
-    ) -> NatsClient | None:
-        """Connect to NATS if a service has endpoints or uses the bus."""
+    ) -> tuple[NatsClient | None, list[NatsClient]]:
+        """Connect to NATS if a service has endpoints or uses the bus. Returns the connection, and
+        those of the partitions."""
         users = [
             spec.name
             for name, spec in zip(hosts, specs, strict=True)
@@ -208,10 +210,11 @@ class Server:
         if users and nats.is_off:
             _log.warning("nats is off: these systems are not served there", systems=users)
         if not users or nats.is_off:
-            return None
+            return None, []
+        partitions = await nats.partitions(each for spec in specs for each in spec.endpoints)
         client = await nats.client()
         self._bus.connect(client)
-        return client
+        return client, partitions
 
     # Listeners
 
@@ -329,11 +332,17 @@ def _checked(spec: Any, name: str) -> ServiceSpec:
     )
 
 
-def _nats_check(client: NatsClient) -> Callable[[], Awaitable[None]]:
+def _nats_check(
+    client: NatsClient, partitions: Sequence[NatsClient] = ()
+) -> Callable[[], Awaitable[None]]:
+    """A round trip over the main connection. A partition's would wait for a tenant's flood: its
+    client pings by itself, and is disconnected without an answer."""
+    clients = (client, *partitions)
+
     async def check() -> None:
-        if not client.is_connected:
+        if not all(each.is_connected for each in clients):
             raise UnavailableError("The connection to NATS is lost; reconnecting.")
-        if not client.is_reading:
+        if not all(each.is_reading for each in clients):
             raise UnavailableError(
                 "The NATS connection is no longer read: see the log, and restart the service."
             )

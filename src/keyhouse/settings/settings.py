@@ -85,6 +85,14 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.Meta(ge=0, le=65_535),
         setting("Port of the embedded nats-server's monitoring on 127.0.0.1; 0: none."),
     ] = 0
+    nats_partitions: Annotated[
+        Literal["auto", "on", "off"],
+        setting(
+            "Receive requests over 16 connections, by the hash of the tenant, so that a flood of"
+            " one delays few others; `auto` is on with the embedded nats-server. Other servers need"
+            " subject mappings: see the documentation."
+        ),
+    ] = "auto"
     nats_credentials: Annotated[
         str | None,
         setting("A user's `.creds` file or seed, for NATS servers that require one."),
@@ -138,6 +146,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
                 http=self.http,
             )
         return Address(match["host"].strip("[]"), int(match["port"]))
+
+    @property
+    def has_nats_partitions(self) -> bool:
+        if self.nats_partitions == "auto":
+            return self.nats == EMBEDDED
+        return self.nats_partitions == "on"
 
     def for_log(self) -> dict[str, Any]:
         """Return the settings that differ from their defaults, with secrets removed from URLs."""

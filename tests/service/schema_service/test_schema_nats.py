@@ -123,7 +123,7 @@ def test_permissions_of_each_space_are_printed(tmp_path: Path) -> None:
     done = run("acl", "recipes:BOX", "ann", "bob", "--json", cwd=tmp_path)
     service, ann, bob = json.loads(done.stdout)["users"]
     assert service["subscribe"][0] == "keyhouse.recipes.>"
-    assert ann["publish"] == ["keyhouse.recipes.ann.*"]
+    assert ann["publish"] == ["keyhouse.recipes.ann.*", "keyhouse.recipes.ann.*.8"]
     assert bob["subscribe"] == ["_INBOX_bob.>", "keyhouse.changes.recipes.bob.>"]
     assert "authorization {" in run("acl", "recipes:BOX", "ann", cwd=tmp_path).stdout
     refused = run("acl", "recipes:BOX", "a.b", cwd=tmp_path, code=1)

@@ -42,6 +42,7 @@ from keyhouse.systems.rosey.client import (
 )
 from keyhouse.systems.rosey.errors import PluginNameError
 from keyhouse.systems.rosey.service import build
+from tests.docs.pages import DOCS, blocks
 from tests.support.nats_servers import nats_server
 from tests.systems.rosey.support.harness import Harness, living
 
@@ -283,7 +284,7 @@ async def listens(port: int) -> bool:
 
 @asynccontextmanager
 async def guarded(
-    folder: Path, *plugins: str, more: Sequence[NatsUser] = ()
+    folder: Path, *plugins: str, more: Sequence[NatsUser] = (), mappings: str = ""
 ) -> AsyncIterator[tuple[str, dict[str, str]]]:
     """A server with the printed permissions, and the service on it; its address, and the passwords.
     `more`: users whose permissions somebody has written by hand."""
@@ -291,7 +292,7 @@ async def guarded(
     port = free_port()
     configuration = folder / "nats.conf"
     allowed = authorization([*users(plugins, passwords=passwords), *more])
-    configuration.write_text(f"host: 127.0.0.1\nport: {port}\n" + allowed)
+    configuration.write_text(f"host: 127.0.0.1\nport: {port}\n{mappings}" + allowed)
     server = subprocess.Popen(
         [find_binary(), "--config", str(configuration)], stderr=subprocess.DEVNULL
     )
@@ -313,9 +314,21 @@ async def guarded(
         server.wait()
 
 
-def test_with_the_printed_permissions_a_plugin_reaches_only_its_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_partitions", [False, True])
+def test_with_the_printed_permissions_a_plugin_reaches_only_its_own(
+    tmp_path: Path, has_partitions: bool
+) -> None:
+    """The mappings are those that the documentation shows."""
+    [documented] = [
+        block for block in blocks((DOCS / "serving.md").read_text(), "text") if "mappings" in block
+    ]
+    mappings = documented if has_partitions else ""
+
     async def scenario() -> None:
-        async with guarded(tmp_path, "trivia", "quote-db") as (address, passwords):
+        async with guarded(tmp_path, "trivia", "quote-db", mappings=mappings) as (
+            address,
+            passwords,
+        ):
             trouble: list[str] = []
 
             async def collect(error: Exception) -> None:
@@ -347,6 +360,8 @@ def test_with_the_printed_permissions_a_plugin_reaches_only_its_own(tmp_path: Pa
             with pytest.raises(ServiceUnavailable):
                 await PluginStorage(trivia, "quote-db", timeout=1).get("secret")
             await trivia.publish("db.kv.quote-db.delete", b'{"key": "secret"}')
+            for number in range(16):
+                await trivia.publish(f"db.kv.quote-db.delete.{number}", b'{"key": "secret"}')
             for subject in (
                 ">",
                 "_INBOX_quote-db.>",
@@ -423,14 +438,16 @@ def test_the_acl_command_prints_a_valid_configuration() -> None:
         [*command, "trivia", "quote-db"], capture_output=True, text=True, check=True
     ).stdout
     assert printed.startswith("authorization {") and printed.count("password:") == 3
-    assert '"db.kv.trivia.*", "rosey.db.kv.trivia.*"' in printed
+    allowed = ["db.kv.trivia.*", "db.kv.trivia.*.6", "rosey.db.kv.trivia.*"]
+    assert ", ".join(f'"{subject}"' for subject in allowed) in printed
     set_so = os.environ | {"KEYHOUSE_ROSEY_PREFIXES": "bot.kv"}
     as_json = subprocess.run(
         [*command, "trivia", "--json"], capture_output=True, text=True, check=True, env=set_so
     ).stdout
     service, trivia = json.loads(as_json)["users"]
     assert service["user"] == SERVICE and "_INBOX_trivia.>" in service["publish"]
-    assert trivia["publish"] == ["bot.kv.trivia.*"] and "bot.kv.>" in service["subscribe"]
+    assert trivia["publish"] == ["bot.kv.trivia.*", "bot.kv.trivia.*.6"]
+    assert "bot.kv.>" in service["subscribe"]
     refused = subprocess.run([*command, "Trivia"], capture_output=True, text=True)
     assert refused.returncode != 0 and "1 to 100" in refused.stderr
     with pytest.raises(PluginNameError):

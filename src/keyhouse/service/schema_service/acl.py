@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from keyhouse.errors import KeyFieldError, UsageError
+from keyhouse.nats.endpoint import partition_of
 from keyhouse.schema import Schema
 from keyhouse.service.nats_acl import NatsUser, password
 from keyhouse.service.schema_service.subjects import changes_prefix, subject_prefix
@@ -40,7 +41,7 @@ def space_users(schema: Schema, spaces: Sequence[str]) -> list[NatsUser]:
         NatsUser(
             space,
             password(space, {}),
-            [f"{prefix}.{space}.*"],
+            [f"{prefix}.{space}.*", f"{prefix}.{space}.*.{partition_of(space)}"],
             [f"_INBOX_{space}.>", f"{changes}.{space}.>"],
             f"_INBOX_{space}",
         )

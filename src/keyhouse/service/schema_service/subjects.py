@@ -149,6 +149,7 @@ class SchemaSubjects:
                 operations={name: f"{prefix}.*.{name}" for name in OPERATIONS},
                 rejected=self._rejected,
                 tenant=self._space_of,
+                partition_by=1,
                 problems=True,
             )
         ]

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from keyhouse.errors import KeyFieldError
+from keyhouse.nats.endpoint import partition_of
 from keyhouse.service.nats_acl import NatsUser, password
 from keyhouse.systems.rosey.errors import PluginNameError
 from keyhouse.systems.rosey.schema import SCHEMAS
@@ -52,6 +53,10 @@ def _service(settings: RoseySettings, given: Mapping[str, str], inboxes: list[st
 
 def _plugin(plugin: str, settings: RoseySettings, given: Mapping[str, str]) -> NatsUser:
     inbox = f"_INBOX_{plugin}"
-    publish = [f"{prefix}.{plugin}.*" for prefix in settings.prefixes]
+    publish = [
+        f"{prefix}.{plugin}.{operation}"
+        for prefix in settings.prefixes
+        for operation in ("*", f"*.{partition_of(plugin)}")
+    ]
     subscribe = [f"{inbox}.>", f"{settings.changes_prefix}.{plugin}.>"]
     return NatsUser(plugin, password(plugin, given), publish, subscribe, inbox)

@@ -76,6 +76,7 @@ class Subjects:
                 rejected=partial(self._rejected, len(prefix) + 1),
                 queue=self._settings.queue,
                 tenant=partial(_plugin_of, len(prefix) + 1),
+                partition_by=1,
             )
             for prefix in self._settings.prefixes
         ]
