@@ -51,8 +51,7 @@ def test_the_ready_line_has_the_addresses(tmp_path: Path) -> None:
         assert asyncio.run(once(running, "jam", 7)) == 7
         assert running.get("/jars/jars/jam").json() == 7
         assert running.end() == 0
-        assert running.process.stdout is not None
-        assert running.process.stdout.read() == ""
+        assert running.output.read() == ""
     assert [line["event"] for line in running.log][-1] == "stopped"
 
 

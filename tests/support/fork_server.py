@@ -9,8 +9,10 @@ process id, then its exit code, negative for a signal. The server ends with its 
     python -W error -m tests.support.fork_server SOCKET
 """
 
+import gc
 import json
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -18,13 +20,12 @@ import socket
 import struct
 import sys
 import threading
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-import keyhouse.cli.app
-import keyhouse.engines.sqlite
-import keyhouse.systems.rosey
-import keyhouse.systems.streamkit  # noqa: F401
+IMPORTED = ("cli.commands", "http", "serve", "service", "studio", "systems")
+"""Packages whose modules are imported, with all that they import."""
 
 REQUEST_BYTES_MAX = 2**20
 NUMBER = struct.Struct("!q")
@@ -44,7 +45,8 @@ def main(path: Path) -> None:
     os.environ.clear()
     os.environ.update(command.environment)
     sys.argv = [sys.argv[0], *command.arguments]
-    sys.path[0] = command.folder  # as `python -m` does
+    first = command.environment.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:1] = [command.folder, *filter(None, first)]  # as `python -m` does
     runpy.run_module(command.module, run_name="__main__", alter_sys=True)
 
 
@@ -89,5 +91,16 @@ def serve(connection: socket.socket) -> Command | None:
     return None
 
 
+def import_program() -> None:
+    import_module("keyhouse.engines.sqlite")
+    for name in IMPORTED:
+        package = import_module(f"keyhouse.{name}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
+    gc.collect()
+    gc.freeze()  # a process that looks at all objects copies their pages
+
+
 if __name__ == "__main__":
+    import_program()
     main(Path(sys.argv[1]))

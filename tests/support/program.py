@@ -3,6 +3,7 @@
 import atexit
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -25,13 +26,16 @@ def run(
     program: tuple[str, ...] = ("-m", "keyhouse.cli"),
     given: str | None = None,
     environment: dict[str, str] | None = None,
+    only: dict[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `keyhouse ARGUMENTS` with `given` as its input, without a terminal.
+    """Run `keyhouse ARGUMENTS` with `given` as its input, without a terminal. `environment` is
+    added to that of this process, `only` replaces it.
 
     Fails unless it exits with `code`; None accepts any. The program's own process is forked from
     one that has imported it; another `program` is started the usual way.
     """
-    variables = os.environ | {"PYTHONPATH": str(SOURCE), "COLUMNS": "100"} | (environment or {})
+    variables = os.environ if only is None else only
+    variables = variables | {"PYTHONPATH": str(SOURCE), "COLUMNS": "100"} | (environment or {})
     if program == ("-m", "keyhouse.cli"):
         command = Command("keyhouse.cli", list(arguments), str(cwd or Path.cwd()), variables)
         process = _forked(command, given)
@@ -56,27 +60,61 @@ def _forked(command: Command, given: str | None) -> subprocess.CompletedProcess[
         tempfile.TemporaryFile() as given_file,
         tempfile.TemporaryFile() as output,
         tempfile.TemporaryFile() as errors,
-        socket.socket(socket.AF_UNIX) as connection,
     ):
         given_file.write((given or "").encode())
         given_file.seek(0)
-        connection.settimeout(TIMEOUT_SECONDS)
-        connection.connect(str(_fork_server()))
-        files = [each.fileno() for each in (given_file, output, errors)]
-        request = json.dumps(command).encode() + b"\n"
-        sent = socket.send_fds(connection, [request], files)
-        connection.sendall(request[sent:])
-        (process,) = NUMBER.unpack(connection.recv(NUMBER.size))
+        process = ForkedProcess(command, *(each.fileno() for each in (given_file, output, errors)))
         try:
-            (code,) = NUMBER.unpack(connection.recv(NUMBER.size))
-        except TimeoutError:
-            os.kill(process, 9)
-            raise subprocess.TimeoutExpired(command.arguments, TIMEOUT_SECONDS) from None
+            code = process.wait(TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
         texts: list[str] = []
         for file in (output, errors):
             file.seek(0)
             texts.append(file.read().decode())
         return subprocess.CompletedProcess(command.arguments, code, *texts)
+
+
+class ForkedProcess:
+    """The process of a command, forked from one that has imported the program. It has the methods
+    of `subprocess.Popen` that tests use; `wait` or `kill` must be called last."""
+
+    def __init__(self, command: Command, given: int, output: int, errors: int) -> None:
+        self.arguments = command.arguments
+        self.returncode: int | None = None
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.settimeout(TIMEOUT_SECONDS)
+        self._connection.connect(str(_fork_server()))
+        request = json.dumps(command).encode() + b"\n"
+        sent = socket.send_fds(self._connection, [request], [given, output, errors])
+        self._connection.sendall(request[sent:])
+        (self.pid,) = NUMBER.unpack(self._connection.recv(NUMBER.size))
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code, negative for a signal; subprocess.TimeoutExpired as Popen does."""
+        if self.returncode is None:
+            self._connection.settimeout(timeout)
+            try:
+                (self.returncode,) = NUMBER.unpack(self._connection.recv(NUMBER.size))
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired(self.arguments, timeout or 0) from None
+            self._connection.close()
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+        self.wait()
 
 
 @cache

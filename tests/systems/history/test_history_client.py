@@ -2,8 +2,6 @@
 
 import io
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +13,7 @@ from keyhouse.systems.history.client import AbsentError, History, InvalidError, 
 from keyhouse.systems.history.transfer import import_lines
 from tests.serve.support.serve_process import environment
 from tests.support import engine_openers
+from tests.support.program import run
 from tests.support.threaded_service import SECRET
 from tests.systems.history.support.service import EXT, Service, at, serving, token, viewing
 
@@ -117,15 +116,8 @@ def test_an_import_reads_old_forms_and_reports_refused_lines(served: Service) ->
 
 
 def keyhouse(*arguments: str, status: int = 0, folder: Path | None = None) -> str:
-    ran = subprocess.run(
-        [sys.executable, "-m", "keyhouse.cli", *arguments],
-        capture_output=True,
-        text=True,
-        env=environment(KEYHOUSE_HISTORY_JWT_SECRET=SECRET),
-        cwd=folder,
-        timeout=60,
-    )
-    assert ran.returncode == status, ran.stdout + ran.stderr
+    only = environment(KEYHOUSE_HISTORY_JWT_SECRET=SECRET)
+    ran = run(*arguments, cwd=folder, code=status, only=only)
     return ran.stdout
 
 

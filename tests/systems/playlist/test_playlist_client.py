@@ -23,6 +23,7 @@ from keyhouse.systems.playlist.client import (
     UnauthorizedError,
 )
 from tests.serve.support.serve_process import Serving, environment, serving
+from tests.support.program import run
 from tests.systems.playlist.support.processes import demonstration, printed_code
 from tests.systems.playlist.support.service import fill, item
 
@@ -67,15 +68,7 @@ def ada(served: Serving) -> Iterator[PlaylistClient]:
 
 
 def keyhouse(*arguments: str, status: int = 0, given: str | None = None, **more: str) -> str:
-    ran = subprocess.run(
-        [sys.executable, "-m", "keyhouse.cli", *arguments],
-        capture_output=True,
-        text=True,
-        input=given,
-        env=environment(**more),
-        timeout=60,
-    )
-    assert ran.returncode == status, ran.stdout + ran.stderr
+    ran = run(*arguments, code=status, given=given, only=environment(**more))
     return ran.stdout if status == 0 else ran.stderr
 
 

@@ -1,23 +1,14 @@
 """`keyhouse playlist` as an operator uses it: in the service's folder, with its settings file."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.serve.support.serve_process import environment, serving
+from tests.support.program import run as run_program
 
 
 def keyhouse(folder: Path, *arguments: str, status: int = 0, **settings: str) -> str:
-    ran = subprocess.run(
-        [sys.executable, "-m", "keyhouse.cli", *arguments],
-        cwd=folder,
-        env=environment(**settings),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert ran.returncode == status, ran.stdout + ran.stderr
+    ran = run_program(*arguments, cwd=folder, code=status, only=environment(**settings))
     return ran.stdout + ran.stderr
 
 
