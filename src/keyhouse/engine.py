@@ -164,20 +164,34 @@ class Engine(Protocol):
     @property
     def clock(self) -> Clock: ...
 
-    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+    async def read(
+        self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
+    ) -> list[Row | None]:
         """Return the rows in the order of `keys`, None where absent.
 
         Each row is complete, but the rows are not one snapshot: a commit may land between two of
         them. For a snapshot, use `scan`.
+
+        With `bytes_max`, only the rows of the first keys are returned: as many as fit, by their
+        values, and one at least. A read in this process holds up every other task, and large values
+        take memory. An engine that asks a server may return more.
         """
         ...
 
     async def scan(
-        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+        self,
+        space: str,
+        span: Span,
+        *,
+        limit: int,
+        reverse: bool = False,
+        keys_only: bool = False,
+        bytes_max: int | None = None,
     ) -> Page:
         """Return up to `limit` (at least 1) live rows of the span, read from one snapshot.
 
-        With `keys_only`, every value is `b""`. An unknown space is an empty page.
+        With `keys_only`, every value is `b""`. An unknown space is an empty page. `bytes_max` is as
+        in `read`: a page that ends with it has `more`.
         """
         ...
 
@@ -297,6 +311,16 @@ def check_since(since: int | None, newest: int) -> None:
             since=since,
             newest=newest,
         )
+
+
+def fitting_rows(sizes: Sequence[int], bytes_max: int) -> int:
+    """Return how many rows with values of these sizes fit in `bytes_max`: the first always does."""
+    left = bytes_max
+    for at, size in enumerate(sizes):
+        left -= size
+        if left < 0:
+            return max(at, 1)
+    return len(sizes)
 
 
 def check_limits(batch: Batch, capabilities: Capabilities) -> None:

@@ -169,10 +169,16 @@ class MeteredEngine(EngineWrapper):
         self._read, self._scan, self._commit = engine.read, engine.scan, engine.commit
         self.reads, self.scans, self.commits = Timing(), Timing(), Timing()
 
-    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+    async def read(
+        self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
+    ) -> list[Row | None]:
         start = perf_counter()
         try:
-            rows = await self._read(space, keys)
+            rows = await (
+                self._read(space, keys)
+                if bytes_max is None
+                else self._read(space, keys, bytes_max=bytes_max)
+            )
         except BaseException:
             self.reads.failures += 1
             raise
@@ -180,11 +186,25 @@ class MeteredEngine(EngineWrapper):
         return rows
 
     async def scan(
-        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+        self,
+        space: str,
+        span: Span,
+        *,
+        limit: int,
+        reverse: bool = False,
+        keys_only: bool = False,
+        bytes_max: int | None = None,
     ) -> Page:
         start = perf_counter()
         try:
-            page = await self._scan(space, span, limit=limit, reverse=reverse, keys_only=keys_only)
+            page = await self._scan(
+                space,
+                span,
+                limit=limit,
+                reverse=reverse,
+                keys_only=keys_only,
+                bytes_max=bytes_max,
+            )
         except BaseException:
             self.scans.failures += 1
             raise

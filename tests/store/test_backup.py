@@ -4,7 +4,7 @@ import asyncio
 import io
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -51,13 +51,11 @@ class Beside(FaultyEngine):
         super().__init__(inner)
         self._write, self._times = write, times
 
-    async def scan(
-        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
-    ) -> Page:
+    async def scan(self, space: str, span: Span, **options: Any) -> Page:
         if self._times and space != MARK_SPACE:
             self._times -= 1
             await self._write()
-        return await super().scan(space, span, limit=limit, reverse=reverse, keys_only=keys_only)
+        return await super().scan(space, span, **options)
 
 
 @pytest.mark.parametrize("kind", OPENERS)

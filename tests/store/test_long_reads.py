@@ -1,7 +1,7 @@
 """Long reads: bounded pages, turns between spaces, and the meter of a request."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -14,8 +14,8 @@ from keyhouse.engine import Row
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.read_meter import read_meter
 from keyhouse.schema import at_field
-from keyhouse.store import Transaction, rows_while
-from keyhouse.store.long_read import PAGE_BYTES, PAGE_ROWS, LongRead
+from keyhouse.store import Transaction, long_read, rows_while
+from keyhouse.store.long_read import PAGE_BYTES, PAGE_ROWS, QUIET_TURNS, LongRead
 
 LARGE = "x" * 100_000
 
@@ -40,15 +40,27 @@ class Meter:
 
 
 class Watched(MemoryEngine):
-    """Notes the bytes and the space of every page."""
+    """Notes the space of every page, and the bytes of the largest read."""
 
     def __init__(self) -> None:
         super().__init__()
         self.pages: list[str] = []
+        self.most_bytes = 0
 
     async def scan(self, space: str, *arguments: Any, **named: Any) -> Any:
         self.pages.append(space)
-        return await super().scan(space, *arguments, **named)
+        page = await super().scan(space, *arguments, **named)
+        self._note(page.rows)
+        return page
+
+    async def read(self, space: str, *arguments: Any, **named: Any) -> Any:
+        rows = await super().read(space, *arguments, **named)
+        self._note(rows)
+        return rows
+
+    def _note(self, rows: Sequence[Row | None]) -> None:
+        size = sum(len(row.value) for row in rows if row is not None)
+        self.most_bytes = max(self.most_bytes, size)
 
 
 async def filled(space: str, texts: list[str], engine: MemoryEngine | None = None) -> Store:
@@ -92,6 +104,23 @@ def test_rows_that_suddenly_become_large_are_read_once_each(
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_no_step_reads_more_bytes_than_a_page_has(
+    read: Callable[[Store], AsyncIterator[str]],
+) -> None:
+    """A step that was sized by small rows read 256 rows, however large: 97 MB at most."""
+
+    async def main() -> None:
+        engine = Watched()
+        store = await filled("ann", ["small"] * 700 + [LARGE] * 20 + ["small"] * 300, engine)
+        engine.most_bytes = 0
+        async for _ in read(store):
+            pass
+        assert 2 * len(LARGE) < engine.most_bytes <= PAGE_BYTES
+
+    asyncio.run(main())
+
+
 def test_a_page_holds_its_bytes_and_one_row_at_most() -> None:
     read = LongRead("ann")
     while read.rows < PAGE_ROWS:
@@ -122,6 +151,31 @@ def test_long_reads_take_turns_by_space_and_others_run_between_pages() -> None:
         after = engine.pages[9:]
         assert abs(after.count("bob") - after.count("ann")) <= 2
         assert await asyncio.gather(*counts, last) == [2_000] * 9
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("long_seconds", "most", "least"), [(-1.0, QUIET_TURNS + 2, QUIET_TURNS), (1e9, 2, 1)]
+)
+def test_requests_have_some_turns_between_two_long_pages(
+    monkeypatch: pytest.MonkeyPatch, long_seconds: float, most: int, least: int
+) -> None:
+    """A page was read in every turn, and a request waited for one in each turn that it took."""
+    monkeypatch.setattr(long_read, "LONG_STEP_SECONDS", long_seconds)
+    monkeypatch.setattr(long_read, "PAUSED_STEP_SECONDS", 1e9)
+
+    async def main() -> None:
+        engine = Watched()
+        store = await filled("ann", ["small"] * 2_000, engine)
+        counts = [asyncio.create_task(store.count(ITEM)) for _ in range(3)]
+        await asyncio.sleep(0)
+        engine.pages.clear()
+        turns = 0
+        while not all(task.done() for task in counts):
+            await asyncio.sleep(0)
+            turns += 1
+        assert least <= turns / len(engine.pages) <= most
 
     asyncio.run(main())
 

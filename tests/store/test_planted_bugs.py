@@ -173,6 +173,7 @@ def expiry_not_filtered_in_scans(patch: pytest.MonkeyPatch) -> None:
         limit: int,
         reverse: bool = False,
         keys_only: bool = False,
+        bytes_max: int | None = None,
     ) -> Page:
         keys = self._spaces[space].span(span) if space in self._spaces else []
         rows = [self._spaces[space].rows[key] for key in (reversed(keys) if reverse else keys)]
@@ -295,11 +296,14 @@ def space_missing_in_reads(patch: pytest.MonkeyPatch) -> None:
         limit: int,
         reverse: bool = False,
         keys_only: bool = False,
+        bytes_max: int | None = None,
     ) -> Page:
         rows = [each.rows[key] for each in self._spaces.values() for key in each.span(span)]
         return Page(rows[:limit], len(rows) > limit, self._revision)
 
-    async def read(self: MemoryEngine, space: str, keys: Sequence[str]) -> list[Row | None]:
+    async def read(
+        self: MemoryEngine, space: str, keys: Sequence[str], *, bytes_max: int | None = None
+    ) -> list[Row | None]:
         return [
             next((each.rows[key] for each in self._spaces.values() if key in each.rows), None)
             for key in keys

@@ -1,6 +1,7 @@
-"""A watch that resumes at an old revision leaves turns of the event loop to others."""
+"""Watches that have much to deliver leave turns of the event loop to others."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -91,5 +92,30 @@ def test_a_replay_of_several_records_is_in_order_and_leaves_turns_to_others() ->
                         break
             assert ids == [f"{n:05}" for n in range(second)]
             assert turns.count >= 15
+
+    asyncio.run(scenario())
+
+
+def test_a_change_goes_to_many_watches_in_turns() -> None:
+    """All watches of a space read, decoded and encoded it in one turn of the event loop."""
+
+    async def scenario() -> None:
+        async with open_engine("memory:") as engine:
+            store = Store(BOARD, engine, "ann")
+            await store.put(CLIP, Clip("old", ""))
+            received: list[int] = []
+
+            async def watch() -> None:
+                async for _ in store.watch(CLIP, since=await store.revision()):
+                    received.append(turns.count)
+                    return
+
+            async with counted_turns() as turns:
+                watches = [asyncio.create_task(watch()) for _ in range(40)]
+                await asyncio.sleep(0.05)
+                await store.put(CLIP, Clip("new", "x" * (PAGE_BYTES // 4)))
+                await asyncio.gather(*watches)
+            assert len(received) == 40
+            assert max(Counter(received).values()) <= 6
 
     asyncio.run(scenario())

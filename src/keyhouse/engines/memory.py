@@ -23,6 +23,7 @@ from keyhouse.engine import (
     Row,
     Span,
     check_since,
+    fitting_rows,
     outdated,
 )
 from keyhouse.errors import ClosedError
@@ -92,12 +93,25 @@ class MemoryEngine:
     def clock(self) -> Clock:
         return self._clock
 
-    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+    async def read(
+        self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
+    ) -> list[Row | None]:
         self._check_open()
-        return [self._live(space, key) for key in keys]
+        rows = [self._live(space, key) for key in keys]
+        if bytes_max is not None:
+            sizes = [0 if row is None else len(row.value) for row in rows]
+            return rows[: fitting_rows(sizes, bytes_max)]
+        return rows
 
     async def scan(
-        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+        self,
+        space: str,
+        span: Span,
+        *,
+        limit: int,
+        reverse: bool = False,
+        keys_only: bool = False,
+        bytes_max: int | None = None,
     ) -> Page:
         self._check_open()
         keys = self._spaces[space].span(span) if space in self._spaces else []
@@ -108,6 +122,8 @@ class MemoryEngine:
         )
         rows = list(islice(live, limit + 1))
         page = [Row(row.key, b"", row.revision, row.expires) for row in rows] if keys_only else rows
+        if bytes_max is not None:
+            limit = min(limit, fitting_rows([len(row.value) for row in page], bytes_max))
         return Page(page[:limit], len(rows) > limit, self._revision)
 
     async def commit(self, space: str, batch: Batch) -> int | None:

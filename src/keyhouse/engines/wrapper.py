@@ -18,14 +18,28 @@ class EngineWrapper:
         self.capabilities: Capabilities = replace(engine.capabilities, snapshots=False)
         self.clock: Clock = engine.clock
 
-    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
-        return await self._engine.read(space, keys)
+    async def read(
+        self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
+    ) -> list[Row | None]:
+        return await self._engine.read(space, keys, bytes_max=bytes_max)
 
     async def scan(
-        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+        self,
+        space: str,
+        span: Span,
+        *,
+        limit: int,
+        reverse: bool = False,
+        keys_only: bool = False,
+        bytes_max: int | None = None,
     ) -> Page:
         return await self._engine.scan(
-            space, span, limit=limit, reverse=reverse, keys_only=keys_only
+            space,
+            span,
+            limit=limit,
+            reverse=reverse,
+            keys_only=keys_only,
+            bytes_max=bytes_max,
         )
 
     async def commit(self, space: str, batch: Batch) -> int | None:

@@ -126,16 +126,30 @@ class TracedEngine(EngineWrapper):
         self._system = system
         self._tracer = tracer
 
-    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+    async def read(
+        self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
+    ) -> list[Row | None]:
         with self._call("read", space, len(keys)):
-            return await self._engine.read(space, keys)
+            return await self._engine.read(space, keys, bytes_max=bytes_max)
 
     async def scan(
-        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+        self,
+        space: str,
+        span: Span,
+        *,
+        limit: int,
+        reverse: bool = False,
+        keys_only: bool = False,
+        bytes_max: int | None = None,
     ) -> Page:
         with self._call("scan", space, limit):
             return await self._engine.scan(
-                space, span, limit=limit, reverse=reverse, keys_only=keys_only
+                space,
+                span,
+                limit=limit,
+                reverse=reverse,
+                keys_only=keys_only,
+                bytes_max=bytes_max,
             )
 
     async def commit(self, space: str, batch: Batch) -> int | None:

@@ -38,10 +38,10 @@ async def page_within(
     if by is None:
         bound = store.binding.record(record)
         scan = scan_of(store, bound, fields, **narrowed)
-        return await records(scan, bound, rows, cursor, unreadable, step.keep)
+        return await records(scan, bound, rows, cursor, unreadable, step)
     bound, index = store.binding.index(record, by)
     scan = scan_of(store, index, fields, **narrowed)
-    return await records_by(scan, bound, index, rows, cursor, unreadable, step.keep)
+    return await records_by(scan, bound, index, rows, cursor, unreadable, step)
 
 
 def record_keys(
@@ -64,6 +64,4 @@ async def first_entries(
     """Return the entries at the first of these keys, one at least, as `Store.entries` does: of as
     many as the step allows."""
     bound = store.binding.record(record)
-    return await record_entries(
-        store.engine, store.space, bound, keys[: step.rows], unreadable, step.keep
-    )
+    return await record_entries(store.engine, store.space, bound, keys, unreadable, step)

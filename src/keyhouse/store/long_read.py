@@ -5,22 +5,28 @@ keep every other task waiting, and one page of large values would take hundreds 
 read that may go through a whole space therefore goes page by page:
 
 - *Size.* A page starts with few rows; the next has as many as fit in `PAGE_BYTES` at the size of
-  the rows so far, at most four times as many. If the rows are suddenly larger, the page is cut and
-  the rest is read again. So a reader that waits for its consumer holds `PAGE_BYTES` and one row.
+  the rows so far, at most four times as many. If the rows are suddenly larger, an engine of this
+  process ends the page by its `bytes_max`; that of a server is cut, and the rest is read again. So
+  a reader that waits for its consumer holds `PAGE_BYTES` or one row.
 - *Turns.* Before each page but the first, a read waits for its turn: one page per turn of the event
-  loop, round robin over the spaces. A short request waits for one page at most, however many long
-  reads are under way, and a space with many of them gets no more than a space with one.
-- *Watches.* A watch that resumes at an old revision takes turns in the same way, after every
-  `WATCH_ROWS` changes or `PAGE_BYTES`.
+  loop, round robin over the spaces, and after a page that took more than a millisecond some turns
+  with none. So a short request waits for one page each time that it is resumed by a socket or a
+  thread, however many long reads are under way, and a space with many of them gets no more than a
+  space with one.
+- *Watches.* They take turns in the same way, after every `WATCH_ROWS` changes or `PAGE_BYTES` of
+  all watches together: one may resume at an old revision, and a commit goes to all watches of its
+  space.
 - *Cost.* Each page is reported to the `read_meter` of the request.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from time import perf_counter
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from keyhouse.engine import fitting_rows
 from keyhouse.read_meter import read_meter
 
 PAGE_ROWS_FIRST: Final = 16
@@ -29,26 +35,32 @@ PAGE_BYTES: Final = 256 * 1_024
 WATCH_ROWS: Final = 64
 """Changes are decoded one by one, and cost more than the rows of a page."""
 
-_GROWTH: Final = 4
+LONG_STEP_SECONDS: Final = 0.001
+QUIET_TURNS: Final = 8
+"""Turns of the event loop without a page, after one that took long: a request needs three to five
+of them, and would wait for a page in each. An idle loop makes them in some microseconds."""
 
-Keep = Callable[[Sequence[int]], int]
-"""Takes the sizes of the rows that were read, and returns how many of them belong to the page: see
-`LongRead.keep`."""
+PAUSED_STEP_SECONDS: Final = 0.002
+PAUSE_SHARE: Final = 0.25
+"""The pause after a page that took this long, as a share of its time. To decode a large document
+holds the interpreter, which the thread that commits needs for each of its statements."""
+
+_GROWTH: Final = 4
 
 
 class LongRead:
     """The page sizes and turns of one long read of a space.
 
-    Per page: `await turn()`, read up to `rows` rows, and keep as many as `keep` returns. `kept` and
-    `kept_bytes` are the rows and bytes of the page that was kept last.
+    Per page: `await turn()`, read up to `rows` rows with `bytes_max`, and keep as many as `keep`
+    returns. `kept` and `kept_bytes` are the rows and bytes of the page that was kept last.
     """
 
     __slots__ = (
         "_meter",
-        "_page_bytes",
         "_rows_max",
         "_space",
         "_started",
+        "bytes_max",
         "kept",
         "kept_bytes",
         "rows",
@@ -60,12 +72,12 @@ class LongRead:
         rows_max: int = PAGE_ROWS,
         *,
         rows: int = PAGE_ROWS_FIRST,
-        page_bytes: int = PAGE_BYTES,
+        bytes_max: int = PAGE_BYTES,
     ) -> None:
         self.rows = rows
         self.kept = self.kept_bytes = 0
         self._rows_max = rows_max
-        self._page_bytes = page_bytes
+        self.bytes_max = bytes_max
         self._space = space
         self._started = False
         self._meter = read_meter.get()
@@ -80,45 +92,40 @@ class LongRead:
         """Return how many of the rows that were read belong to the page: one at least. They count
         for the meter; the others are read again."""
         count, size = len(sizes), sum(sizes)
-        if size > self._page_bytes:
-            count = fitting_rows(sizes, self._page_bytes)
+        if size > self.bytes_max:
+            count = fitting_rows(sizes, self.bytes_max)
             size = sum(sizes[:count])
         if self._meter is not None:
             self._meter(count, size)
-        fitting = self._page_bytes * count // max(size, 1)
+        fitting = self.bytes_max * count // max(size, 1)
         self.rows = max(1, min(fitting, _GROWTH * self.rows, self._rows_max))
         self.kept, self.kept_bytes = count, size
         return count
 
 
-def fitting_rows(sizes: Sequence[int], bytes_max: int) -> int:
-    """Return how many rows of these sizes fit in `bytes_max`: the first always does."""
-    left = bytes_max
-    for at, size in enumerate(sizes):
-        left -= size
-        if left < 0:
-            return max(at, 1)
-    return len(sizes)
-
-
 class LongWatch:
-    """The turns of one watch. Per change, if `is_due` returns true: `await turn()`."""
+    """The turns of one watch. Per change, if `is_due` returns true: `await turn()`.
 
-    __slots__ = ("_rows", "_size", "_space")
+    All watches count together: a commit wakes all watches of its space in one turn.
+    """
+
+    __slots__ = ("_space", "_turns")
 
     def __init__(self, space: str) -> None:
         self._space = space
-        self._rows = self._size = 0
+        self._turns = _turns()
 
     def is_due(self, size: int) -> bool:
         """Count a change with a value of `size` bytes; return whether others must have a turn."""
-        self._rows += 1
-        self._size += size
-        return self._rows > WATCH_ROWS or self._size > PAGE_BYTES
+        turns = self._turns
+        turns.watch_rows += 1
+        turns.watch_bytes += size
+        return turns.watch_rows > WATCH_ROWS or turns.watch_bytes > PAGE_BYTES
 
     async def turn(self) -> None:
-        self._rows = self._size = 0
-        await wait_for_turn(self._space)
+        turns = self._turns
+        await turns.wait(self._space)
+        turns.watch_rows = turns.watch_bytes = 0
 
 
 async def wait_for_turn(space: str) -> None:
@@ -127,17 +134,32 @@ async def wait_for_turn(space: str) -> None:
 
 
 class _Turns:
-    """Wakes one waiting read per turn of the event loop, round robin over the spaces."""
+    """Wakes one waiting read per turn of the event loop, round robin over the spaces, and after a
+    long step none for some turns and a pause."""
 
-    __slots__ = ("_loop", "_waiting")
+    __slots__ = (
+        "_is_active",
+        "_loop",
+        "_pause_seconds",
+        "_quiet",
+        "_waiting",
+        "_woken_at",
+        "watch_bytes",
+        "watch_rows",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._is_active = False  # the next call is scheduled
+        self._woken_at = self._pause_seconds = 0.0
+        self._quiet = 0
+        self.watch_rows = self.watch_bytes = 0  # of all watches, since one of them had its turn
 
     def wait(self, space: str) -> asyncio.Future[None]:
         future = self._loop.create_future()
-        if not self._waiting:
+        if not self._is_active:
+            self._is_active = True
             self._loop.call_soon(self._wake)
         self._waiting.setdefault(space, deque()).append(future)
         return future
@@ -152,9 +174,28 @@ class _Turns:
                 waiting[space] = queue  # behind the other spaces
             if not future.done():  # else its task was cancelled
                 future.set_result(None)
-                break
-        if waiting:
-            self._loop.call_soon(self._wake)
+                self._woken_at = perf_counter()
+                self._loop.call_soon(self._woken)  # in the next turn, after the step of its task
+                return
+        self._is_active = False
+
+    def _woken(self) -> None:
+        seconds = perf_counter() - self._woken_at
+        if seconds > LONG_STEP_SECONDS:
+            self._quiet = QUIET_TURNS
+            self._pause_seconds = PAUSE_SHARE * seconds if seconds > PAUSED_STEP_SECONDS else 0.0
+            self._loop.call_soon(self._pass)
+        else:
+            self._wake()
+
+    def _pass(self) -> None:
+        self._quiet -= 1
+        if self._quiet:
+            self._loop.call_soon(self._pass)
+        elif self._pause_seconds:
+            self._loop.call_later(self._pause_seconds, self._wake)
+        else:
+            self._wake()
 
 
 _turns_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()

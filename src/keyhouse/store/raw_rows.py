@@ -38,7 +38,9 @@ class RawRows:
         start = 0
         while start < len(keys):
             await read.turn()
-            rows = await self.engine.read(self.space, keys[start : start + read.rows])
+            rows = await self.engine.read(
+                self.space, keys[start : start + read.rows], bytes_max=read.bytes_max
+            )
             count = read.keep([0 if row is None else len(row.value) for row in rows])
             yield rows[:count]
             start += count
@@ -71,7 +73,14 @@ class RawRows:
         more = True
         while more:
             await read.turn()
-            page = await self.row_page(span, limit=read.rows, reverse=reverse, keys_only=keys_only)
+            page = await self.engine.scan(
+                self.space,
+                span,
+                limit=read.rows,
+                reverse=reverse,
+                keys_only=keys_only,
+                bytes_max=read.bytes_max,
+            )
             count = read.keep([len(row.value) for row in page.rows])
             for row in page.rows[:count]:
                 yield row

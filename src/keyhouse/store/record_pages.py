@@ -8,7 +8,7 @@ from keyhouse.engine import Page, Row
 from keyhouse.errors import DataError
 from keyhouse.schema import Index, Record
 from keyhouse.store.entry import Entry, RecordPage
-from keyhouse.store.long_read import Keep, LongRead
+from keyhouse.store.long_read import LongRead
 from keyhouse.store.scan import Owner, Scan
 from keyhouse.store.unreadable import OnUnreadable, UnreadableRows
 
@@ -21,14 +21,15 @@ async def records(
     limit: int,
     cursor: str | None,
     on_unreadable: OnUnreadable,
-    keep: Keep | None = None,
+    step: LongRead | None = None,
 ) -> RecordPage[T]:
-    """Return a page of records in the order of their keys. With `keep`, it ends after as many of
-    the rows that were read; the others are not decoded."""
+    """Return a page of records in the order of their keys. With `step`, it ends after as many rows
+    as that allows; the others are not decoded."""
     unreadable = UnreadableRows(on_unreadable)
-    page, following = await scan.rows(limit, cursor)
-    if keep is not None:
-        count = keep([len(row.value) for row in page.rows])
+    bytes_max = None if step is None else step.bytes_max
+    page, following = await scan.rows(limit, cursor, bytes_max=bytes_max)
+    if step is not None:
+        count = step.keep([len(row.value) for row in page.rows])
         if count < len(page.rows):
             page, following = scan.cut(page, count)
     entries = _entries(scan, record, page.rows, unreadable)
@@ -70,9 +71,9 @@ async def records_by(
     limit: int,
     cursor: str | None,
     on_unreadable: OnUnreadable,
-    keep: Keep | None = None,
+    step: LongRead | None = None,
 ) -> RecordPage[T]:
-    """Return a page of records in the order of an index. `keep` is as in `records`.
+    """Return a page of records in the order of an index. `step` is as in `records`.
 
     The index rows are read before the records. A record that changed in between, as its revision
     shows, is left out if it no longer has that index row. Records that expire are always compared:
@@ -80,10 +81,11 @@ async def records_by(
     """
     unreadable = UnreadableRows(on_unreadable)
     page, following = await scan.rows(limit, cursor, keys_only=index.value is None)
-    owners, rows = await scan.owners(record, index, page.rows)
-    if keep is not None:
-        count = keep([0 if row is None else len(row.value) for row in rows])
-        if count < len(rows):
+    bytes_max = None if step is None else step.bytes_max
+    owners, rows = await scan.owners(record, index, page.rows, bytes_max)
+    if step is not None:
+        count = step.keep([0 if row is None else len(row.value) for row in rows])
+        if count < len(page.rows):
             page, following = scan.cut(page, count)
             owners, rows = owners[:count], rows[:count]
     entries = _listed_entries(scan, record, index, page, owners, rows, unreadable)
@@ -100,9 +102,9 @@ async def all_records_by(
     while True:
         await read.turn()
         page, following = await scan.rows_after(read.rows, position, keys_only=keys_only)
-        owners, rows = await scan.owners(record, index, page.rows)
+        owners, rows = await scan.owners(record, index, page.rows, read.bytes_max)
         count = read.keep([len(row.value) if row is not None else 0 for row in rows])
-        if count < len(rows):
+        if count < len(page.rows):
             page = Page(page.rows[:count], True, page.revision)
             owners, rows, following = owners[:count], rows[:count], page.rows[-1].key
         unreadable = UnreadableRows(on_unreadable)

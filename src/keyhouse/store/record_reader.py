@@ -2,30 +2,42 @@
 keys."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from keyhouse.engine import Engine, Row
 from keyhouse.errors import DataError
 from keyhouse.schema import Record
 from keyhouse.store.entry import Entry
-from keyhouse.store.long_read import Keep
+from keyhouse.store.long_read import LongRead
 from keyhouse.store.unreadable import OnUnreadable, UnreadableRows
 
 T = TypeVar("T")
 
 
+LEGACY_TOGETHER_MAX: Final = 4
+"""Records that are read at once by a read of limited size, if each may be at either of two keys."""
+
+
 async def read_records(
-    engine: Engine, space: str, bound: Record[Any], keys: Sequence[str]
+    engine: Engine,
+    space: str,
+    bound: Record[Any],
+    keys: Sequence[str],
+    bytes_max: int | None = None,
 ) -> list[Row | None]:
     """Return the rows of the records at these current keys, in their order; None where there is
-    none.
+    none. With `bytes_max`, those of the first keys, as `Engine.read` returns them.
 
     The rows of one read are not of one moment, and a record moves in one direction only, from its
     legacy key to its current one. So a record that was found at neither key is looked up once more
     at its current key.
     """
     if bound.legacy is None or not keys:
-        return await engine.read(space, keys) if keys else []
+        if bytes_max is None or len(keys) < 2:
+            return await engine.read(space, keys) if keys else []
+        return await engine.read(space, keys, bytes_max=bytes_max)
+    if bytes_max is not None:
+        keys = keys[:LEGACY_TOGETHER_MAX]
     count = len(keys)
     rows = await engine.read(space, [*map(bound.legacy_key, keys), *keys])
     found = [current or legacy for legacy, current in zip(rows[:count], rows[count:], strict=True)]
@@ -42,19 +54,21 @@ async def record_entries(
     bound: Record[T],
     keys: Sequence[str],
     on_unreadable: OnUnreadable,
-    keep: Keep | None = None,
+    step: LongRead | None = None,
 ) -> list[Entry[T] | None]:
     """Return the entries of the records at these current keys, in their order; None where there is
-    none, and where the row is unreadable, unless that raises. With `keep`, those of the first keys
-    alone, as many as it returns; the other rows are not decoded."""
+    none, and where the row is unreadable, unless that raises. With `step`, those of the first keys
+    alone, as many as it allows; the other rows are not decoded."""
     unreadable, now = UnreadableRows(on_unreadable), engine.clock.now()
     names, entries = bound.template.fields, list[Entry[T] | None]()
     decode, split, keeps = bound.decode, bound.template.split, bound.keeps_unknown
     expires_by_field = bound.expires_by_field
-    rows = await read_records(engine, space, bound, keys)
-    if keep is not None:
-        rows = rows[: keep([0 if row is None else len(row.value) for row in rows])]
-    for key, row in zip(keys, rows, strict=keep is None):
+    if step is None:
+        rows = await read_records(engine, space, bound, keys)
+    else:
+        rows = await read_records(engine, space, bound, keys[: step.rows], step.bytes_max)
+        rows = rows[: step.keep([0 if row is None else len(row.value) for row in rows])]
+    for key, row in zip(keys, rows, strict=step is None):
         entry: Entry[T] | None = None
         if row is not None:
             try:

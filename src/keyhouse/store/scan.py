@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from keyhouse.engine import Engine, Page, Row, Span
+from keyhouse.engine import Engine, Page, Row, Span, fitting_rows
 from keyhouse.errors import CursorError, DataError, UsageError
 from keyhouse.keys.ranges import KeyRange
 from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import Declared, Index, Keys, Record
 from keyhouse.store.binding import Binding
-from keyhouse.store.long_read import PAGE_BYTES, PAGE_ROWS, LongRead, fitting_rows
+from keyhouse.store.long_read import PAGE_BYTES, PAGE_ROWS, LongRead
 from keyhouse.store.record_reader import read_records
 
 Owner = tuple[Keys, str] | DataError
@@ -74,16 +74,29 @@ class Scan:
         """Values of the keys of the page that was read last."""
 
     async def rows(
-        self, limit: int, cursor: str | None, *, keys_only: bool = False
+        self,
+        limit: int,
+        cursor: str | None,
+        *,
+        keys_only: bool = False,
+        bytes_max: int | None = None,
     ) -> tuple[Page, str | None]:
-        """Return up to `limit` rows of the declaration, and the cursor of the next page."""
+        """Return up to `limit` rows of the declaration, no more than fit in `bytes_max`, and the
+        cursor of the next page."""
         check_page_limit(limit)
         position = None if cursor is None else self._decode(cursor)
-        page, position = await self.rows_after(limit, position, keys_only=keys_only)
+        page, position = await self.rows_after(
+            limit, position, keys_only=keys_only, bytes_max=bytes_max
+        )
         return page, None if position is None else self._cursor(position)
 
     async def rows_after(
-        self, limit: int, position: str | None, *, keys_only: bool = False
+        self,
+        limit: int,
+        position: str | None,
+        *,
+        keys_only: bool = False,
+        bytes_max: int | None = None,
     ) -> tuple[Page, str | None]:
         """Return up to `limit` rows after a position, and the position of the last one if there are
         more.
@@ -92,9 +105,9 @@ class Scan:
         """
         span = self.span if position is None else self._rest(self.span, position)
         if self._legacy is None:
-            page = await self._page(self.declared, span, limit, keys_only=keys_only)
+            page = await self._page(self.declared, span, limit, keys_only, bytes_max)
         else:
-            page = await self._merged(self._legacy, span, limit, keys_only=keys_only)
+            page = await self._merged(self._legacy, span, limit, keys_only, bytes_max)
         return page, self._position(page.rows[-1]) if page.more else None
 
     async def pages(
@@ -105,7 +118,9 @@ class Scan:
         read = LongRead(self._space, rows_max)
         while True:
             await read.turn()
-            page, following = await self.rows_after(read.rows, position, keys_only=keys_only)
+            page, following = await self.rows_after(
+                read.rows, position, keys_only=keys_only, bytes_max=read.bytes_max
+            )
             count = read.keep([len(row.value) for row in page.rows])
             if count < len(page.rows):
                 page, following = self._cut(page, count)
@@ -130,7 +145,10 @@ class Scan:
         while True:
             await read.turn()
             page, following = await self.rows_after(
-                min(read.rows, limit - len(rows)), position, keys_only=keys_only
+                min(read.rows, limit - len(rows)),
+                position,
+                keys_only=keys_only,
+                bytes_max=read.bytes_max,
             )
             count = read.keep([len(row.value) for row in page.rows])
             for row in page.rows[:count]:
@@ -165,7 +183,7 @@ class Scan:
         return row.key if self._legacy is None else self._legacy.current_key(row.key)
 
     async def _merged(
-        self, record: Record[Any], span: Span, limit: int, *, keys_only: bool
+        self, record: Record[Any], span: Span, limit: int, keys_only: bool, bytes_max: int | None
     ) -> Page:
         """Return a page of the records at current and legacy keys, in the order of current keys,
         each once.
@@ -175,7 +193,7 @@ class Scan:
         """
         assert record.legacy is not None
         pages = [
-            await self._page(declared, each, limit, keys_only=keys_only)
+            await self._page(declared, each, limit, keys_only, bytes_max)
             for declared, each in (
                 (record.legacy, _legacy_span(record, span)),
                 (record, span),
@@ -190,12 +208,19 @@ class Scan:
         more = bool(ends) or len(keys) > limit
         return Page([rows[key] for key in keys[:limit]], more, pages[0].revision)
 
-    async def _page(self, declared: Declared, span: Span, limit: int, *, keys_only: bool) -> Page:
+    async def _page(
+        self, declared: Declared, span: Span, limit: int, keys_only: bool, bytes_max: int | None
+    ) -> Page:
         by_field = isinstance(declared, Record) and declared.expires_by_field
         if by_field or self._accepts is not None or self._binding.filters(declared):
             return await self._filtered(declared, span, limit, keys_only=keys_only and not by_field)
         page = await self._engine.scan(
-            self._space, span, limit=limit, reverse=self.reverse, keys_only=keys_only
+            self._space,
+            span,
+            limit=limit,
+            reverse=self.reverse,
+            keys_only=keys_only,
+            bytes_max=bytes_max,
         )
         if isinstance(declared, Record):
             split = declared.template.split
@@ -216,7 +241,12 @@ class Scan:
         while len(matching) <= limit:
             await read.turn()
             page = await self._engine.scan(
-                self._space, span, limit=rows_max, reverse=self.reverse, keys_only=keys_only
+                self._space,
+                span,
+                limit=rows_max,
+                reverse=self.reverse,
+                keys_only=keys_only,
+                bytes_max=PAGE_BYTES,
             )
             first = first or page
             # the test decodes records that expire by a field: no more of them than fit in a page
@@ -233,9 +263,14 @@ class Scan:
         return self._engine.clock.now()
 
     async def owners(
-        self, record: Record[Any], index: Index, listed: Sequence[Row]
+        self,
+        record: Record[Any],
+        index: Index,
+        listed: Sequence[Row],
+        bytes_max: int | None = None,
     ) -> tuple[list[Owner], list[Row | None]]:
-        """Return the owners of index rows, and the rows of their records."""
+        """Return the owners of index rows, and the rows of their records. With `bytes_max`, those
+        of the first index rows, whose records fit in it, one at least."""
         owners: list[Owner] = []
         keys: list[str] = []
         owner_at = index.owner_at
@@ -247,11 +282,10 @@ class Scan:
             else:
                 owners.append(owner)
                 keys.append(owner[1])
-        found = await read_records(self._engine, self._space, record, keys)
-        if len(keys) < len(owners):
-            rest = iter(found)
-            found = [None if isinstance(owner, DataError) else next(rest) for owner in owners]
-        return owners, found
+        found = await read_records(self._engine, self._space, record, keys, bytes_max)
+        if len(found) < len(owners):
+            found = _in_places(owners, found)
+        return owners[: len(found)], found
 
     def _row_filter(self, declared: Declared) -> Callable[[Row], bool]:
         """Return the test of a row: its key is of the declaration, its field is in the range, and
@@ -308,6 +342,18 @@ class Scan:
     def _checksum(self) -> int:
         named = f"{self._space}\0{self.span.start}\0{self.span.stop}\0{self.reverse}{self._mark}"
         return zlib.crc32(named.encode())
+
+
+def _in_places(owners: Sequence[Owner], found: Sequence[Row | None]) -> list[Row | None]:
+    """Return the rows of the owners, as far as they were read: None for what leads to none."""
+    left = list(reversed(found))
+    rows: list[Row | None] = []
+    for owner in owners:
+        is_lost = isinstance(owner, DataError)
+        if not is_lost and not left:
+            break
+        rows.append(None if is_lost else left.pop())
+    return rows
 
 
 def check_reverse(reverse: bool) -> None:

@@ -22,7 +22,8 @@ async def usage(
     read = LongRead(space)
     while spans:
         await read.turn()
-        page = await engine.scan(space, spans[0], limit=min(read.rows, page_rows))
+        rows_max = min(read.rows, page_rows)
+        page = await engine.scan(space, spans[0], limit=rows_max, bytes_max=read.bytes_max)
         count = read.keep([len(row.value) for row in page.rows])
         if count < len(page.rows):
             page = Page(page.rows[:count], True, page.revision)

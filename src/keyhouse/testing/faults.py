@@ -106,17 +106,33 @@ class FaultyEngine(EngineWrapper):
         self.limits: list[int] = []
         """The limits of all scans, in order."""
 
-    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
-        return await self._called("read", lambda: self._engine.read(space, keys))
+    async def read(
+        self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
+    ) -> list[Row | None]:
+        return await self._called(
+            "read", lambda: self._engine.read(space, keys, bytes_max=bytes_max)
+        )
 
     async def scan(
-        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+        self,
+        space: str,
+        span: Span,
+        *,
+        limit: int,
+        reverse: bool = False,
+        keys_only: bool = False,
+        bytes_max: int | None = None,
     ) -> Page:
         self.limits.append(limit)
         return await self._called(
             "scan",
             lambda: self._engine.scan(
-                space, span, limit=limit, reverse=reverse, keys_only=keys_only
+                space,
+                span,
+                limit=limit,
+                reverse=reverse,
+                keys_only=keys_only,
+                bytes_max=bytes_max,
             ),
         )
 

@@ -111,9 +111,21 @@ def test_an_address_is_read_once_in_a_request() -> None:
     asyncio.run(main())
 
 
-def test_rows_beyond_the_bytes_of_a_step_are_not_decoded() -> None:
+class Sized(MemoryEngine):
+    """Notes the bytes of the largest read by keys, which are all of records."""
+
+    most_bytes = 0
+
+    async def read(self, *arguments: Any, **named: Any) -> Any:
+        rows = await super().read(*arguments, **named)
+        size = sum(len(row.value) for row in rows if row is not None)
+        self.most_bytes = max(self.most_bytes, size)
+        return rows
+
+
+def test_rows_beyond_the_bytes_of_a_step_are_neither_read_nor_decoded() -> None:
     async def main() -> None:
-        engine = MemoryEngine(ManualClock())
+        engine = Sized(ManualClock())
         store = Store(BOX, engine, "ann")
         for number in range(100):
             note = "x" * (100_000 if number >= 10 else 10)
@@ -121,18 +133,22 @@ def test_rows_beyond_the_bytes_of_a_step_are_not_decoded() -> None:
             await store.put(RECIPE, Recipe(id=id, title="t", slug=id, minutes=number, note=note))
             await store.put(NOTE, note, name=id)
         by_minutes: Any = RECIPE.derived[0]
+        engine.most_bytes = 0
         for by in (None, by_minutes):
-            step = LongRead("ann", rows=50, page_bytes=STEP_BYTES)
+            step = LongRead("ann", rows=50, bytes_max=STEP_BYTES)
             page = await page_within(store, step, RECIPE, by=by, limit=500)
+            assert engine.most_bytes <= STEP_BYTES
             assert len(page.entries) == step.kept == 11 and page.cursor is not None
             assert step.kept_bytes <= STEP_BYTES
             rest = await store.page(RECIPE, by=by, limit=500, cursor=page.cursor)
             assert [entry.record.id for entry in rest.entries] == [
                 f"{n:03d}" for n in range(11, 100)
             ]
-        step = LongRead("ann", rows=50, page_bytes=STEP_BYTES)
+        step = LongRead("ann", rows=50, bytes_max=STEP_BYTES)
         keys = [f"note:{number:03d}" for number in (1, 500, 99, 98, 97)]
+        engine.most_bytes = 0
         found = await first_entries(store, step, NOTE, keys)
+        assert engine.most_bytes <= STEP_BYTES
         assert [entry and entry.key for entry in found] == ["note:001", None, "note:099"]
 
     asyncio.run(main())
@@ -149,11 +165,13 @@ def requests_until_limited(ask: Any) -> int:
 def test_lists_and_many_addresses_cost_by_their_rows_and_bytes(
     served: Served, box: httpx.Client
 ) -> None:
-    """A page of 4 MiB counted as one request."""
+    """A page of 4 MiB counted as one request, and one record at many addresses as one record."""
     addresses = [{"id": f"b{number:03d}"} for number in range(LARGE_COUNT)]
+    repeated = addresses[:1] * LARGE_COUNT
     for ask, most in (
         (lambda: box.get("/records/recipe", params={"limit": 500}), 20),
         (lambda: box.post("/get-many/recipe", json={"addresses": addresses}), 20),
+        (lambda: box.post("/get-many/recipe", json={"addresses": repeated}), 20),
     ):
         served.clock.advance(seconds=10_000)
         count = requests_until_limited(ask)

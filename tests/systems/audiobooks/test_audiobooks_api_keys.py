@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -26,15 +27,13 @@ class CallCounter(EngineWrapper):
 
     calls = 0
 
-    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+    async def read(self, space: str, keys: Sequence[str], **options: Any) -> list[Row | None]:
         self.calls += 1
-        return await super().read(space, keys)
+        return await super().read(space, keys, **options)
 
-    async def scan(
-        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
-    ) -> Page:
+    async def scan(self, space: str, span: Span, **options: Any) -> Page:
         self.calls += 1
-        return await super().scan(space, span, limit=limit, reverse=reverse, keys_only=keys_only)
+        return await super().scan(space, span, **options)
 
 
 def test_a_request_by_api_key_reads_no_more_than_one_by_session(tmp_path: Path) -> None:

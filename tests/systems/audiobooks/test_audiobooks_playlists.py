@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -27,14 +28,12 @@ class RowCounter(EngineWrapper):
 
     rows = 0
 
-    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+    async def read(self, space: str, keys: Sequence[str], **options: Any) -> list[Row | None]:
         self.rows += len(keys)
-        return await super().read(space, keys)
+        return await super().read(space, keys, **options)
 
-    async def scan(
-        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
-    ) -> Page:
-        page = await super().scan(space, span, limit=limit, reverse=reverse, keys_only=keys_only)
+    async def scan(self, space: str, span: Span, **options: Any) -> Page:
+        page = await super().scan(space, span, **options)
         self.rows += len(page.rows)
         return page
 

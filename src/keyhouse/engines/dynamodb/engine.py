@@ -84,13 +84,22 @@ class DynamoDBEngine:
     def clock(self) -> Clock:
         return self._clock
 
-    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+    async def read(
+        self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
+    ) -> list[Row | None]:
         rows = await self._reader.rows(space, keys)
         now = self._clock.now()
         return [row if is_live(row := rows.get(key), now) else None for key in keys]
 
     async def scan(
-        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+        self,
+        space: str,
+        span: Span,
+        *,
+        limit: int,
+        reverse: bool = False,
+        keys_only: bool = False,
+        bytes_max: int | None = None,
     ) -> Page:
         return await self._reader.scan(space, span, limit, reverse, keys_only)
 

@@ -110,7 +110,9 @@ class JetstreamEngine:
     def clock(self) -> Clock:
         return self._clock
 
-    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+    async def read(
+        self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
+    ) -> list[Row | None]:
         with self._while_open():
             bucket = await self._bucket_of(space)
             if not await bucket.open() or not await bucket.refresh():
@@ -118,7 +120,14 @@ class JetstreamEngine:
             return await rows(bucket, space, keys, self._clock)
 
     async def scan(
-        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+        self,
+        space: str,
+        span: Span,
+        *,
+        limit: int,
+        reverse: bool = False,
+        keys_only: bool = False,
+        bytes_max: int | None = None,
     ) -> Page:
         with self._while_open():
             bucket = await self._bucket_of(space)

@@ -105,11 +105,20 @@ class PostgresEngine:
     def clock(self) -> Clock:
         return self._clock
 
-    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+    async def read(
+        self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
+    ) -> list[Row | None]:
         return await self._reader.rows(space, keys)
 
     async def scan(
-        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+        self,
+        space: str,
+        span: Span,
+        *,
+        limit: int,
+        reverse: bool = False,
+        keys_only: bool = False,
+        bytes_max: int | None = None,
     ) -> Page:
         sql = self._sql.scans[reverse, keys_only, span.stop is not None]
         arguments = scan_arguments(space, span, self._clock.now(), limit)

@@ -79,13 +79,24 @@ class RocksdbEngine:
     def clock(self) -> Clock:
         return self._clock
 
-    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
-        return self._view.rows(space, keys)
+    async def read(
+        self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
+    ) -> list[Row | None]:
+        return self._view.rows(space, keys, bytes_max)
 
     async def scan(
-        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+        self,
+        space: str,
+        span: Span,
+        *,
+        limit: int,
+        reverse: bool = False,
+        keys_only: bool = False,
+        bytes_max: int | None = None,
     ) -> Page:
-        return self._view.page(space, span, limit, reverse=reverse, keys_only=keys_only)
+        return self._view.page(
+            space, span, limit, reverse=reverse, keys_only=keys_only, bytes_max=bytes_max
+        )
 
     async def commit(self, space: str, batch: Batch) -> int | None:
         rows = len(batch.checks) + len(batch.puts) + len(batch.deletes) + len(batch.adds)

@@ -9,6 +9,7 @@ scan iterates over the newest state, and reads the rows in flight, whose keys th
 from the snapshot one by one.
 """
 
+import sys
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import merge
@@ -75,8 +76,10 @@ class CommittedView:
         self._closed = True
         self._snapshot = None
 
-    def rows(self, space: str, keys: Sequence[str]) -> list[Row | None]:
-        snapshot = self._current()
+    def rows(
+        self, space: str, keys: Sequence[str], bytes_max: int | None = None
+    ) -> list[Row | None]:
+        snapshot, left = self._current(), sys.maxsize if bytes_max is None else bytes_max
         prefix, now = prefix_of(space), self._clock.now()
         rows: list[Row | None] = []
         for name in [prefix + key.encode() for key in keys]:
@@ -87,6 +90,9 @@ class CommittedView:
                     raise translate(error, self._database.folder) from error
                 rows.append(None)
                 continue
+            left -= len(data)
+            if left < 0 and rows:
+                break
             revision, expires = _head_of(data)
             key = keys[len(rows)]
             if expires == NEVER:
@@ -105,11 +111,27 @@ class CommittedView:
         revision, expires = _head_of(data)
         return Row(key, data[HEAD_BYTES:], revision, None if expires == NEVER else expires)
 
-    def page(self, space: str, span: Span, limit: int, *, reverse: bool, keys_only: bool) -> Page:
+    def page(
+        self,
+        space: str,
+        span: Span,
+        limit: int,
+        *,
+        reverse: bool,
+        keys_only: bool,
+        bytes_max: int | None = None,
+    ) -> Page:
         prefix = prefix_of(space)
         start, stop = bounds(prefix, span)  # kept alive while iterating: see `iterators`
         found = self._range(start, stop, reverse=reverse)
-        rows, more = live_rows(found, len(prefix), self._clock.now(), limit, keys_only=keys_only)
+        rows, more = live_rows(
+            found,
+            len(prefix),
+            self._clock.now(),
+            limit,
+            keys_only=keys_only,
+            bytes_max=bytes_max,
+        )
         return Page(rows, more, self.revision)
 
     def next_space(self, least: bytes) -> str | None:
@@ -172,19 +194,23 @@ def live_rows(
     limit: int,
     *,
     keys_only: bool = False,
+    bytes_max: int | None = None,
 ) -> tuple[list[Row], bool]:
-    """Return up to `limit` live rows, and True if there is one more.
+    """Return up to `limit` live rows, no more than fit in `bytes_max`, and True if there is one
+    more.
 
     `skip`: bytes of the space in a key.
     """
     rows: list[Row] = []
+    left = sys.maxsize if bytes_max is None or keys_only else bytes_max
     for key, data in found:
         revision, expires = _head_of(data)
         if expires == NEVER:
             expires = None
         elif expires <= now:
             continue
-        if len(rows) == limit:
+        left -= len(data)
+        if len(rows) == limit or (left < 0 and rows):
             return rows, True
         rows.append(
             Row(key[skip:].decode(), b"" if keys_only else data[HEAD_BYTES:], revision, expires)

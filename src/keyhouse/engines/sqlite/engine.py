@@ -115,13 +115,23 @@ class SqliteEngine:
         return self._clock
 
     async def scan(
-        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+        self,
+        space: str,
+        span: Span,
+        *,
+        limit: int,
+        reverse: bool = False,
+        keys_only: bool = False,
+        bytes_max: int | None = None,
     ) -> Page:
         bindings = (space, span.start, stop_of(span.stop), self._clock.now(), limit + 1)
-        found = self._reader.all(self._sql.scans[reverse, keys_only], bindings)
-        return Page(
-            list(starmap(Row, found[1 : limit + 1])), len(found) > limit + 1, found[0][0] or 0
-        )
+        sql = self._sql.scans[reverse, keys_only]
+        if bytes_max is None or keys_only:
+            found, is_cut = self._reader.all(sql, bindings), False
+        else:
+            found, is_cut = self._reader.fitting(sql, bindings, bytes_max)
+        more = is_cut or len(found) > limit + 1
+        return Page(list(starmap(Row, found[1 : limit + 1])), more, found[0][0] or 0)
 
     async def commit(self, space: str, batch: Batch) -> int | None:
         return await self._submit(SqliteCommit(space, batch))

@@ -28,7 +28,9 @@ class Reader:
         # One cursor for all calls, each of which exhausts it: a new one costs a quarter more.
         self._execute = connection.cursor().execute
 
-    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+    async def read(
+        self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
+    ) -> list[Row | None]:
         """Return the rows, None where absent. Taking the file's lock costs as much as finding a
         row, so it is taken once for all of them."""
         try:
@@ -41,11 +43,15 @@ class Reader:
                 if expires is not None and expires <= self._clock.now():
                     return [None]
                 return [Row(key, value, revision, expires)]
-            if len(keys) <= READ_TOGETHER_MAX:
+            if bytes_max is None and len(keys) <= READ_TOGETHER_MAX:
                 return self._together(space, keys)
             self._execute("BEGIN")
             try:
-                rows = [self._row(space, key) for key in keys]
+                rows = (
+                    [self._row(space, key) for key in keys]
+                    if bytes_max is None
+                    else self._fitting_rows(space, keys, bytes_max)
+                )
                 self._execute("COMMIT")
                 return rows
             finally:
@@ -59,6 +65,16 @@ class Reader:
             if expires is None or expires > self._clock.now():
                 row = Row(key, value, revision, expires)
         return row
+
+    def _fitting_rows(self, space: str, keys: Sequence[str], bytes_max: int) -> list[Row | None]:
+        rows: list[Row | None] = []
+        left = bytes_max
+        for key in keys:
+            row = self._row(space, key)
+            if row is not None and (left := left - len(row.value)) < 0 and rows:
+                break
+            rows.append(row)
+        return rows
 
     def _together(self, space: str, keys: Sequence[str]) -> list[Row | None]:
         rows: list[Row | None] = [None] * len(keys)
@@ -96,6 +112,28 @@ class Reader:
             if isinstance(error, apsw.Error):
                 raise translate(error, self._path) from error
             raise
+
+    def fitting(
+        self, sql: str, bindings: Sequence[str | bytes | int], bytes_max: int
+    ) -> tuple[list[Any], bool]:
+        """Return the results of a scan: its revision, and the rows that fit in `bytes_max`, one at
+        least; and whether others were left out. They are not read."""
+        cursor = self.connection.cursor()
+        left = bytes_max
+        try:
+            found = cursor.execute(sql, bindings)
+            rows = [next(found)]
+            for row in found:
+                left -= len(row[1])
+                if left < 0 and len(rows) > 1:
+                    return rows, True
+                rows.append(row)
+            return rows, False
+        except apsw.Error as error:
+            raise translate(error, self._path) from error
+        finally:
+            cursor.close(True)
+            self._roll_back()
 
     def _roll_back(self) -> None:
         """End a transaction that did not reach its COMMIT."""

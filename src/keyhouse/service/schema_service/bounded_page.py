@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.limits import SERVED_PAGE_BYTES_MAX
+from keyhouse.read_meter import report_read
 from keyhouse.store import Entry, RecordPage
 from keyhouse.store.long_read import LongRead, wait_for_turn
 
@@ -77,9 +78,9 @@ class BoundedPages:
         bytes_max: int = SERVED_PAGE_BYTES_MAX,
     ) -> list[Any]:
         """Return the encoded items at the first keys, null where there is none. A record is
-        read once, however often its key is given."""
+        read once, however often its key is given, and costs as often as it is sent."""
         items: list[msgspec.Raw] = []
-        size = 0
+        size = read_size = 0
         distinct = [*dict.fromkeys(keys)]
         found: dict[str, bytes] = {}
         step = self._first_step(name)
@@ -91,16 +92,18 @@ class BoundedPages:
                 self._remember(name, step)
                 encoded = [_encode(entry and item(entry)) for entry in entries]
                 found.update(zip(asked, encoded, strict=False))
+                read_size += sum(map(len, encoded))
             items.append(msgspec.Raw(data := found[key]))
             size += len(data)
             if size >= bytes_max:
                 break
+        report_read(max(0, len(items) - len(found)), max(0, size - read_size))
         return items
 
     def _first_step(self, name: str) -> LongRead:
         each = self._item_bytes.get(name, UNKNOWN_ITEM_BYTES)
         rows = min(STEP_ITEMS_MAX, max(1, STEP_BYTES // max(1, each)))
-        return LongRead(self._space, STEP_ITEMS_MAX, rows=rows, page_bytes=STEP_BYTES)
+        return LongRead(self._space, STEP_ITEMS_MAX, rows=rows, bytes_max=STEP_BYTES)
 
     def _remember(self, name: str, step: LongRead) -> None:
         if step.kept:

@@ -41,6 +41,18 @@ class ReadTests:
         assert [row and row.key for row in await harness.engine.read(SPACE, keys)] == keys
 
     @scenario()
+    async def test_a_read_of_limited_bytes_returns_the_first_rows(self, harness: Harness) -> None:
+        keys = [f"k{number:02d}" for number in range(20)]
+        await harness.put(*keys[::2], value=b'"%b"' % (b"x" * 400))
+        found: list[str | None] = []
+        while len(found) < len(keys):
+            rows = await harness.engine.read(SPACE, keys[len(found) :], bytes_max=1_000)
+            assert rows
+            found += [None if row is None else row.key for row in rows]
+        assert found == [key if at % 2 == 0 else None for at, key in enumerate(keys)]
+        assert await harness.engine.read(SPACE, [], bytes_max=1_000) == []
+
+    @scenario()
     async def test_a_read_after_a_commit_sees_it(self, harness: Harness) -> None:
         for number in range(50):
             await harness.put("a", value=b"%d" % number)

@@ -149,6 +149,17 @@ class ScanTests:
             assert await _walked(harness, limit, reverse=True) == list(reversed(IN_ORDER))
 
     @scenario()
+    async def test_pages_of_limited_bytes_cover_the_whole_span(self, harness: Harness) -> None:
+        for number, key in enumerate(IN_ORDER):
+            await harness.put(key, value=b'"%b"' % (b"x" * (900 if number % 5 == 4 else 8)))
+        for limit in (1, 7, len(IN_ORDER)):
+            for reverse in (False, True):
+                walked = await _walked(harness, limit, reverse=reverse, bytes_max=1_000)
+                assert walked == list(reversed(IN_ORDER) if reverse else IN_ORDER)
+        page = await harness.engine.scan(SPACE, ALL, limit=100, keys_only=True, bytes_max=1)
+        assert [row.key for row in page.rows] == list(IN_ORDER[: len(page.rows)])
+
+    @scenario()
     async def test_rows_of_a_page_are_complete(self, harness: Harness) -> None:
         expires = harness.later(1_000)
         first = await harness.put("a", value=b"[1]")
@@ -198,11 +209,16 @@ class ScanTests:
         await writing
 
 
-async def _walked(harness: Harness, limit: int, *, reverse: bool) -> list[str]:
+async def _walked(
+    harness: Harness, limit: int, *, reverse: bool, bytes_max: int | None = None
+) -> list[str]:
     found: list[str] = []
     span, more = ALL, True
     while more:
-        page = await harness.engine.scan(SPACE, span, limit=limit, reverse=reverse)
+        page = await harness.engine.scan(
+            SPACE, span, limit=limit, reverse=reverse, bytes_max=bytes_max
+        )
+        assert 1 <= len(page.rows) <= limit
         found += [row.key for row in page.rows]
         span = span.before(found[-1]) if reverse else span.after(found[-1])
         more = page.more
