@@ -8,6 +8,8 @@ instead, so that a contributor need not read this file.
 import ast
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,12 +39,21 @@ class Import(NamedTuple):
     """The imported name; None for the module itself."""
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Source:
     """One file of the package."""
 
     root: Path
     path: Path
     tree: ast.Module
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
+    @cached_property
+    def imports(self) -> list[Import]:
+        return list(self._imports())
 
     @property
     def module(self) -> str:
@@ -56,8 +67,8 @@ class Source(NamedTuple):
     def at(self, line: int) -> str:
         return f"{self.path.relative_to(self.root.parent)}:{line}"
 
-    def imports(self) -> Iterator[Import]:
-        for node in ast.walk(self.tree):
+    def _imports(self) -> Iterator[Import]:
+        for node in self.nodes:
             match node:
                 case ast.Import(names=names):
                     yield from (Import(node.lineno, alias.name, None) for alias in names)
@@ -117,7 +128,7 @@ def import_only_lower_layers(source: Source) -> Iterator[str]:
             f" add keyhouse.{layer} to MAY_IMPORT and to ARCHITECTURE.md"
         )
         return
-    for line, module, _ in source.imports():
+    for line, module, _ in source.imports:
         if module.split(".")[0] != "keyhouse":
             continue
         target = layer_of(module)
@@ -145,7 +156,7 @@ def systems_are_independent(source: Source) -> Iterator[str]:
     if source.layer != "systems" or source.module.count(".") < 2:
         return
     own = source.module.split(".")[2]
-    for line, module, _ in source.imports():
+    for line, module, _ in source.imports:
         parts = module.split(".")
         if parts[:2] == ["keyhouse", "systems"] and parts[2:3] not in ([], [own]):
             yield (
@@ -156,7 +167,7 @@ def systems_are_independent(source: Source) -> Iterator[str]:
 
 def libraries_only_where_allowed(source: Source) -> Iterator[str]:
     """A library is imported only by the layers that THIRD_PARTY lists."""
-    for line, module, _ in source.imports():
+    for line, module, _ in source.imports:
         library = module.split(".")[0]
         if library in STANDARD_DRIVERS:
             yield f"{source.at(line)} imports {module}: {STANDARD_DRIVERS[library]}"
@@ -179,13 +190,13 @@ def pure_core(source: Source) -> Iterator[str]:
     """Nothing in keys and schema awaits, opens a file or reads the clock."""
     if source.layer not in PURE:
         return
-    for line, module, _ in source.imports():
+    for line, module, _ in source.imports:
         library = module.split(".")[0]
         if library in sys.stdlib_module_names and library not in PURE_IMPORTS:
             yield (
                 f"{source.at(line)} imports {module} in the pure core: take its values as arguments"
             )
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         match node:
             case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
                 yield (
@@ -207,7 +218,7 @@ def only_the_store_calls_engines(source: Source) -> Iterator[str]:
         return
     calls = [
         node
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Attribute) and node.attr in ENGINE_CALLS and _is_engine(node.value)
     ]
     if source.module in ENGINE_CALLING_MODULES:
@@ -230,7 +241,7 @@ def _is_engine(node: ast.expr) -> bool:
 
 def no_type_checking_imports(source: Source) -> Iterator[str]:
     """`if TYPE_CHECKING` hides an import cycle. Imports in `if not TYPE_CHECKING` do not."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         match node:
             case ast.If(test=ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING")):
                 at = source.at(node.lineno)
@@ -258,7 +269,7 @@ def public_names_only(source: Source) -> Iterator[str]:
     """Systems, CLI, demo and adapters use public names: those in an `__all__`."""
     if source.layer not in PUBLIC_ONLY:
         return
-    for line, module, name in source.imports():
+    for line, module, name in source.imports:
         if module.split(".")[0] != "keyhouse" or _is_own_package(source.module, module):
             continue
         dotted = module if name is None else f"{module}.{name}"
@@ -335,7 +346,7 @@ def errors_by_type_not_by_message(source: Source) -> Iterator[str]:
     """An error is chosen by its type; only an engine's `error_map` may search a driver's text."""
     if source.path.stem == "error_map" or source.module in SEARCHES_MESSAGES:
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         match node:
             case ast.Compare(
                 left=ast.Constant(value=str()),
@@ -350,7 +361,7 @@ def errors_by_type_not_by_message(source: Source) -> Iterator[str]:
 
 def limits_have_names(source: Source) -> Iterator[str]:
     """A number that rejects a caller is a named limit, not a literal."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         match node:
             case ast.Call(func=ast.Name(id="LimitError"), keywords=keywords):
                 if any(
@@ -370,11 +381,11 @@ def no_patching(source: Source) -> Iterator[str]:
     """No module assigns to an attribute of another one: that changes it for the whole process."""
     imported = {
         alias.asname or alias.name.split(".")[0]
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Import)
         for alias in node.names
     }
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         targets = node.targets if isinstance(node, ast.Assign) else ()
         for target in targets:
             match target:

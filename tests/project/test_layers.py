@@ -74,7 +74,7 @@ def test_every_declared_dependency_is_imported_and_every_import_declared() -> No
         name.lower() for line in wanted if (name := re.split(r"[^\w-]", line)[0]) != "keyhouse"
     }
     libraries = {
-        module.split(".")[0] for source in real_sources() for _, module, _ in source.imports()
+        module.split(".")[0] for source in real_sources() for _, module, _ in source.imports
     }
     distributions = packages_distributions()
     imported: set[str] = set()

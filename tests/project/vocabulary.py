@@ -16,6 +16,7 @@ import re
 import sys
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -121,6 +122,7 @@ _WORDS = [
     (re.compile(rf"(?<![\w-])(?:{w})(?![\w-])", re.IGNORECASE), instead)
     for w, instead in WORDS.items()
 ]
+_ANY_WORD = re.compile(rf"(?<![\w-])(?:{'|'.join(WORDS)})(?![\w-])", re.IGNORECASE)
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SENTENCES = re.compile(r"(?<=[.!;])\s+|\n\s*\n|(?<=\?)\s+")
 
@@ -200,18 +202,25 @@ def prose(text: str, line: int) -> Iterator[tuple[int, str, str]]:
 
 
 def words(text: str, line: int) -> Iterator[tuple[int, str, str]]:
+    if not _ANY_WORD.search(text):
+        return
     for pattern, instead in _WORDS:
         for match in pattern.finditer(text):
             yield line + text.count("\n", 0, match.start()), match[0], instead
 
 
 def name(identifier: str, line: int) -> Iterator[tuple[int, str, str]]:
-    for part in _PARTS.findall(identifier):
-        if (instead := NAMES.get(part.lower())) is not None:
-            yield line, identifier, instead
-            return
-    if identifier.startswith("test_"):
+    if (instead := replacement(identifier)) is not None:
+        yield line, identifier, instead
+    elif identifier.startswith("test_"):
         yield from words(identifier.replace("_", " "), line)
+
+
+@cache
+def replacement(identifier: str) -> str | None:
+    """Return the replacements of the first banned part of a name."""
+    parts = _PARTS.findall(identifier)
+    return next((NAMES[part.lower()] for part in parts if part.lower() in NAMES), None)
 
 
 def _blank(match: re.Match[str]) -> str:
