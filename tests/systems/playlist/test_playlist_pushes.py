@@ -14,6 +14,7 @@ from msgspec import structs
 from keyhouse.clock import ManualClock
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import NotFoundError
+from keyhouse.service.push_pacer import PUSHES_PER_TURN
 from keyhouse.systems.playlist.channel_events import ChannelEvents
 from keyhouse.systems.playlist.channel_pushes import ChannelPushes
 from keyhouse.systems.playlist.demo_robot import DemoRobot
@@ -191,15 +192,41 @@ def test_a_push_is_cancelled_between_two_items_and_shown_as_cancelled(tmp_path: 
     run(tmp_path, work, queue_interval_seconds=0.3)
 
 
+def events_of(service: PlaylistService) -> ChannelEvents:
+    owners = [getattr(task, "__self__", None) for task in service.spec.tasks]
+    return next(owner for owner in owners if isinstance(owner, ChannelEvents))
+
+
+def test_an_event_for_many_clients_leaves_turns_to_requests(tmp_path: Path) -> None:
+    """It woke all of them in one turn of the event loop."""
+
+    async def work(service: PlaylistService, robot: DemoRobot, url: str) -> None:
+        events = events_of(service)
+        clients = [await events.stream().subscribe(None) for _ in range(60)]
+        for client in clients:
+            await client.next()  # the state
+        sending = asyncio.create_task(events._send("like", {"id": 1}))
+        turns = 0
+        while not sending.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns >= len(clients) / PUSHES_PER_TURN
+        received = await asyncio.gather(*(client.next() for client in clients))
+        assert {*received} == {b'event: like\ndata: {"id":1}\n\n'}
+        for client in clients:
+            client.close()
+
+    run(tmp_path, work)
+
+
 def test_a_push_whose_process_died_is_shown_as_failed(tmp_path: Path) -> None:
     async def work(service: PlaylistService, robot: DemoRobot, url: str) -> None:
-        owners = [getattr(task, "__self__", None) for task in service.spec.tasks]
-        events = next(owner for owner in owners if isinstance(owner, ChannelEvents))
+        events = events_of(service)
         sent: list[tuple[str, str]] = []
         original = events._send
 
-        def recorded(name: str, data: Any) -> None:
-            original(name, data)
+        async def recorded(name: str, data: Any) -> None:
+            await original(name, data)
             if name == "apply":
                 sent.append((data["apply_id"], data["status"]))
 

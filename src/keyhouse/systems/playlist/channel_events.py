@@ -17,6 +17,7 @@ from keyhouse.errors import BusyError, EngineError, KeyhouseError, UnavailableEr
 from keyhouse.http import EventStream
 from keyhouse.limits import EVENT_STREAMS_MAX
 from keyhouse.nats.bus import Bus
+from keyhouse.service.push_pacer import PushPacer
 from keyhouse.store import RawRows
 from keyhouse.systems.playlist.channel import CURRENT, Channel
 from keyhouse.systems.playlist.channel_pushes import ChannelPushes
@@ -98,6 +99,7 @@ class ChannelEvents:
         self._bus = bus
         self._subject = f"kryten.playlist.event.{subject_token(namespace)}"
         self._clients: set[_Client] = set()
+        self._pacer = PushPacer()
         self._pushing: dict[str, Any] | None = None  # the last event of a push that runs
         self._is_suspect = False
 
@@ -120,15 +122,14 @@ class ChannelEvents:
         try:
             await self._bus.publish(f"{self._subject}.{name}", msgspec.json.encode(data))
         except (UnavailableError, EngineError):
-            self._send(name, data)
+            await self._send(name, data)
 
-    def _send(self, name: str, data: object) -> None:
+    async def _send(self, name: str, data: object) -> None:
         if name == "apply" and isinstance(data, dict):
             self._pushing = data if data.get("status") == "running" else None
             self._is_suspect = False
         block = _block(name, data)
-        for client in [*self._clients]:
-            client.send(block)
+        await self._pacer.push(lambda client: client.send(block), self._clients)
 
     async def _state(self) -> list[tuple[str, object]]:
         try:
@@ -166,7 +167,7 @@ class ChannelEvents:
                 with suppress(msgspec.MsgspecError):  # a message of another program
                     data = msgspec.json.decode(message.data)
                     if name in RELAYED and isinstance(data, dict):
-                        self._send(name, data)
+                        await self._send(name, data)
 
     async def _end_lost_pushes(self) -> None:
         while True:
@@ -185,7 +186,7 @@ class ChannelEvents:
             return
         is_lost = running is None or running.apply_id != push["apply_id"]
         if is_lost and self._is_suspect and push is self._pushing:
-            self._send("apply", {**push, "status": "failed"})
+            await self._send("apply", {**push, "status": "failed"})
         self._is_suspect = is_lost
 
     async def watch(self) -> None:
@@ -211,7 +212,7 @@ class ChannelEvents:
         if self._clients:
             for name, data in await self._state():
                 if name == "queue" or not is_queue_alone:
-                    self._send(name, data)
+                    await self._send(name, data)
 
 
 def apply_event(
