@@ -11,8 +11,7 @@ from keyhouse.systems.registry import NAMES
 PACKAGE = Path(keyhouse.__file__).parent
 ADVICE = "merge what has one user, or change the limit in ADR 0070 with its reason"
 
-SHARED_BY_COMMANDS_MAX = 12
-"""Files of `cli/` beside those of commands, both `__init__` included."""
+CLI_FILES_MAX = 36
 
 SERVING = ("serve", "http", "auth", "nats")
 SERVING_FILES_MAX = 52
@@ -28,10 +27,10 @@ def lines(path: Path) -> int:
     return len(path.read_text().splitlines())
 
 
-def test_a_command_has_one_file_and_commands_share_few() -> None:
+def test_the_command_line_has_few_files_and_those_of_commands_have_their_names() -> None:
     own = {path.stem.rstrip("_") for path in (PACKAGE / "cli" / "commands").glob("[a-z]*.py")}
-    assert own == set(_COMMANDS)
-    assert len(files("cli")) <= len(own) + SHARED_BY_COMMANDS_MAX, ADVICE
+    assert own <= set(_COMMANDS)
+    assert len(files("cli")) <= CLI_FILES_MAX, ADVICE
 
 
 def test_the_folders_that_serve_requests_have_few_files() -> None:

@@ -16,7 +16,6 @@ from keyhouse.cli.commands.acl import acl
 from keyhouse.cli.commands.backup import backup
 from keyhouse.cli.commands.bench import bench
 from keyhouse.cli.commands.convert import convert
-from keyhouse.cli.commands.count import count
 from keyhouse.cli.commands.delete import delete
 from keyhouse.cli.commands.describe import describe
 from keyhouse.cli.commands.doctor import doctor
@@ -25,15 +24,13 @@ from keyhouse.cli.commands.export import export
 from keyhouse.cli.commands.get import get
 from keyhouse.cli.commands.import_ import import_
 from keyhouse.cli.commands.jobs import jobs
-from keyhouse.cli.commands.list import list_
+from keyhouse.cli.commands.list import count, list_, scan
 from keyhouse.cli.commands.migrate import migrate
 from keyhouse.cli.commands.move import move
 from keyhouse.cli.commands.put import put
 from keyhouse.cli.commands.restore import restore
-from keyhouse.cli.commands.scan import scan
 from keyhouse.cli.commands.serve import serve
-from keyhouse.cli.commands.spaces import spaces
-from keyhouse.cli.commands.stats import stats
+from keyhouse.cli.commands.stats import spaces, stats
 from keyhouse.cli.commands.studio import studio
 from keyhouse.cli.commands.sweep import sweep
 from keyhouse.cli.commands.tables import tables

@@ -11,9 +11,8 @@ import typer
 
 from keyhouse.cli.options import DataFolder, Json, StoreUrl, SystemName, examples, renamed
 from keyhouse.cli.output import Report, number, show_json, show_reports
-from keyhouse.cli.progress import ProgressLine
-from keyhouse.cli.prompt import interruptible
 from keyhouse.cli.target import check_system, engine_at, open_file, store_url
+from keyhouse.cli.terminal import ProgressLine, interruptible
 from keyhouse.errors import UsageError
 from keyhouse.store import back_up
 

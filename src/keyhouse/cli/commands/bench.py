@@ -9,9 +9,8 @@ import typer
 
 from keyhouse.cli.options import DataFolder, Json, OptionalSystem, StoreUrl, examples, renamed
 from keyhouse.cli.output import Part, Report, show_json, show_reports, visible
-from keyhouse.cli.progress import ProgressLine
-from keyhouse.cli.prompt import interruptible
 from keyhouse.cli.target import find_store_url, open_file
+from keyhouse.cli.terminal import ProgressLine, interruptible
 
 
 @renamed("--only", "--cases")

@@ -17,8 +17,7 @@ from keyhouse.cli.options import (
     examples,
 )
 from keyhouse.cli.output import Report, number, show_json, show_reports
-from keyhouse.cli.progress import ProgressLine
-from keyhouse.cli.prompt import confirm, interruptible
+from keyhouse.cli.terminal import ProgressLine, confirm, interruptible
 
 CONFLICTS = 1
 """Exit code when a row was left at its old key."""

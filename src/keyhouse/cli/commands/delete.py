@@ -19,8 +19,6 @@ from keyhouse.cli.options import (
     spread,
 )
 from keyhouse.cli.output import number, show_json
-from keyhouse.cli.progress import ProgressLine
-from keyhouse.cli.prompt import confirm
 from keyhouse.cli.target import (
     Target,
     engine_at,
@@ -28,6 +26,7 @@ from keyhouse.cli.target import (
     store_url,
     target_of_space,
 )
+from keyhouse.cli.terminal import ProgressLine, confirm
 from keyhouse.engine import Engine
 from keyhouse.engines.url import public_url
 from keyhouse.errors import NotFoundError, UsageError

@@ -19,9 +19,8 @@ from keyhouse.cli.options import (
     renamed,
 )
 from keyhouse.cli.output import Report, number, show_json, show_reports
-from keyhouse.cli.progress import ProgressLine
-from keyhouse.cli.prompt import interruptible
 from keyhouse.cli.target import check_system, engine_at, load_system, open_file, store_url
+from keyhouse.cli.terminal import ProgressLine, interruptible
 from keyhouse.errors import UsageError
 from keyhouse.schema import Schema
 

@@ -19,8 +19,6 @@ from keyhouse.cli.options import (
     examples,
 )
 from keyhouse.cli.output import Part, Report, number, show_json, show_reports
-from keyhouse.cli.progress import ProgressLine
-from keyhouse.cli.prompt import confirm, interruptible
 from keyhouse.cli.target import (
     Target,
     engine_at,
@@ -29,6 +27,7 @@ from keyhouse.cli.target import (
     store_url,
     targets,
 )
+from keyhouse.cli.terminal import ProgressLine, confirm, interruptible
 from keyhouse.engine import Engine
 from keyhouse.errors import UsageError
 from keyhouse.schema import Migration

@@ -13,9 +13,8 @@ import typer
 from keyhouse import store as stores
 from keyhouse.cli.options import Json, SystemName, examples
 from keyhouse.cli.output import Part, Report, number, show_json, show_reports
-from keyhouse.cli.progress import ProgressLine
-from keyhouse.cli.prompt import interruptible
 from keyhouse.cli.target import check_system, engine_at, served_name, store_url
+from keyhouse.cli.terminal import ProgressLine, interruptible
 from keyhouse.engines.system_urls import make_folder, url_of
 from keyhouse.engines.url import public_url
 from keyhouse.errors import LockedError, UsageError

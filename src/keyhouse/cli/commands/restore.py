@@ -18,9 +18,8 @@ from keyhouse.cli.options import (
     renamed,
 )
 from keyhouse.cli.output import Report, number, show_json, show_reports
-from keyhouse.cli.progress import ProgressLine
-from keyhouse.cli.prompt import confirm, interruptible
 from keyhouse.cli.target import check_system, engine_at, open_file, store_url
+from keyhouse.cli.terminal import ProgressLine, confirm, interruptible
 from keyhouse.clock import SystemClock
 from keyhouse.engines.url import public_url
 from keyhouse.schema import MILLISECONDS

@@ -1,4 +1,5 @@
-"""`keyhouse stats`: count the rows and bytes of a store by space and template."""
+"""`keyhouse stats`: count the rows and bytes of a store by space and template; `keyhouse spaces`:
+list its spaces."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,9 +8,17 @@ from pathlib import Path
 import msgspec
 
 from keyhouse import Store
-from keyhouse.cli.options import DataFolder, Json, SpaceName, StoreUrl, SystemName, examples
-from keyhouse.cli.output import Part, Report, number, show_json, show_reports
-from keyhouse.cli.progress import ProgressLine
+from keyhouse.cli.options import (
+    DataFolder,
+    Json,
+    JsonLines,
+    OptionalSystem,
+    SpaceName,
+    StoreUrl,
+    SystemName,
+    examples,
+)
+from keyhouse.cli.output import Part, Report, number, one_line, show_json, show_line, show_reports
 from keyhouse.cli.target import (
     Target,
     engine_at,
@@ -18,6 +27,7 @@ from keyhouse.cli.target import (
     space_name,
     store_url,
 )
+from keyhouse.cli.terminal import ProgressLine
 from keyhouse.engine import Engine
 from keyhouse.schema import Record, Schema, Space
 from keyhouse.schema.description import kind_of
@@ -51,6 +61,32 @@ class StoreStats(msgspec.Struct):
     bytes: int
     spaces: list[SpaceStats]
     templates: list[TemplateStats]
+
+
+@examples(
+    "keyhouse spaces --store sqlite:bot.db",
+    "keyhouse spaces rosey --data data",
+)
+def spaces(
+    system: OptionalSystem = None,
+    store: StoreUrl = None,
+    data: DataFolder = None,
+    json: JsonLines = False,
+) -> None:
+    """List the spaces that hold rows, in order.
+
+    With --store, SYSTEM may be left out.
+    """
+    asyncio.run(_spaces(system, store, data, json))
+
+
+async def _spaces(system: str | None, store: str | None, data: Path | None, json: bool) -> None:
+    async with engine_at(store_url(system, store, data), existing=True) as engine:
+        async for space in engine.spaces():
+            if json:
+                show_line({"space": space})
+            else:
+                print(one_line(space))
 
 
 @examples(

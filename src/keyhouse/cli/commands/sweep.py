@@ -5,8 +5,7 @@ from typing import Any
 
 from keyhouse.cli.options import DataFolder, Json, OptionalSystem, StoreUrl, examples
 from keyhouse.cli.output import number, show_json
-from keyhouse.cli.progress import ProgressLine
-from keyhouse.cli.prompt import interruptible
+from keyhouse.cli.terminal import ProgressLine, interruptible
 
 
 @examples("keyhouse sweep --store sqlite:bot.db", "keyhouse sweep rosey --data data --json")

@@ -7,7 +7,7 @@ import typer
 
 from keyhouse.cli.options import DryRun, Json, Yes, examples
 from keyhouse.cli.output import show_json
-from keyhouse.cli.prompt import confirm
+from keyhouse.cli.terminal import confirm
 from keyhouse.errors import UsageError
 
 

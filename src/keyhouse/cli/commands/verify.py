@@ -20,8 +20,6 @@ from keyhouse.cli.options import (
     renamed,
 )
 from keyhouse.cli.output import Part, Report, number, one_line, show_line, show_reports
-from keyhouse.cli.progress import ProgressLine
-from keyhouse.cli.prompt import confirm, interruptible
 from keyhouse.cli.target import (
     engine_at,
     load_system,
@@ -30,6 +28,7 @@ from keyhouse.cli.target import (
     targets,
     unknown_spaces,
 )
+from keyhouse.cli.terminal import ProgressLine, confirm, interruptible
 from keyhouse.engine import Engine
 from keyhouse.errors import NewerError
 from keyhouse.service.system import System

@@ -10,8 +10,8 @@ import typer
 
 from keyhouse.cli.options import DataFolder, Json, StoreUrl, examples
 from keyhouse.cli.output import Report, show_json, show_reports
-from keyhouse.cli.progress import ProgressLine
 from keyhouse.cli.target import engine_at, open_file, serve_settings, store_url
+from keyhouse.cli.terminal import ProgressLine
 
 NAME = "history"
 REFUSED = 1

@@ -14,8 +14,8 @@ import typer
 
 from keyhouse.cli.options import Json, examples
 from keyhouse.cli.output import number, show_json
-from keyhouse.cli.progress import ProgressLine
 from keyhouse.cli.target import engine_at, serve_settings, store_url
+from keyhouse.cli.terminal import ProgressLine
 from keyhouse.errors import UsageError
 
 NAME = "playlist"

@@ -11,9 +11,8 @@ import typer
 
 from keyhouse.cli.options import DataFolder, DryRun, Json, StoreUrl, Yes, examples, renamed
 from keyhouse.cli.output import Report, number, show_json, show_line, show_reports
-from keyhouse.cli.progress import ProgressLine
-from keyhouse.cli.prompt import confirm
 from keyhouse.cli.target import engine_at, open_file, store_url
+from keyhouse.cli.terminal import ProgressLine, confirm
 
 NAME = "streamkit"
 CONFLICTS = 1
