@@ -23,6 +23,8 @@ from keyhouse.nats.server import NatsServer
 
 IN_FLIGHT: Final = 64
 KEYS: Final = 1_000
+MAPPINGS: Final = {"db.kv.*.*": "db.kv.{{wildcard(1)}}.{{wildcard(2)}}.{{partition(16,1)}}"}
+"""As those of the embedded server of `keyhouse serve`."""
 VALUE: Final = {"players": ["alice", "bob"], "round": 2, "question": "x" * 60}
 
 Request = Callable[[int], Awaitable[object]]
@@ -81,7 +83,7 @@ class PluginClient:
 @asynccontextmanager
 async def plugin_client(folder: Path, engine_url: str | None = None) -> AsyncIterator[PluginClient]:
     """Start a NATS server, the echo and the service; yield a client after setting every key."""
-    server = NatsServer(folder / "nats")
+    server = NatsServer(folder / "nats", mappings=MAPPINGS)
     module = "benchmarks.services.nats_responder"
     engine_url = engine_url or f"sqlite:{folder}/rosey.db?layout=rosey"
     with separate_cores() as move_to_client_core:

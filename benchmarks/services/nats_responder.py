@@ -10,7 +10,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import structlog
@@ -18,6 +18,7 @@ import uvloop
 from nats.aio.msg import Msg
 
 from keyhouse import open_engine
+from keyhouse.limits import NATS_PARTITIONS
 from keyhouse.metrics import Metrics
 from keyhouse.nats.connection import connect
 from keyhouse.nats.listener import NatsListener
@@ -55,10 +56,14 @@ async def rosey(url: str, engine_url: str) -> AsyncIterator[None]:
     )
     served = build(context)
     tasks = [asyncio.ensure_future(task()) for task in served.tasks]
-    async with (
-        connect(url) as connection,
-        NatsListener(connection, served.endpoints, name="rosey", version="0.1.0"),
-    ):
+    async with AsyncExitStack() as stack:
+        main, *partitions = [
+            await stack.enter_async_context(connect(url)) for _ in range(1 + NATS_PARTITIONS)
+        ]
+        listener = NatsListener(
+            main, served.endpoints, name="rosey", version="0.1.0", partitions=partitions
+        )
+        await stack.enter_async_context(listener)
         yield
     for task in tasks:
         task.cancel()

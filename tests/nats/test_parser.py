@@ -53,7 +53,6 @@ class Client:
     """Records what the parser passes on, and sometimes yields to the event loop."""
 
     def __init__(self) -> None:
-        self.turn = 0
         self.received: list[Any] = []
         self.handlers = {b"%d" % number: number for number in range(HANDLED)}
 
@@ -81,11 +80,13 @@ class Client:
         self.received.append(info)
 
 
-async def received(kind: Any, pieces: list[bytes]) -> list[Any]:
+async def received(kind: Any, pieces: list[bytes], *, feeds: bool = False) -> list[Any]:
     client = Client()
     parsing = kind(client)
     for piece in pieces:
-        await parsing.parse(piece)
+        rest = parsing.feed(piece) if feeds else piece
+        if rest or not feeds:
+            await parsing.parse(rest)
     return client.received
 
 
@@ -98,6 +99,7 @@ def test_operations_cut_anywhere_are_those_that_nats_py_parses(
     pieces = [stream[start:end] for start, end in pairwise(ends)]
     expected = asyncio.run(received(parser.Parser, [stream]))
     assert asyncio.run(received(Parser, pieces)) == expected
+    assert asyncio.run(received(Parser, pieces, feeds=True)) == expected
     assert len(expected) == sum(each != b"+OK\r\n" for each in operations)
 
 
@@ -105,6 +107,17 @@ def test_a_word_ends_at_a_space_or_a_tab_only() -> None:
     """nats-py also ends it at a form feed, takes the line for a broken protocol and disconnects."""
     stream = message(b"a\fb", 1, b"c\vd", b"{}")
     assert asyncio.run(received(Parser, [stream])) == [(1, b"a\fb", b"c\vd", b"{}", None)]
+
+
+def test_messages_with_a_handler_are_passed_on_without_the_reading_task() -> None:
+    client = Client()
+    parsing = Parser(client)
+    handled, other = message(b"a", 1, b"r", b"{}"), message(b"a", HANDLED, b"", b"{}")
+    assert parsing.feed(handled) == b""
+    assert parsing.feed(handled + handled) == handled  # other tasks run first
+    assert parsing.feed(handled + other + handled) == other + handled
+    assert parsing.feed(handled[:-3]) == handled[:-3]
+    assert client.received == [(1, b"a", b"r", b"{}", None)] * 3
 
 
 @pytest.mark.parametrize(
@@ -124,8 +137,10 @@ def test_a_word_ends_at_a_space_or_a_tab_only() -> None:
 )
 def test_bytes_that_are_not_of_the_protocol_raise_a_protocol_error(line: bytes) -> None:
     """At any other exception nats-py stops reading and stays connected."""
-    with pytest.raises(ProtocolError):
-        asyncio.run(received(Parser, [line]))
+    for feeds in (False, True):
+        with pytest.raises(ProtocolError):
+            asyncio.run(received(Parser, [line], feeds=feeds))
+    assert Parser(Client()).feed(line) == line
 
 
 def test_a_payload_longer_than_the_bytes_so_far_is_waited_for() -> None:

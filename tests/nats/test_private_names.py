@@ -5,6 +5,7 @@ which says what each name is for, and adapt that module. No other module uses pr
 """
 
 import ast
+import asyncio
 import inspect
 import re
 from pathlib import Path
@@ -47,7 +48,8 @@ ATTRIBUTES = {
     "_status",
     "_transport",
 }
-TRANSPORT = {"_io_reader", "_io_writer"}
+TRANSPORT = {"_bare_io_reader", "_bare_io_writer", "_io_reader", "_io_writer"}
+READER = {"_buffer", "_waiter"}
 MODULES = {Path(client.__file__), Path(own_parser.__file__)}
 
 
@@ -69,6 +71,12 @@ def test_the_transport_has_its_two_streams() -> None:
     assert set(vars(TcpTransport())) >= TRANSPORT  # type: ignore[no-untyped-call]
 
 
+def test_a_stream_reader_knows_whether_a_task_waits_for_it() -> None:
+    loop = asyncio.new_event_loop()
+    assert set(vars(asyncio.StreamReader(loop=loop))) >= READER
+    loop.close()
+
+
 def test_the_parser_of_nats_py_is_called_by_two_methods() -> None:
     source = inspect.getsource(inspect.getmodule(Client))  # type: ignore[arg-type]
     assert set(re.findall(r"self\._ps\.(\w+)", source)) == {"reset", "parse"}
@@ -78,7 +86,7 @@ def test_the_parser_of_nats_py_is_called_by_two_methods() -> None:
 def test_the_table_in_the_module_lists_every_private_name_in_use() -> None:
     own = {
         name
-        for kind in (client.NatsClient, own_parser.Parser, client._Transport)
+        for kind in (client.NatsClient, own_parser.Parser, client._Transport, client._Reader)
         for name in (*vars(kind), *_assigned(kind))
     }
     used = {
@@ -87,7 +95,7 @@ def test_the_table_in_the_module_lists_every_private_name_in_use() -> None:
         for node in ast.walk(ast.parse(module.read_text()))
         if isinstance(node, ast.Attribute) and re.match(r"_[a-z]", node.attr)
     }
-    inherited = set(METHODS) | ATTRIBUTES | TRANSPORT
+    inherited = set(METHODS) | ATTRIBUTES | TRANSPORT | READER
     assert used - own - inherited == set(), "list it in METHODS or ATTRIBUTES, and in the table"
     assert client.__doc__ is not None
     for name in inherited:

@@ -8,7 +8,8 @@ It differs from nats-py in six ways:
 - Bytes from the server are parsed by `keyhouse.nats.parser.Parser`. A subject with a form feed in
   it, or one that is not UTF-8, ends neither the connection nor the reading: any client may send
   such subjects.
-- A handler (`handle`) receives messages as they are parsed. nats-py puts each message in a queue
+- A handler (`handle`) receives messages as they are read, without a step of the reading task if
+  there is nothing else in the bytes (`_Reader`). nats-py puts each message in a queue
   that a task per subscription reads, and a publish passes two coroutines: together half the cost of
   a request that is answered from memory. `try_publish` appends to the same buffer without them.
 - Headers are parsed without a check per character, which costs as much as all other receiving.
@@ -29,7 +30,9 @@ Private names of nats-py in use (checked by `tests/nats/test_private_names.py`):
 | `_connect_command`, `_current_server`, `_server_pool` | the user of the URL, percent-decoded |
 | `_parse_server_uri` | an invalid address is rejected before connecting |
 | `_transport` | `_Transport` replaces it: closes connections that failed |
-| `TcpTransport._io_reader`, `TcpTransport._io_writer` | `_Transport` closes them |
+| `TcpTransport._io_reader`, `TcpTransport._io_writer` | `_Transport` opens and closes them |
+| `TcpTransport._bare_io_reader`, `TcpTransport._bare_io_writer` | the same before TLS |
+| `StreamReader._waiter`, `StreamReader._buffer` (asyncio) | `_Reader`: does a task wait |
 | `_close`, `_pending`, `_pending_data_size` | overridden: writes nothing to a closed connection |
 | `_flush_queue`, `_flusher_task`, `_status`, `_max_payload` | `try_publish`, `wait_for_space` |
 | `_pongs`, `_pongs_received`, `_pings_outstanding` | `_process_pong`: a pong that comes too late |
@@ -94,7 +97,7 @@ class NatsClient(Client):
     def __init__(self, *, log: Logger | None = None, raise_denied: bool = False) -> None:
         super().__init__()
         self._ps = Parser(self)  # type: ignore[assignment]  # it has the two methods in use
-        self._transport = _Transport()  # type: ignore[no-untyped-call]
+        self._transport = _Transport(self._ps.feed)  # type: ignore[attr-defined]
         self.handlers: dict[bytes, MessageHandler] = {}
         """By the number of the subscription, as the server sends it."""
         self.dropped = 0
@@ -385,8 +388,32 @@ READ_BYTES: Final = 256 * 1_024
 tenant delays others on the same connection by the turns it takes to read it."""
 
 
+class _Reader(asyncio.StreamReader):
+    """Passes bytes to `feed` at once if a task waits for them, and only the rest to the task.
+
+    To wake that task costs as much as to parse several messages.
+    """
+
+    _waiter: asyncio.Future[None] | None
+    _buffer: bytearray
+
+    def __init__(self, feed: Callable[[bytes], bytes], **options: Any) -> None:
+        super().__init__(**options)
+        self._feed = feed
+
+    def feed_data(self, data: Any) -> None:
+        if self._waiter is not None and not self._buffer:
+            data = self._feed(data)
+        if data:
+            super().feed_data(data)
+
+
 class _Transport(TcpTransport):
     """Closes its connection before it opens the next, and one whose TLS handshake failed."""
+
+    def __init__(self, feed: Callable[[bytes], bytes]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._feed = feed
 
     @property
     def is_closing(self) -> bool:
@@ -397,7 +424,14 @@ class _Transport(TcpTransport):
 
     async def connect(self, uri: Any, buffer_size: int, connect_timeout: int) -> None:
         self.close()  # type: ignore[no-untyped-call]
-        await super().connect(uri, READ_BYTES // 2, connect_timeout)
+        loop = asyncio.get_running_loop()
+        reader = _Reader(self._feed, limit=READ_BYTES // 2, loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        async with asyncio.timeout(connect_timeout):
+            transport, _ = await loop.create_connection(lambda: protocol, uri.hostname, uri.port)
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        self._bare_io_reader = self._io_reader = reader
+        self._bare_io_writer = self._io_writer = writer
 
     async def read(self, buffer_size: int) -> bytes:
         data: bytes = await super().read(READ_BYTES)

@@ -15,6 +15,7 @@ CONTROL_LINE_BYTES_MAX: Final = 1_024 * 1_024
 """A line of the protocol without its payload. An INFO line lists every server of a cluster."""
 
 _CRLF: Final = b"\r\n"
+_SIZE_DIGITS_MAX: Final = 10
 
 
 class Parser:
@@ -39,6 +40,16 @@ class Parser:
         self._size = 0
         self._needed = 0
 
+    def feed(self, data: bytes) -> bytes:
+        """Pass on the messages that `data` starts with, and return the rest: it is for `parse`.
+
+        Most reads hold such messages only, and need no step of the task that calls `parse`.
+        """
+        if self._chunks:
+            return data
+        at, _ = self._deliver(data, 0)
+        return data[at:]
+
     async def parse(self, data: bytes = b"") -> None:
         """Raises nats-py's ProtocolError for bytes that are not of the protocol."""
         if self._chunks:
@@ -58,9 +69,12 @@ class Parser:
         """Pass on all complete operations. Returns the start of the first incomplete one, and sets
         `_needed` to the bytes that it has at least."""
         client = self._client
-        handlers = client.handlers
         at = 0
         while self._connection == connection:
+            at, is_turn_over = self._deliver(data, at)
+            if is_turn_over:
+                await asyncio.sleep(0)
+                continue
             end = data.find(_CRLF, at)
             if end < 0:
                 if len(data) - at > CONTROL_LINE_BYTES_MAX:
@@ -82,7 +96,7 @@ class Parser:
                 break
             at = stop + 2
             reply = words[2] if len(words) == 4 else b""
-            handler = handlers.get(words[1])
+            handler = client.handlers.get(words[1])
             body = data[payload + headers_size : stop]
             if handler is None:
                 headers = data[payload : payload + headers_size] or None
@@ -93,6 +107,30 @@ class Parser:
             elif client.deliver(handler, words[0], reply, body):
                 await asyncio.sleep(0)
         return at
+
+    def _deliver(self, data: bytes, at: int) -> tuple[int, bool]:
+        """Pass messages without headers to their handlers, from `at` on, up to any other operation
+        and to an incomplete one. Returns where it stopped, and whether other tasks should run
+        first."""
+        client = self._client
+        handlers = client.handlers
+        while data.startswith(b"MSG ", at):
+            end = data.find(_CRLF, at)
+            if end < 0:
+                break
+            words = data[at + 4 : end].split(b" ")
+            size = words[-1]
+            if not (3 <= len(words) <= 4 and size.isdigit() and len(size) <= _SIZE_DIGITS_MAX):
+                break
+            handler = handlers.get(words[1])
+            stop = end + 2 + int(size)
+            if handler is None or stop + 2 > len(data):
+                break
+            at = stop + 2
+            reply = words[2] if len(words) == 4 else b""
+            if client.deliver(handler, words[0], reply, data[end + 2 : stop]):
+                return at, True
+        return at, False
 
     async def _control(self, line: bytes) -> None:
         operation, _, rest = line.replace(b"\t", b" ").partition(b" ")
