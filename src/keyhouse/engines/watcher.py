@@ -14,6 +14,10 @@ newer commits are offered while it still reads the log up to there.
 The log holds keys, not values. A change is delivered only if it is still the newest of its key: the
 row is at that revision, or the key was deleted and has no row. Otherwise a newer change follows. A
 row that has expired is delivered as deleted: a reader may still hold the value that it replaced.
+
+The rows are read on the event loop. So of the pending changes of one key only the newest is looked
+up, a commit that wakes many watchers is read once for all of them, and a watcher that finds nothing
+to deliver lets others run.
 """
 
 import asyncio
@@ -27,6 +31,13 @@ from keyhouse.errors import KeyhouseError
 
 PENDING_MAX: Final = 10_000
 """Changes pending in memory for one watcher; beyond that it reads the log."""
+
+
+SKIPPED_MAX: Final = 64
+"""Changes looked up and not delivered, before other tasks run: their rows may be large."""
+
+ROWS_SHARED_MAX: Final = 8
+"""Rows that watchers share within one turn of the event loop."""
 
 
 class ChangedKeys(Protocol):
@@ -98,6 +109,14 @@ class Watcher:
         self.woken.set()
 
 
+def newest_of_keys(changes: list[ChangedKey]) -> list[ChangedKey]:
+    """Return the newest change of each key, in the order of revisions."""
+    newest = {changed.key: changed for changed in changes}
+    if len(newest) == len(changes):
+        return changes
+    return [changed for changed in changes if newest[changed.key] is changed]
+
+
 class LogFeed(ABC):
     """The watchers of an engine, by space. The engine reads the log."""
 
@@ -105,6 +124,7 @@ class LogFeed(ABC):
         self._clock = clock
         self._watchers: dict[str, set[Watcher]] = {}
         self._closed = False
+        self._shared_rows: dict[tuple[str, str], Row] = {}
         self._turn = asyncio.Lock()
         """Held for one window of the log: of many late watchers, one reads per turn of the loop."""
 
@@ -144,10 +164,15 @@ class LogFeed(ABC):
         watcher = self._join(space, span, since)
         try:
             while True:
-                for changed in await self._due(space, watcher):
+                skipped = 0
+                for changed in newest_of_keys(await self._due(space, watcher)):
                     change = self._newest(space, changed)
                     if change is not None:
+                        skipped = 0
                         yield change
+                    elif (skipped := skipped + 1) == SKIPPED_MAX:
+                        skipped = 0
+                        await asyncio.sleep(0)
                 if watcher.position < watcher.horizon:
                     await asyncio.sleep(0)
                 else:
@@ -190,7 +215,11 @@ class LogFeed(ABC):
 
     def _newest(self, space: str, changed: ChangedKey) -> Change | None:
         """Return the change as the stored row has it; None if a newer one follows."""
-        row = self._stored(space, changed.key)
+        row = self._shared_rows.get((space, changed.key))
+        if row is None or row.revision != changed.revision:
+            row = self._stored(space, changed.key)
+            if row is not None:
+                self._share(space, row)
         if row is None:
             return Change(changed.key, changed.revision, None) if changed.deleted else None
         if row.revision != changed.revision:
@@ -198,6 +227,14 @@ class LogFeed(ABC):
         if row.expires is not None and row.expires <= self._clock.now():
             return Change(row.key, row.revision, None)
         return Change(row.key, row.revision, row.value, row.expires)
+
+    def _share(self, space: str, row: Row) -> None:
+        """Keep a row for the other watchers that run in this turn of the event loop."""
+        shared = self._shared_rows
+        if not shared:
+            asyncio.get_running_loop().call_soon(shared.clear)
+        if len(shared) < ROWS_SHARED_MAX:
+            shared[space, row.key] = row
 
     def _fall_back(self) -> None:
         """Have every watcher read the log: commits may be missing from those offered."""
