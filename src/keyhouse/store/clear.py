@@ -12,7 +12,7 @@ from typing import Any, Final
 from keyhouse.engine import Batch, Check, Row
 from keyhouse.errors import ContentionError, DataError, LimitError
 from keyhouse.schema import KeyMatch, Record
-from keyhouse.store.pagination import rows
+from keyhouse.store.long_read import PAGE_BYTES, LongWork
 from keyhouse.store.removal import Linked
 from keyhouse.store.transaction import Transaction
 
@@ -59,14 +59,17 @@ async def _groups(store: Linked) -> AsyncGenerator[list[Found], None]:
     meta = store.binding.schema.meta
     own = {id(store.binding.record(record)) for record in (meta.records if meta else ())}
     group: list[Found] = []
-    async for row in rows(store.engine, store.space):
-        match = store.binding.find(row.key)
-        if match is None or id(match.record) in own:
-            continue
-        group.append((row, match))
-        if len(group) == _GROUP_RECORDS:
-            yield group
-            group = []
+    size = 0
+    async with aclosing(store.row_scan()) as rows:
+        async for row in rows:
+            match = store.binding.find(row.key)
+            if match is None or id(match.record) in own:
+                continue
+            group.append((row, match))
+            size += len(row.value)
+            if len(group) == _GROUP_RECORDS or size >= PAGE_BYTES:
+                yield group
+                group, size = [], 0
     if group:
         yield group
 
@@ -81,7 +84,9 @@ async def _delete(store: Linked, group: list[Found]) -> int:
     async def work(tx: Transaction) -> int:
         await tx.prefetch([row.key for row, _ in group])
         deleted = 0
+        long_work = LongWork(store.space)
         for _, match in group:
+            await long_work.turn()
             record: Record[Any] = store.binding.original(match.record)
             fields: dict[str, Any] = match.fields
             deleted += await tx.delete_alone(record, **fields)

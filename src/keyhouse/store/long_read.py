@@ -16,6 +16,7 @@ read that may go through a whole space therefore goes page by page:
 - *Watches.* They take turns in the same way, after every `WATCH_ROWS` changes or `PAGE_BYTES` of
   all watches together: one may resume at an old revision, and a commit goes to all watches of its
   space.
+- *Writes.* A transaction of many records takes turns after every millisecond of work.
 - *Cost.* Each page is reported to the `read_meter` of the request.
 """
 
@@ -126,6 +127,22 @@ class LongWatch:
         turns = self._turns
         await turns.wait(self._space)
         turns.watch_rows = turns.watch_bytes = 0
+
+
+class LongWork:
+    """The turns of work in many parts, none of which waits. Before each part: `await turn()`."""
+
+    __slots__ = ("_space", "_started")
+
+    def __init__(self, space: str) -> None:
+        self._space = space
+        self._started = perf_counter()
+
+    async def turn(self) -> None:
+        """Wait for a turn, if the parts since the last one took long."""
+        if perf_counter() - self._started > LONG_STEP_SECONDS:
+            await wait_for_turn(self._space)
+            self._started = perf_counter()
 
 
 async def wait_for_turn(space: str) -> None:

@@ -12,12 +12,12 @@ next deletion of the same record, by `resume_deletions`, by `open_store`, by a r
 by the repair of `verify`. Work that was done is not repeated, so counts and summaries change once.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from keyhouse.clock import IdSource
-from keyhouse.engine import Engine
+from keyhouse.engine import Engine, Row
 from keyhouse.errors import LeaseError, LimitError, UsageError
 from keyhouse.schema import JobState, Keys, Record, deletion_job
 from keyhouse.schema.meta import DELETION_JOBS
@@ -50,6 +50,8 @@ class Linked(Protocol):
     async def get(self, record: Record[Any], /, **fields: Any) -> Any: ...
 
     def scan(self, record: Record[Any], /) -> AsyncIterator[Entry[Any]]: ...
+
+    def row_scan(self) -> AsyncGenerator[Row, None]: ...
 
 
 async def delete_with_owned(

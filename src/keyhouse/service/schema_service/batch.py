@@ -1,21 +1,28 @@
 """A batch: operations of one space that are applied all or not at all."""
 
+from contextlib import nullcontext
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from keyhouse.errors import KeyhouseError, LimitError, RevisionError, UsageError
 from keyhouse.limits import SERVED_BATCH_OPERATIONS_MAX
+from keyhouse.read_meter import report_read
 from keyhouse.service.schema_service.answers import ServedItem, item_of
 from keyhouse.service.schema_service.catalog import Catalog, Kind, ServedRecord
 from keyhouse.service.schema_service.operations import SpaceOperations, patch_in, put_in
 from keyhouse.store import Entry, Transaction
+from keyhouse.store.long_read import LongWork
 
 __all__ = ["BatchOperation", "Protocol", "SchemaBatch", "SchemaBatchReply", "run_batch"]
 
 Protocol = Literal["http", "nats"]
+
+LARGE_BATCH_OPERATIONS: Final = 50
+"""Operations above which batches of one space are applied one after the other: side by side, most
+would lose the race for their records, and start again."""
 
 _KINDS: dict[str, Kind] = {
     "put": "record",
@@ -71,14 +78,28 @@ async def run_batch(
     """Apply the operations in order, in one commit. An error has the index of its operation."""
     if len(operations) > SERVED_BATCH_OPERATIONS_MAX:
         raise LimitError("Too many operations in a batch.", limit=SERVED_BATCH_OPERATIONS_MAX)
-    served = [
-        _numbered(at, _find, catalog, protocol, operation)
-        for at, operation in enumerate(operations)
-    ]
+    report_read(len(operations), 0)
+    async with space.large_writes if len(operations) > LARGE_BATCH_OPERATIONS else nullcontext():
+        return await _run(space, catalog, operations, protocol, key)
+
+
+async def _run(
+    space: SpaceOperations,
+    catalog: Catalog,
+    operations: list[BatchOperation],
+    protocol: Protocol,
+    key: str | None,
+) -> SchemaBatchReply:
+    long_work = LongWork(space.store.space)
+    served: list[ServedRecord] = []
+    for at, operation in enumerate(operations):
+        await long_work.turn()
+        served.append(_numbered(at, _find, catalog, protocol, operation))
 
     async def work(tx: Transaction) -> list[Step]:
         steps: list[Step] = []
         for at, (target, operation) in enumerate(zip(served, operations, strict=True)):
+            await long_work.turn()
             try:
                 steps.append(await _apply(space, tx, target, operation))
             except KeyhouseError as error:
@@ -89,7 +110,10 @@ async def run_batch(
     steps, revision = await space.once(work, key, "batch")
     if steps is None:
         return SchemaBatchReply(revision)
-    items = [None if step is None else item_of(*step, revision) for step in steps]
+    items: list[ServedItem | None] = []
+    for step in steps:
+        await long_work.turn()
+        items.append(None if step is None else item_of(*step, revision))
     return SchemaBatchReply(revision, items)
 
 

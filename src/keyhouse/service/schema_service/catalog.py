@@ -252,11 +252,15 @@ class Catalog:
     ) -> ServedRecord:
         """Return one by name. Raises NotFoundError if there is none of these kinds, and AccessError
         if it is to be written and is read-only."""
-        for each in self.all(protocol, *kinds):
-            if each.name == name:
-                if write:
-                    check_writable(each)
-                return each
+        found = self._served.get(name) if isinstance(name, str) else None
+        if (
+            found is not None
+            and getattr(found.settings, protocol)
+            and (not kinds or found.kind in kinds)
+        ):
+            if write:
+                check_writable(found)
+            return found
         what = kinds[0] if len(kinds) == 1 else "record"
         raise NotFoundError(
             f"The schema has no such {what}.",

@@ -4,6 +4,7 @@ Each works in one space, on declarations of the catalog, and returns what both p
 answer shows a value only to callers who may read.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
@@ -112,6 +113,8 @@ class SpaceOperations(Tenant):
         super().__init__(name, schema, engine, quota, key_ring=key_ring)
         self.state = SpaceState(self.store)
         self._pages = BoundedPages(self.store.space)
+        self.large_writes = asyncio.Lock()
+        """Held by a write of many records: of one space, one runs at a time."""
         self._log = log
 
     async def transact(
@@ -348,7 +351,8 @@ class SpaceOperations(Tenant):
         """Delete some records of the space."""
         if not self.state.is_writable:
             await self.state.check_write()
-        deleted, done = await clear(self.store, records_max=SERVED_CLEAR_RECORDS)
+        async with self.large_writes:
+            deleted, done = await clear(self.store, records_max=SERVED_CLEAR_RECORDS)
         if done and self.usage is not None:
             await self.usage.count()
         return ClearedRecords(deleted, not done)

@@ -28,6 +28,7 @@ from keyhouse.service.nats_watches import Watches
 from keyhouse.service.operation_log import error_code
 from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.service.schema_service.answers import (
+    ClearedRecords,
     FoundItems,
     ListedKeys,
     ServedPage,
@@ -192,6 +193,8 @@ class SchemaSubjects:
             self._rates.spend_read(space, len(reply.items), size)
         elif isinstance(reply, ListedKeys):
             self._rates.spend_read(space, len(reply.keys), size)
+        elif isinstance(reply, ClearedRecords):
+            self._rates.spend_read(space, reply.deleted, size)
 
     def _tenant(self, space: str, operation: str) -> SpaceOperations:
         if operation not in OPERATIONS:
@@ -343,6 +346,8 @@ class SchemaSubjects:
     async def _batch(self, space: SpaceOperations, body: SchemaRequest) -> Any:
         if isinstance(body.operations, UnsetType):
             raise MissingFieldError("Missing required field: operations")
+        if self._rates is not None:
+            self._rates.spend_read(space.name, len(body.operations), 0)
         return await run_batch(
             space, self._catalog, body.operations, protocol="nats", key=body.idempotency_key
         )
