@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from nats.errors import ProtocolError
 from nats.protocol import parser
 
+from keyhouse.nats.client import _Reader
 from keyhouse.nats.parser import CONTROL_LINE_BYTES_MAX, Parser
 
 HANDLED = 50
@@ -152,3 +153,27 @@ def test_a_large_payload_in_small_pieces_is_joined_once() -> None:
     stream = message(b"a", 1, b"", b"x" * 1_000_000)
     pieces = [stream[at : at + 1_000] for at in range(0, len(stream), 1_000)]
     assert asyncio.run(received(Parser, pieces)) == [(1, b"a", b"", b"x" * 1_000_000, None)]
+
+
+def test_bytes_that_come_before_the_task_has_read_the_rest_stay_behind_it() -> None:
+    """Otherwise messages would be handled before those that precede them."""
+
+    async def scenario() -> list[bytes]:
+        fed: list[bytes] = []
+
+        def feed(data: bytes) -> bytes:
+            fed.append(data)
+            return data[1:]
+
+        reader = _Reader(feed)
+        reader.feed_data(b"early")  # nobody waits: for `readline` at the start of a connection
+        assert await reader.read(100) == b"early"
+        reading = asyncio.create_task(reader.read(100))
+        await asyncio.sleep(0)
+        reader.feed_data(b"1")
+        reader.feed_data(b"23")
+        reader.feed_data(b"4")
+        assert await reading == b"34"
+        return fed
+
+    assert asyncio.run(scenario()) == [b"1", b"23"]

@@ -5,7 +5,6 @@ which says what each name is for, and adapt that module. No other module uses pr
 """
 
 import ast
-import asyncio
 import inspect
 import re
 from pathlib import Path
@@ -49,7 +48,6 @@ ATTRIBUTES = {
     "_transport",
 }
 TRANSPORT = {"_bare_io_reader", "_bare_io_writer", "_io_reader", "_io_writer"}
-READER = {"_buffer", "_waiter"}
 MODULES = {Path(client.__file__), Path(own_parser.__file__)}
 
 
@@ -71,12 +69,6 @@ def test_the_transport_has_its_two_streams() -> None:
     assert set(vars(TcpTransport())) >= TRANSPORT  # type: ignore[no-untyped-call]
 
 
-def test_a_stream_reader_knows_whether_a_task_waits_for_it() -> None:
-    loop = asyncio.new_event_loop()
-    assert set(vars(asyncio.StreamReader(loop=loop))) >= READER
-    loop.close()
-
-
 def test_the_parser_of_nats_py_is_called_by_two_methods() -> None:
     source = inspect.getsource(inspect.getmodule(Client))  # type: ignore[arg-type]
     assert set(re.findall(r"self\._ps\.(\w+)", source)) == {"reset", "parse"}
@@ -95,7 +87,7 @@ def test_the_table_in_the_module_lists_every_private_name_in_use() -> None:
         for node in ast.walk(ast.parse(module.read_text()))
         if isinstance(node, ast.Attribute) and re.match(r"_[a-z]", node.attr)
     }
-    inherited = set(METHODS) | ATTRIBUTES | TRANSPORT | READER
+    inherited = set(METHODS) | ATTRIBUTES | TRANSPORT
     assert used - own - inherited == set(), "list it in METHODS or ATTRIBUTES, and in the table"
     assert client.__doc__ is not None
     for name in inherited:

@@ -32,7 +32,6 @@ Private names of nats-py in use (checked by `tests/nats/test_private_names.py`):
 | `_transport` | `_Transport` replaces it: closes connections that failed |
 | `TcpTransport._io_reader`, `TcpTransport._io_writer` | `_Transport` opens and closes them |
 | `TcpTransport._bare_io_reader`, `TcpTransport._bare_io_writer` | the same before TLS |
-| `StreamReader._waiter`, `StreamReader._buffer` (asyncio) | `_Reader`: does a task wait |
 | `_close`, `_pending`, `_pending_data_size` | overridden: writes nothing to a closed connection |
 | `_flush_queue`, `_flusher_task`, `_status`, `_max_payload` | `try_publish`, `wait_for_space` |
 | `_pongs`, `_pongs_received`, `_pings_outstanding` | `_process_pong`: a pong that comes too late |
@@ -394,17 +393,23 @@ class _Reader(asyncio.StreamReader):
     To wake that task costs as much as to parse several messages.
     """
 
-    _waiter: asyncio.Future[None] | None
-    _buffer: bytearray
-
     def __init__(self, feed: Callable[[bytes], bytes], **options: Any) -> None:
         super().__init__(**options)
         self._feed = feed
+        self._is_awaited = False  # a task waits in `read`: nothing is buffered
+
+    async def read(self, n: int = -1) -> bytes:
+        self._is_awaited = True
+        try:
+            return await super().read(n)
+        finally:
+            self._is_awaited = False
 
     def feed_data(self, data: Any) -> None:
-        if self._waiter is not None and not self._buffer:
+        if self._is_awaited:
             data = self._feed(data)
         if data:
+            self._is_awaited = False
             super().feed_data(data)
 
 
