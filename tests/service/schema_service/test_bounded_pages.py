@@ -215,6 +215,20 @@ def test_a_list_over_nats_costs_by_its_bytes(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_rejection_by_the_rate_is_delayed_over_nats_too(tmp_path: Path) -> None:
+    """A client that repeated at once had thousands of rejections a second computed for it."""
+
+    async def scenario() -> None:
+        async with called("memory", tmp_path, rate_per_second=1, rate_burst=1) as call:
+            assert (await call("list", {"record": "note", "fields": {}}))["success"]
+            now = asyncio.get_running_loop().time
+            started = now()
+            assert not (await call("list", {"record": "note", "fields": {}}))["success"]
+            assert now() - started > 0.09
+
+    asyncio.run(scenario())
+
+
 def test_pages_over_nats_end_before_a_reply_is_too_large(tmp_path: Path) -> None:
     """4 MiB were read for each page, and again half of them, until a reply could hold it."""
 

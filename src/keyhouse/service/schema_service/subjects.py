@@ -5,6 +5,7 @@ may publish there (`keyhouse acl`). A request has the members of a batch operati
 are those of HTTP, with `success`.
 """
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -20,6 +21,7 @@ from keyhouse.errors import (
     LimitError,
     MissingFieldError,
     NotFoundError,
+    RateError,
     RevisionError,
 )
 from keyhouse.nats.endpoint import Body, Endpoint, Request
@@ -60,6 +62,9 @@ _PAGE_BYTES_MAX: Final = 512 * 1_024
 """Size at which a page ends: with the step that reaches it, or a record, it fits in a reply."""
 
 _HEARTBEAT_SECONDS: Final = 5.0
+
+_RATE_DELAY_SECONDS: Final = 0.1
+"""Delay of a rejection by the rate limit: a client that repeats at once costs little."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -173,6 +178,8 @@ class SchemaSubjects:
             known = operation if operation in OPERATIONS else "request"
             self._metrics.failed("", error_code(error))
             self._log.failed(known, space, error, answered=bool(request.reply), fields={})
+            if isinstance(error, RateError):
+                await asyncio.sleep(_RATE_DELAY_SECONDS)
             raise
         data = _encode(reply)
         self._spend_read(space, reply, len(data))
