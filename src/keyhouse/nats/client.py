@@ -67,7 +67,7 @@ SPACE_CHECK_SECONDS: Final = 1
 """Interval at which `wait_for_space` checks that the connection still exists."""
 
 STARTED_PER_TURN: Final = 32
-QUEUED_PER_TURN: Final = 1_024
+QUEUED_PER_TURN: Final = 256
 """Messages per turn of the event loop that handlers started to handle, or only queued. Then other
 tasks run, and replies are flushed."""
 
