@@ -391,6 +391,22 @@ def test_spawned_tasks_stop_with_the_listener_and_has_listener_detects_subscribe
     asyncio.run(scenario())
 
 
+def test_a_task_that_cannot_publish_is_logged_without_a_traceback() -> None:
+    async def handler(request: Request) -> bytes:
+        request.publisher.spawn(request.publisher.publish("tested.pushed", b"x" * 2**21))
+        return b"{}"
+
+    async def scenario() -> None:
+        with capture_logs() as logs:
+            async with listener([endpoint(handler)]), client() as plugin:
+                await ask(plugin, "tested.a.echo")
+                await until(lambda: any(line["event"] == "nats push lost" for line in logs))
+        [lost] = [line for line in logs if line["event"] == "nats push lost"]
+        assert lost["log_level"] == "warning" and "exc_info" not in lost
+
+    asyncio.run(scenario())
+
+
 def test_the_listener_serves_again_after_the_server_returns(tmp_path: Path) -> None:
     async def scenario() -> None:
         server = NatsServer(tmp_path)

@@ -166,7 +166,11 @@ class NatsListener:
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, (NatsError, OSError)):
+            self._log.warning("nats push lost", reason=str(error) or type(error).__name__)
+        else:
             self._log.error("nats task failed", exc_info=error)
 
     # Messages
