@@ -94,7 +94,7 @@ def test_a_lost_nats_server_is_logged_and_reconnected(tmp_path: Path) -> None:
     server = NatsServer(tmp_path / "own")
     server.start()
     server.ready()
-    with serving(tmp_path, JARS, "--nats", server.url) as running:
+    with serving(tmp_path, JARS, "--nats", server.url, KEYHOUSE_NATS_PARTITIONS="on") as running:
         assert running.get("/ready").status_code == 200
         server.stop()
         answer = _ready_until(running, 503)
@@ -104,6 +104,8 @@ def test_a_lost_nats_server_is_logged_and_reconnected(tmp_path: Path) -> None:
         _ready_until(running, 200)
         assert asyncio.run(once(running, "jam", 7)) == 7
         assert running.end() == 0
+        lost = [line for line in running.log if line["event"] == "nats disconnected"]
+        assert len(lost) == 1, "one warning, however many connections there are"
     server.stop()
 
 

@@ -36,7 +36,8 @@ async def connect(
 
     `options` are those of nats-py, such as `user_credentials` or `tls`. While there is no
     connection, messages beyond PENDING_BYTES_MAX are dropped. A connection that `is_further`, one
-    of several to the same servers, logs its name, and that it is connected at debug level only.
+    of several to the same servers, logs its name, and that it is connected or lost at debug level
+    only: a server that is lost is one warning.
     """
     client = NatsClient(log=_log)
     log = _ConnectionLog(client, name if is_further else None)
@@ -97,6 +98,7 @@ class _ConnectionLog:
         self._client = client
         self._log = _log if name is None else _log.bind(connection=name)
         self._log_connected = self._log.info if name is None else self._log.debug
+        self._log_lost = self._log.warning if name is None else self._log.debug
         self.connected = False
         self.closing = False
         self.last_error: Exception | None = None
@@ -117,10 +119,10 @@ class _ConnectionLog:
                 self.timeout.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
         reason = str(error) or type(error).__name__
         self._errors += 1
-        if self.connected and (
-            self._is_due() if self._client.is_connected else self._is_new(reason)
-        ):
+        if self.connected and self._client.is_connected and self._is_due():
             self._log.warning("nats error", reason=reason, errors=self._errors)
+        elif self.connected and not self._client.is_connected and self._is_new(reason):
+            self._log_lost("nats error", reason=reason, errors=self._errors)
 
     def _is_due(self) -> bool:
         """Once a second: a caller may name a reply subject that the service may not publish to, and
@@ -140,7 +142,7 @@ class _ConnectionLog:
     async def disconnected(self) -> None:
         if self.connected and not self.closing:
             reason = str(self.last_error) if self.last_error else "the connection was lost"
-            self._log.warning("nats disconnected", reason=reason)
+            self._log_lost("nats disconnected", reason=reason)
 
     async def reconnected(self) -> None:
         self._logged_reason = ("", -math.inf)

@@ -96,8 +96,8 @@ class NatsAccess:
     async def push_client(self) -> NatsClient:
         """Open a further connection, for messages that must not delay replies."""
         url = await self.start()
-        name = "keyhouse-pushes"
-        return await self._stack.enter_async_context(connect(url, name=name, **self._credentials))
+        opening = connect(url, name="keyhouse-pushes", is_further=True, **self._credentials)
+        return await self._stack.enter_async_context(opening)
 
     async def partitions(self, endpoints: Iterable[Endpoint]) -> list[NatsClient]:
         """Open the connections of the partitions, if some endpoint has them and the settings allow
