@@ -130,6 +130,10 @@ HTTP_STREAM_BYTES: Final = 1_024 * 1_024
 """Counted as unsent for each streamed response that waits for its client: the page that it has
 read, the piece that it has encoded, and the objects in between."""
 
+HTTP_STREAM_COPIES: Final = 4
+"""How often the bytes that such a response has to write are counted instead, if that is more. A
+large document is there as a row, as objects and as JSON."""
+
 REQUEST_ID_CHARS_MAX: Final = 64
 """A request id sent by a client. A longer one is ignored: it would fill the log."""
 

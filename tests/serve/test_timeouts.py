@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -199,6 +200,31 @@ def test_beyond_the_write_buffer_limit_the_longest_waiting_client_is_aborted() -
         for protocol in protocols:
             protocol.connection_lost(None)
         assert not unread
+
+    run(scenario)
+
+
+def test_a_stream_of_large_documents_counts_as_what_it_holds() -> None:
+    """One with 1 MiB to write counted as 2 MiB, and has the document several times."""
+
+    async def scenario() -> None:
+        config = uvicorn.Config(make_app([shop()]), lifespan="off")
+        unread = WriteBufferLimit(11 * 2**20)
+        unders = [Written() for _ in range(3)]
+        for under in unders:
+            under.unread = [2**20] * 2
+            protocol = HttpProtocol(
+                config,
+                ServerState(),
+                {},
+                header_timeout_seconds=TIMEOUT_SECONDS,
+                write_timeout_seconds=TIMEOUT_SECONDS,
+                write_buffer_limit=unread,
+            )
+            protocol.connection_made(under)
+            protocol.cycle = SimpleNamespace(response_complete=False)  # type: ignore[assignment]
+            protocol.pause_writing()
+        assert [under.aborted.is_set() for under in unders] == [True, False, False]
 
     run(scenario)
 

@@ -33,7 +33,12 @@ from keyhouse.auth.caller import HeaderPairs
 from keyhouse.errors import KeyhouseError, UsageError
 from keyhouse.http.errors import PROBLEM, HeadError, SlowError
 from keyhouse.http.response import EncodedResponse
-from keyhouse.limits import HTTP_DISCARD_BYTES_MAX, HTTP_HEAD_BYTES_MAX, HTTP_STREAM_BYTES
+from keyhouse.limits import (
+    HTTP_DISCARD_BYTES_MAX,
+    HTTP_HEAD_BYTES_MAX,
+    HTTP_STREAM_BYTES,
+    HTTP_STREAM_COPIES,
+)
 from keyhouse.serve.write_buffer_limit import WriteBufferLimit
 from keyhouse.serve.write_coalescing import WriteBatch
 
@@ -310,8 +315,9 @@ class HttpProtocol(HttpToolsProtocol):
         super().pause_writing()
         size = self.transport.get_write_buffer_size()
         self._start_write_timer(size)
-        is_stream = self.cycle is not None and not self.cycle.response_complete
-        self._write_buffer_limit.add(self, size + HTTP_STREAM_BYTES if is_stream else size)
+        if self.cycle is not None and not self.cycle.response_complete:  # more pieces follow
+            size += max(HTTP_STREAM_BYTES, HTTP_STREAM_COPIES * size)
+        self._write_buffer_limit.add(self, size)
 
     def resume_writing(self) -> None:
         self._write_buffer_limit.remove(self)
