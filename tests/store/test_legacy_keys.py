@@ -401,7 +401,7 @@ def test_a_record_that_moves_between_two_reads_is_found(work: str) -> None:
 
         moves = True
 
-        async def read(self, space: str, keys: Any) -> Any:
+        async def read(self, space: str, keys: Any, *, bytes_max: int | None = None) -> Any:
             rows = await super().read(space, keys)
             if self.moves and len(keys) == 2:
                 self.moves = False
