@@ -92,7 +92,7 @@ HTTP_TENANT_PLACES: Final = 16
 HTTP_TENANT_WAITING_MAX: Final = 1_000
 """HTTP requests of one tenant that wait for a place. Further ones are rejected."""
 
-HTTP_RATE_DELAY_SECONDS: Final = 0.1
+RATE_DELAY_SECONDS: Final = 0.1
 """Delay of a rejection by the rate limit: a client that repeats at once costs little."""
 
 HTTP_BODY_VALUES_MAX: Final = 100_000
@@ -131,7 +131,7 @@ HTTP_STREAM_BYTES: Final = 1_024 * 1_024
 read, the piece that it has encoded, and the objects in between."""
 
 HTTP_STREAM_COPIES: Final = 4
-"""How often the bytes that such a response has to write are counted instead, if that is more. A
+"""Factor of the bytes that such a response has to write, counted instead if that is more. A
 large document is there as a row, as objects and as JSON."""
 
 REQUEST_ID_CHARS_MAX: Final = 64

@@ -17,7 +17,7 @@ from tests.abuse.support.attack import run
 from tests.abuse.support.server import ServerProcess
 from tests.soak import size
 
-SECONDS = size(3, 60)
+SECONDS = size(2, 60)
 
 CLOSED = [
     "pipelining without reading",

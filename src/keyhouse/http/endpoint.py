@@ -48,7 +48,7 @@ from keyhouse.http.signature import (
 from keyhouse.http.tenant_places import TenantPlaces
 from keyhouse.limits import (
     HTTP_BODY_BYTES_PER_REQUEST,
-    HTTP_RATE_DELAY_SECONDS,
+    RATE_DELAY_SECONDS,
     REQUEST_ID_CHARS_MAX,
 )
 from keyhouse.read_meter import read_meter
@@ -284,7 +284,7 @@ class HttpEndpoint:
                 try:
                     rates.check(caller.tenant, self._cost(sent) if self._has_body else 1)
                 except RateError:
-                    await asyncio.sleep(HTTP_RATE_DELAY_SECONDS)
+                    await asyncio.sleep(RATE_DELAY_SECONDS)
                     raise
                 read_meter.set(partial(rates.spend_read, caller.tenant))
         elif self._address_rates is not None:

@@ -201,7 +201,7 @@ def test_a_merge_killed_at_every_step_ends_exactly_once(
         """Kill at one call of the engine; return False if the merge ended before it."""
         clock = ManualClock()
         engine = MemoryEngine(clock)
-        book, moments = await merge.fill(engine, 40)
+        book, moments = await merge.fill(engine, 16)
         dying = FaultyEngine(engine, die(step, after=after), rows=rows)
         was_submitted = await merge.until_killed(dying, book)
         clock.advance(seconds=61)

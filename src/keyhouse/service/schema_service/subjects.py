@@ -24,6 +24,7 @@ from keyhouse.errors import (
     RateError,
     RevisionError,
 )
+from keyhouse.limits import RATE_DELAY_SECONDS
 from keyhouse.nats.endpoint import Body, Endpoint, Request
 from keyhouse.service.errors import SubjectError
 from keyhouse.service.nats_watches import Watches
@@ -62,9 +63,6 @@ _PAGE_BYTES_MAX: Final = 512 * 1_024
 """Size at which a page ends: with the step that reaches it, or a record, it fits in a reply."""
 
 _HEARTBEAT_SECONDS: Final = 5.0
-
-_RATE_DELAY_SECONDS: Final = 0.1
-"""Delay of a rejection by the rate limit: a client that repeats at once costs little."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -179,7 +177,7 @@ class SchemaSubjects:
             self._metrics.failed("", error_code(error))
             self._log.failed(known, space, error, answered=bool(request.reply), fields={})
             if isinstance(error, RateError):
-                await asyncio.sleep(_RATE_DELAY_SECONDS)
+                await asyncio.sleep(RATE_DELAY_SECONDS)
             raise
         data = _encode(reply)
         self._spend_read(space, reply, len(data))
