@@ -1,8 +1,10 @@
 # All developer commands. They need Python 3.11 or newer, git and make; nothing is installed first.
 #
-# An environment is built from its lock file alone; one library comes as source, and pip fetches its
-# build requirements. The `locked` stamp is written last, so an interrupted build starts over; it is
-# older than a changed lock file, so a changed lock file rebuilds the environment.
+# An environment is built from its lock file alone, so pip resolves nothing: an older pip takes a
+# requirement such as `coverage[toml]` for unpinned as soon as a newer release exists. One library
+# comes as source, and pip fetches its build requirements. The `locked` stamp is written last, so an
+# interrupted build starts over; it is older than a changed lock file, so a changed lock file
+# rebuilds the environment.
 
 PYTHON ?= python3
 JOBS ?= 3
@@ -112,7 +114,8 @@ clean: ## Remove environments and caches
 .venv-bench/locked: requirements-bench.lock
 .venv/locked .venv-bench/locked:
 	$(call make-environment,$(@D))
-	@$(@D)/bin/python $(PIP) install --require-hashes -r $<
+	@$(@D)/bin/python $(PIP) install --no-deps --require-hashes -r $<
+	@$(@D)/bin/python -m pip --disable-pip-version-check check
 	@touch $@
 
 # Install the project itself without build isolation, so that nothing else is fetched.

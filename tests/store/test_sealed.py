@@ -40,9 +40,10 @@ async def test_a_sealed_member_is_not_in_the_row_nor_in_a_key(harness: Harness) 
     store = opened(harness)
     entry = await store.put(USER, ANN)
     assert entry.record == ANN
-    text = repr(await harness.rows())
-    assert "ann@example.org" not in text and "caf" not in text
-    stored = json.loads((await harness.rows())["u:1"][0])
+    rows = await harness.rows()
+    text = "".join(key + value.decode() for key, (value, _) in rows.items())
+    assert "ann@example.org" not in text and "café" not in text
+    stored = json.loads(rows["u:1"][0])
     assert stored["name"] == "Ann" and set(stored["email"]["$enc"]) == {"k", "n", "c"}
     assert await store.get(USER, id="1") == ANN
     assert [each.record async for each in store.scan(USER)] == [ANN]
