@@ -41,7 +41,7 @@ settings.load_profile("keyhouse")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in a background job (`nohup make test &`). Programs that tests start would inherit it, and
-    # a test that sends them Ctrl-C would wait for ever.
+    # a test that sends them Ctrl-C would wait forever.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TRACED = ("tests/base/", "tests/keys/", "tests/schema/", "tests/store/")

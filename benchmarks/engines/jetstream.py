@@ -17,7 +17,8 @@ from benchmarks.engines.commits import SPACE, Rows, measure_commits, measure_rea
 from keyhouse.bench.result import Result
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.jetstream import JetstreamEngine
-from keyhouse.nats.server import NatsCluster, NatsServer
+from keyhouse.nats.server import NatsServer
+from keyhouse.testing.servers.nats_cluster import NatsCluster
 
 BARE = "bare"
 

@@ -78,7 +78,8 @@ HTTP_BODY_BYTES_PER_REQUEST: Final = 32 * 1_024
 """A body costs its tenant one request more for each of these: large bodies take memory and time."""
 
 READ_ROWS_PER_REQUEST: Final = 100
-"""Rows of a long read that cost their tenant one request more."""
+"""Rows of a long read that cost their tenant one request more. A read of one page, or of several
+addresses, costs as much if it has more rows than these."""
 
 READ_BYTES_PER_REQUEST: Final = 64 * 1_024
 """Bytes of a long read that cost their tenant one request more, if they are more than its rows."""
@@ -96,14 +97,18 @@ RATE_DELAY_SECONDS: Final = 0.1
 """Delay of a rejection by the rate limit: a client that repeats at once costs little."""
 
 HTTP_BODY_VALUES_MAX: Final = 100_000
-"""JSON values in the body of an HTTP request: they are decoded in one step, and 100,000 members of
-an object hold up other requests for a tenth of a second."""
+"""JSON values in the body of an HTTP request, or in a NATS message: they are decoded in one step,
+and 100,000 members of an object hold up other requests for a tenth of a second."""
 
 HTTP_BODY_BYTES_PER_VALUE: Final = 32
 """A large body may have one JSON value for each of these: an imported entry has 4 in 150 bytes."""
 
 HTTP_LARGE_BODY_VALUES_MAX: Final = 250_000
 """JSON values in a body of any size: an import has 60,000 entries at most. Send several files."""
+
+SLOW_NUMBERS_MAX: Final = 1_000
+"""Numbers with an exponent of three digits in one request: a float near 1e-308 or 1e308 takes 300
+times as long to parse as others. 1,000 digits of a longer integer count as ten."""
 
 HTTP_HEAD_BYTES_MAX: Final = 32 * 1_024
 """Request line and headers of an HTTP request: four times the longest token, as proxies allow.
@@ -123,7 +128,7 @@ HTTP_KEEP_ALIVE_SECONDS: Final = 75
 HTTP_WRITE_TIMEOUT_SECONDS: Final = 60.0
 """Time in which a client must read some of a response that waits for it (default)."""
 
-HTTP_WRITE_BUFFER_BYTES_MAX: Final = 128 * 1_024 * 1_024
+HTTP_WRITE_BUFFER_BYTES_MAX: Final = 96 * 1_024 * 1_024
 """Unsent bytes of all responses. Beyond it, the slowest client is disconnected."""
 
 HTTP_STREAM_BYTES: Final = 1_024 * 1_024

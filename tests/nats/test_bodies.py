@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from keyhouse.errors import (
     DocumentError,
     KeyhouseError,
+    LimitError,
     MalformedError,
     MissingFieldError,
     RecordError,
@@ -51,6 +52,8 @@ def nested(levels: int) -> bytes:
         (b'{"key": "a", "value": ' + b"7" * 4_001 + b"}", DocumentError),
         (nested(129), DocumentError),
         (nested(100_000), DocumentError),
+        (b'{"key": "a", "value": [' + b"[]," * 100_000 + b"[]]}", LimitError),
+        (b'{"key": "a", "value": [' + b"1e-320," * 10_000 + b"1]}", LimitError),
     ],
     ids=lambda part: part.__name__ if isinstance(part, type) else str(part)[:30],
 )

@@ -1,8 +1,10 @@
 """Tenants of one listener: they take turns, and a flood of one rejects no other."""
 
 import asyncio
+import time
 
 from keyhouse.nats.endpoint import Endpoint, Request
+from keyhouse.nats.fair_queue import START_PER_TURN_MAX, START_SECONDS, FairQueue
 from tests.nats.support.listeners import ask, client, listener, until
 
 
@@ -58,3 +60,45 @@ def test_a_flood_of_one_tenant_does_not_reject_another() -> None:
         assert set(rejected) == {"tested.mallory.echo"}
 
     asyncio.run(scenario())
+
+
+def test_a_large_message_counts_as_several_that_start_in_a_turn() -> None:
+    """32 documents of 60 KB took 30 ms, before anything else had its turn."""
+
+    async def scenario() -> tuple[int, int]:
+        messages = FairQueue(raise_it)
+        queue = messages.tenant("mallory")
+        large = sum(messages.take_start(queue, 60_000) for _ in range(100))
+        await asyncio.sleep(0)
+        small = sum(messages.take_start(queue, 100) for _ in range(100))
+        return large, small
+
+    assert asyncio.run(scenario()) == (3, START_PER_TURN_MAX)
+
+
+def test_pending_messages_start_for_a_bounded_time_in_each_turn() -> None:
+    turn = 0
+    turns: list[int] = []
+
+    async def work() -> None:
+        turns.append(turn)
+        until = time.perf_counter() + START_SECONDS / 2
+        while time.perf_counter() < until:
+            pass
+
+    async def scenario() -> None:
+        nonlocal turn
+        messages = FairQueue(raise_it)
+        queue = messages.tenant("mallory")
+        for _ in range(30):
+            messages.append(queue, 10, work)
+        while messages.pending or messages.in_flight:
+            turn += 1
+            await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    assert len(turns) == 30 and max(map(turns.count, turns)) <= 3
+
+
+def raise_it(error: BaseException) -> None:
+    raise error

@@ -26,12 +26,14 @@ METHODS = {
     "_process_err": ["self", "err_msg"],
     "_process_headers": ["self", "headers"],
     "_process_info": ["self", "info", "initial_connection"],
+    "_process_op_err": ["self", "e"],
     "_process_msg": ["self", "sid", "subject", "reply", "data", "headers"],
     "_process_ping": ["self"],
     "_process_pong": ["self"],
 }
 ATTRIBUTES = {
     "_current_server",
+    "_error_cb",
     "_flush_queue",
     "_flusher_task",
     "_max_payload",

@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import socket
 import ssl
+import struct
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -94,6 +97,30 @@ def test_a_server_that_is_not_nats_is_not_reported_as_a_bad_password(everyone: C
     asyncio.run(no_greeting(everyone, pretend))
 
 
+@EVERYONE
+def test_a_rejected_user_is_reported_although_the_connection_is_also_reset(
+    everyone: Connecting,
+) -> None:
+    """The server closes the connection with bytes of the client unread, which resets it. The
+    command line then reported the reset and advised to start a server."""
+
+    async def reject(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"version": "2.15.1", "auth_required": true}\r\n')
+        await reader.readuntil(b"PING\r\n")
+        writer.write(b"-ERR 'Authorization Violation'\r\n")
+        peer = writer.get_extra_info("socket")
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(reject, "127.0.0.1", 0)
+        with pytest.raises(UnavailableError, match="The NATS server rejects"):
+            await everyone(f"nats://keyhouse:secret@127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        server.close()
+
+    asyncio.run(main())
+
+
 FOREIGN_GREETINGS = (b"x" * 300_000, b"xINFO\r\n", b"INFO []\r\n", b'INFO {"connect_urls": 5}\r\n')
 """None is a whole line of a NATS server. The driver fails at each in its own, unforeseen way."""
 
@@ -127,7 +154,8 @@ def test_reconnecting_survives_servers_that_do_not_speak_nats() -> None:
             if left:
                 writer.close()
                 return
-        await reader.read()
+        with suppress(ConnectionResetError):  # the client has not read all of it
+            await reader.read()
         ended.append(greeting or b"")
         writer.close()
 
@@ -207,6 +235,36 @@ def test_a_trusted_tls_server_accepts_any_password_characters(
         asyncio.run(everyone(url))  # type: ignore[arg-type]  # each is a coroutine
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
     asyncio.run(everyone(url))  # type: ignore[arg-type]
+
+
+def test_a_handler_receives_many_large_messages_over_tls_in_order(
+    server: ConfiguredServer, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over TLS as without it: handled as they are read, and never read ahead without a limit."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
+    url = server.address(f"keyhouse:{SPELLED}@").replace("nats://", "tls://")
+    count, filler = 200, b"x" * 100_000
+    numbers: list[int] = []
+
+    async def scenario() -> None:
+        done = asyncio.Event()
+
+        def handler(subject: str, reply: str, data: bytes) -> None:
+            assert data.endswith(filler)
+            numbers.append(int(data[:4]))
+            if len(numbers) == count:
+                done.set()
+
+        async with connect(url) as receiver, connect(url) as sender:
+            await receiver.handle("numbers", "", handler)
+            await receiver.flush_all()
+            for number in range(count):
+                await sender.publish("numbers", b"%04d" % number + filler)
+            async with asyncio.timeout(60):
+                await done.wait()
+
+    asyncio.run(scenario())
+    assert numbers == list(range(count))
 
 
 def test_a_server_that_requires_client_certificates_is_reported_as_such() -> None:

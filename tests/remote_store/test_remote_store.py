@@ -177,6 +177,13 @@ def test_invalid_calls_name_the_declaration(served: Served) -> None:
     played(served, story, "wrong")
 
 
+@pytest.mark.parametrize("token", ["", " ", "a\n", "é"])
+def test_a_token_that_cannot_be_one_is_rejected_before_a_request(token: str) -> None:
+    """An empty one, of a command that failed, was reported as a service that does not answer."""
+    with pytest.raises(UsageError, match="Invalid token: `keyhouse token` makes one"):
+        RemoteStore(CLUB, "http://localhost:1", token)
+
+
 def test_tokens_and_services_that_are_not_there(served: Served) -> None:
     async def main() -> None:
         async with RemoteStore(CLUB, served.url, "nonsense") as store:

@@ -14,7 +14,7 @@ VERBS = [
     *("put", "put_many", "update", "delete", "add", "append", "clear"),
     *("transact", "transaction", "close"),
 ]
-TRANSACTION_VERBS = ["get", "entry", "lookup", "put", "update", "delete", "add"]
+TRANSACTION_VERBS = ["get", "entry", "lookup", "put", "update", "delete", "add", "append"]
 
 STORE_ONLY = {
     *("applied", "find", "forget", "span", "usage", "revision", "schema", "key_ring", "ids"),

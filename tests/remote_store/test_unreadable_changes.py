@@ -20,7 +20,15 @@ from keyhouse.nats.listener import NatsListener
 from keyhouse.service.schema_service.remote import SchemaRemotes
 from keyhouse.service.schema_service.service import schema_service
 from keyhouse.service.spec import ServiceContext
-from tests.remote_store.support.shows import GUIDE, OLD, OLD_GUIDE, SHOW, OldShow, fill
+from tests.remote_store.support.shows import (
+    GUIDE,
+    LACKS_A_MEMBER,
+    OLD,
+    OLD_GUIDE,
+    SHOW,
+    OldShow,
+    fill,
+)
 from tests.service.schema_service.support.events import watching
 from tests.service.schema_service.support.served import ENGINES, Served, start_server
 from tests.support.engine_openers import ALL
@@ -144,7 +152,7 @@ def test_the_event_of_an_unreadable_record_names_its_key(tmp_path: Path) -> None
             "key": "show:dark",
             "revision": int(dark.id or 0),
             "type": "urn:keyhouse:error:unreadable",
-            "detail": "A stored row does not decode as its record; see `keyhouse verify`.",
+            "detail": LACKS_A_MEMBER,
         }
         with watching(http, "record=show", last=dark.data["revision"]) as events:
             assert next(events).data["key"] == "show:lost", "it is resumed after it"

@@ -35,7 +35,15 @@ from keyhouse.service.schema_service.omitted_rows import OmittedRows
 from keyhouse.service.schema_service.remote import SchemaRemotes
 from keyhouse.service.schema_service.service import schema_service
 from keyhouse.service.spec import ServiceContext
-from tests.remote_store.support.shows import BY_GENRE, GUIDE, ONE_TITLE, SHOW, Show, fill
+from tests.remote_store.support.shows import (
+    BY_GENRE,
+    GUIDE,
+    LACKS_A_MEMBER,
+    ONE_TITLE,
+    SHOW,
+    Show,
+    fill,
+)
 from tests.service.schema_service.support.served import Served
 from tests.support.nats_servers import nats_server
 from tests.support.threaded_service import SECRET
@@ -151,7 +159,7 @@ def test_a_list_names_the_rows_that_it_leaves_out(served: Served) -> None:
             "key": "show:dark",
             "revision": 2,
             "type": "urn:keyhouse:error:unreadable",
-            "detail": "A stored row does not decode as its record; see `keyhouse verify`.",
+            "detail": LACKS_A_MEMBER,
         }
     ]
     warnings = [each for each in logs if each["log_level"] == "warning"]

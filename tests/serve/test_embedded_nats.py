@@ -6,16 +6,29 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import nats
 import pytest
 
+from keyhouse import Record, Schema, Space
+from keyhouse.cli.access import _with_user
 from keyhouse.errors import UnavailableError
 from keyhouse.nats.connection import connect
 from keyhouse.nats.credentials import embedded_url, with_embedded_user
+from keyhouse.remote_store import RemoteStore
 from keyhouse.serve.data_dir import DataDir
 from keyhouse.serve.nats_access import embedded_nats, enable_jetstream
+from keyhouse.service.nats_client import connect_to_service
 from keyhouse.systems.rosey.client import PluginStorage, ServiceUnavailable
 from tests.support.nats_servers import nats_server
+
+
+class Recipe(msgspec.Struct):
+    name: str
+
+
+RECIPE = Record(Recipe, "recipe:{name}")
+BOX = Schema("box", RECIPE, space=Space("a cook"))
 
 
 async def greeting(port: int) -> dict[str, Any]:
@@ -48,6 +61,31 @@ def test_a_password_is_required_and_found_by_the_same_user(
                     async with PluginStorage.connect("trivia", url) as kv:
                         with pytest.raises(ServiceUnavailable, match="No plugin storage"):
                             await kv.get("theme")
+        finally:
+            data.release()
+
+    asyncio.run(story())
+
+
+def test_the_error_without_the_password_names_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command line advised to start a server, and a remote store waited for ten seconds and
+    reported a timeout."""
+
+    async def story() -> None:
+        data = DataDir.take(tmp_path)
+        try:
+            async with embedded_nats(data, 0, password="0123456789abcdef") as server:
+                plain = f"nats://127.0.0.1:{server.port}"
+                with pytest.raises(UnavailableError, match="set KEYHOUSE_DATA to the data folder"):
+                    await connect_to_service(plain, "rosey", "plugin", "trivia")
+                async with asyncio.timeout(5), RemoteStore(BOX, plain, space="ann") as store:
+                    with pytest.raises(UnavailableError, match="Authorization Violation"):
+                        await store.get(RECIPE, name="soup")
+                (tmp_path / "keyhouse.toml").write_text(f'data = "{tmp_path}"')
+                monkeypatch.chdir(tmp_path)
+                assert _with_user(plain, "rosey") == server.url
         finally:
             data.release()
 

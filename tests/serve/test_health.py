@@ -75,6 +75,20 @@ def test_readiness_names_the_systems_that_are_not_ready_and_why(
     asyncio.run(main())
 
 
+def test_the_reason_of_a_lost_connection_is_not_hidden_by_a_slow_engine_on_it() -> None:
+    """An engine on NATS waited, so the answer was a timeout although the connection was known to be
+    rejected."""
+
+    async def main() -> None:
+        asked = Health(Metrics("1"))
+        asked.add("playlist", slow)
+        asked.add("playlist", unreachable, first=True)
+        found = await asked.readiness()
+        assert found.systems["playlist"].why == "The server does not answer."
+
+    asyncio.run(main())
+
+
 def test_a_system_whose_callers_all_have_tokens_is_not_ready_without_a_key(tmp_path: Path) -> None:
     async def main() -> None:
         asked = Health(Metrics("1"))
@@ -232,6 +246,9 @@ def test_a_task_that_fails_is_restarted_and_one_that_returns_is_done(
         metrics = Metrics("1")
         part = ServiceSpec(name="rosey", tasks=[fails_twice, fine])
         async with BackgroundTasks([part], metrics, restart_seconds=0.001), asyncio.timeout(10):
+            while not started:
+                await asyncio.sleep(0)
+            assert b'keyhouse_task_failures_total{system="rosey"} ' in metrics.page()
             while len(started) < 3:
                 await asyncio.sleep(0.001)
         assert b'keyhouse_task_failures_total{system="rosey"} 2.0' in metrics.page()

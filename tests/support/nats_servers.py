@@ -20,7 +20,8 @@ from nats.js.kv import KeyValue
 from keyhouse.clock import Clock
 from keyhouse.engines.jetstream import JetstreamEngine
 from keyhouse.limits import CHANGES_KEPT
-from keyhouse.nats.server import NatsCluster, NatsServer
+from keyhouse.nats.server import NatsServer
+from keyhouse.testing.servers.nats_cluster import NatsCluster
 
 
 @cache

@@ -7,6 +7,7 @@ The service is `--service URL`, else KEYHOUSE_SERVICE, with `--token`, else KEYH
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -21,6 +22,8 @@ from keyhouse.cli.target import (
     Target,
     engine_at,
     load_system,
+    serve_settings,
+    served_name,
     space_name,
     store_url,
     target_of_key,
@@ -171,7 +174,7 @@ async def open_access(
         return
     try:
         remote: Remote = await remote_of(load_system(system)).connect(
-            service.url, target.space, service.token
+            _with_user(service.url, system), target.space, service.token
         )
         try:
             yield ServiceAccess(target, remote, public_url(service.url))
@@ -184,6 +187,16 @@ async def open_access(
     except EngineError as error:
         error.fields["service"] = public_url(service.url)
         raise
+
+
+def _with_user(url: str, system: str) -> str:
+    """Return the URL with the password of the embedded NATS server, if it is that of the data
+    folder in the settings of `keyhouse serve` here."""
+    if not url.startswith("nats://") or "@" in url:
+        return url
+    from keyhouse.nats.credentials import with_embedded_user
+
+    return with_embedded_user(url, Path(serve_settings(served_name(system)).settings.data))
 
 
 class StoreAccess:

@@ -2,8 +2,8 @@
 connection.
 
 Delivery is at most once, as NATS's own: a message published while nobody subscribes is gone, and a
-subscription misses what is published while the connection is lost. It is renewed by itself when the
-connection is back. Everything is bounded: requests in flight, and the messages that wait for a
+subscription misses what is published while the connection is lost. It is renewed automatically when
+the connection is back. Everything is bounded: requests in flight, and the messages that wait for a
 subscription's reader; beyond that the newest are dropped, counted and logged.
 """
 

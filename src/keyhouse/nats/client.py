@@ -1,6 +1,6 @@
 """The NATS client: one subclass of nats-py's, for the engine, the service and the command line.
 
-It differs from nats-py in six ways:
+It differs from nats-py in seven ways:
 
 - URLs are read as NATS's own tools read them: `tls://user:p%40ss@one:4222,two:4222` uses TLS and
   the same user at every server, also at discovered ones. nats-py uses TLS only where the server
@@ -15,6 +15,8 @@ It differs from nats-py in six ways:
 - Headers are parsed without a check per character, which costs as much as all other receiving.
 - A first line that is not the greeting of a NATS server raises NotNatsError and does not stop the
   reconnecting; connections that failed are closed.
+- It reconnects after any error that ends the connection, such as `authorization violation` while
+  the server's users are changed. nats-py closes the client for good.
 - With `raise_denied`, a request that the server's permissions forbid raises PermissionDeniedError.
   The server reports it beside the request, so nats-py waits for a reply until the timeout.
 
@@ -24,6 +26,7 @@ Private names of nats-py in use (checked by `tests/nats/test_private_names.py`):
 |---|---|
 | `_ps` | `Parser` replaces nats-py's parser |
 | `_process_msg`, `_process_err`, `_process_ping`, `_process_pong` | `Parser` calls them |
+| `_process_op_err`, `_error_cb` | `_process_err`: reports the error, and reconnects |
 | `_process_headers` | overridden: faster, and malformed headers raise nothing |
 | `_process_info` | overridden: TLS is required |
 | `_process_connect_init` | overridden: a first line that is not NATS |
@@ -42,6 +45,7 @@ It imports no schema, and logs only through the logger that it is given.
 """
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -55,7 +59,13 @@ from nats.aio.transport import TcpTransport
 from nats.errors import Error
 
 from keyhouse.errors import UsageError
-from keyhouse.nats.errors import UNENCRYPTED, NotNatsError, PermissionDeniedError, UnencryptedError
+from keyhouse.nats.errors import (
+    UNENCRYPTED,
+    ClosedByServerError,
+    NotNatsError,
+    PermissionDeniedError,
+    UnencryptedError,
+)
 from keyhouse.nats.parser import Parser
 
 __all__ = ["HandlerSubscription", "Logger", "MessageHandler", "NatsClient"]
@@ -72,6 +82,8 @@ QUEUED_PER_TURN: Final = 256
 tasks run, and replies are flushed."""
 
 PERMISSION_CHECK_SECONDS: Final = 10
+
+_KEEPS_CONNECTION: Final = ("permissions violation", "maximum subscriptions exceeded")
 _HEADER_VERSION_BYTES: Final = len(b"NATS/1.0")
 
 MessageHandler = Callable[[str, str, bytes], bool | None]
@@ -174,6 +186,19 @@ class NatsClient(Client):
                     self.options |= {name: unquote(value) for name, value in names.items()}
                     break
         return super()._connect_command()
+
+    async def _process_err(self, err_msg: str) -> None:
+        if self._status != Client.CONNECTED or "stale connection" in err_msg:
+            await super()._process_err(err_msg)
+            return
+        text = "nats: " + err_msg.strip("'")
+        if any(each in err_msg for each in _KEEPS_CONNECTION):
+            await self._error_cb(Error(text))
+            return
+        if self._current_server is not None:  # wait before the next attempt: it may end like this
+            self._current_server.last_attempt = time.monotonic()
+        await self._error_cb(error := ClosedByServerError(text))
+        await self._process_op_err(error)
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
         """Drop what is pending if the connection is gone: uvloop raises on a write to it."""
@@ -438,21 +463,38 @@ class _Transport(TcpTransport):
         self._bare_io_reader = self._io_reader = reader
         self._bare_io_writer = self._io_writer = writer
 
+    async def connect_tls(
+        self, uri: Any, ssl_context: ssl.SSLContext, buffer_size: int, connect_timeout: int
+    ) -> None:
+        """The protocol of a plain connection is not called once TLS has replaced it: `wait_closed`
+        would wait forever, so a failed handshake leaves no writer."""
+        assert self._io_writer is not None
+        plain, self._io_reader, self._io_writer = self._io_writer.transport, None, None
+        loop = asyncio.get_running_loop()
+        reader = _Reader(self._feed, limit=READ_BYTES // 2, loop=loop)
+        protocol = _TlsProtocol(reader, loop=loop)
+        async with asyncio.timeout(connect_timeout):
+            transport = await loop.start_tls(
+                plain,
+                protocol,
+                ssl_context,
+                server_hostname=uri if isinstance(uri, str) else uri.hostname,
+            )
+        assert transport is not None
+        reader.set_transport(transport)  # nats-py does not, and reads ahead without a limit
+        self._io_reader = reader
+        self._io_writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+
     async def read(self, buffer_size: int) -> bytes:
         data: bytes = await super().read(READ_BYTES)
         return data
 
-    async def connect_tls(self, *arguments: Any, **named: Any) -> None:
-        """The protocol of a plain connection is not called once TLS has replaced it: `wait_closed`
-        would wait for ever, so a failed handshake leaves no writer."""
-        try:
-            await super().connect_tls(*arguments, **named)
-        except BaseException:
-            self._io_reader = self._io_writer = None
-            raise
-        assert self._io_writer is not None
-        protocol = self._io_writer.transport.get_protocol()
-        vars(protocol)["_over_ssl"] = True  # or asyncio logs a warning at the end of the stream
+
+class _TlsProtocol(asyncio.StreamReaderProtocol):
+    def eof_received(self) -> bool:
+        """Return False: TLS has no half-closed connections, and asyncio warns of one."""
+        super().eof_received()
+        return False
 
 
 async def _not_called(message: Msg) -> None:

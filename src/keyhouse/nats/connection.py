@@ -13,7 +13,14 @@ from nats.errors import Error as NatsError
 
 from keyhouse.errors import UnavailableError
 from keyhouse.nats.client import PENDING_BYTES_MAX, NatsClient
-from keyhouse.nats.errors import connection_problem, is_permanent, is_refusal
+from keyhouse.nats.errors import (
+    REJECTED,
+    connection_problem,
+    is_loss,
+    is_permanent,
+    is_refusal,
+    reported_cause,
+)
 
 __all__ = ["connect"]
 
@@ -59,8 +66,7 @@ async def connect(
     except (NatsError, OSError) as error:  # TimeoutError is an OSError
         await _close(client)
         sentence = (
-            "The NATS server rejects the connection:"
-            " check user and password in its URL, or nats_credentials."
+            REJECTED
             if log.last_error is not None and is_refusal(log.last_error)
             else connection_problem(log.last_error or error) or "No NATS server answers."
         )
@@ -112,17 +118,19 @@ class _ConnectionLog:
         self._log_connected("nats connected", server=_server(self._client))
 
     async def error(self, error: Exception) -> None:
-        if self.connected or self.last_error is None or not is_permanent(self.last_error):
-            self.last_error = error  # a rejected connection is often reset as well
+        self.last_error = error if self.connected else reported_cause(self.last_error, error)
         if not self.connected and self.timeout is not None and is_permanent(error):
             with suppress(RuntimeError):  # it has expired; otherwise nats-py would keep retrying
                 self.timeout.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
         reason = str(error) or type(error).__name__
         self._errors += 1
-        if self.connected and self._client.is_connected and self._is_due():
+        if not self.connected or (self._client.is_connected and is_loss(error)):
+            return  # raised, or logged as `nats disconnected`
+        if self._client.is_connected and self._is_due():
             self._log.warning("nats error", reason=reason, errors=self._errors)
-        elif self.connected and not self._client.is_connected and self._is_new(reason):
-            self._log_lost("nats error", reason=reason, errors=self._errors)
+        elif not self._client.is_connected and self._is_new(reason):
+            fix = {"fix": REJECTED} if is_refusal(error) else {}
+            self._log_lost("nats error", reason=reason, errors=self._errors, **fix)
 
     def _is_due(self) -> bool:
         """Once a second: a caller may name a reply subject that the service may not publish to, and
@@ -146,4 +154,5 @@ class _ConnectionLog:
 
     async def reconnected(self) -> None:
         self._logged_reason = ("", -math.inf)
+        self.last_error = None
         self._log_connected("nats reconnected", server=_server(self._client))

@@ -21,7 +21,7 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.limits import NATS_PARTITIONS
-from keyhouse.schema.document import check_text
+from keyhouse.schema.document import check_request
 
 __all__ = [
     "PROBLEM_HEADER",
@@ -163,8 +163,8 @@ class Body(Generic[T]):
         self._levels = levels
 
     def read(self, data: bytes) -> T:
-        """Raises MalformedError, MissingFieldError, RecordError or DocumentError."""
-        check_text(data, envelope_levels=self._levels)
+        """Raises MalformedError, MissingFieldError, RecordError, LimitError or DocumentError."""
+        check_request(data, envelope_levels=self._levels)
         try:
             body = self._decode(data or _EMPTY)
         except msgspec.ValidationError as error:

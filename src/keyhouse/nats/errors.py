@@ -3,17 +3,22 @@
 import ssl
 from typing import Final
 
-from nats.errors import Error
+from nats.errors import Error, StaleConnectionError, UnexpectedEOF
 
 from keyhouse.errors import UnavailableError
 
 __all__ = [
+    "ClosedByServerError",
     "NotNatsError",
     "PermissionDeniedError",
     "UnencryptedError",
     "connection_problem",
+    "is_loss",
     "is_permanent",
     "is_refusal",
+    "not_accepted",
+    "reconnecting",
+    "reported_cause",
     "unreachable",
 ]
 
@@ -32,6 +37,21 @@ NOT_NATS: Final = (
     "The server at this address does not greet as a NATS server does: check host and port in the "
     "URL. A NATS server with handshake_first does not either: turn that off there."
 )
+
+
+REJECTED: Final = (
+    "The NATS server rejects the connection:"
+    " check user and password in its URL, or nats_credentials."
+)
+
+USER_NEEDED: Final = (
+    "The NATS server rejects this user: name one in the URL, nats://USER:PASSWORD@host:4222. For "
+    "the embedded server with nats_auth, set KEYHOUSE_DATA to the data folder of keyhouse serve."
+)
+
+
+class ClosedByServerError(Error):
+    """The server ended the connection and gave a reason."""
 
 
 class NotNatsError(Error):
@@ -65,9 +85,38 @@ def is_refusal(error: Exception) -> bool:
     return type(error) is Error
 
 
+def is_loss(error: Exception) -> bool:
+    """Return whether the error ends an established connection."""
+    return isinstance(error, (OSError, UnexpectedEOF, StaleConnectionError, ClosedByServerError))
+
+
+def reconnecting(cause: Exception | None) -> UnavailableError:
+    """The error of a connection that is lost for now, by the last reason that is known."""
+    sentence = (
+        REJECTED
+        if cause is not None and is_refusal(cause)
+        else connection_problem(cause) or "The connection to NATS is lost."
+    )
+    return UnavailableError(f"{sentence} It is retried.")
+
+
 def is_permanent(error: Exception) -> bool:
     """Return whether a retry cannot succeed."""
     return is_refusal(error) or connection_problem(error) is not None
+
+
+def reported_cause(known: Exception | None, new: Exception) -> Exception:
+    """Return the error to report of a connection that failed: a rejected one is often reset too."""
+    return new if known is None or not is_permanent(known) else known
+
+
+def not_accepted(cause: Exception) -> str:
+    """Return the sentence for a client whose connection failed."""
+    if is_refusal(cause):
+        return USER_NEEDED
+    return connection_problem(cause) or (
+        "No NATS server accepts this connection: start keyhouse serve, or name another."
+    )
 
 
 def unreachable(server: str, cause: Exception) -> UnavailableError:

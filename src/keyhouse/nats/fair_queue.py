@@ -2,10 +2,11 @@
 
 Theory of operation. Tenants share NATS connections, so a flood of one tenant precedes the next
 request of another in the bytes of a connection. Reading and queueing a message costs a fiftieth of
-handling it. So only a few messages are started in the turn of the event loop in which
-they are read (`START_PER_TURN_MAX`); the others are queued by tenant, and every turn starts as many
-of them, one of each tenant after the other. A tenant waits for its own requests and for one request
-of each other tenant, however many those have sent.
+handling it. So only a few messages are started in the turn of the event loop in which they are read
+(`START_PER_TURN_MAX`, a large message counting as several); the others are queued by tenant, and
+every turn starts as many of them as `START_SECONDS` allows, one of each tenant after the other. A
+tenant waits for its own requests and for one request of each other tenant, however many those have
+sent.
 
 | state of a message | enters when | leaves when |
 |---|---|---|
@@ -22,6 +23,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
+from time import perf_counter
 from typing import Any, Final
 
 from keyhouse.eager_task import start
@@ -38,6 +40,12 @@ __all__ = ["FairQueue", "TenantQueue"]
 
 START_PER_TURN_MAX: Final = 32
 """Messages started per turn of the event loop, before replies are flushed."""
+
+START_BYTES: Final = 4_096
+"""A message counts as one more for each of these."""
+
+START_SECONDS: Final = 0.002
+"""Time after which no further message is started in a turn: one takes 0.03 to 1 ms."""
 
 Work = Coroutine[Any, Any, None]
 
@@ -99,7 +107,7 @@ class FairQueue:
             name: queue for name, queue in self._tenants.items() if queue.in_flight or queue.pending
         }
 
-    def take_start(self, queue: TenantQueue) -> bool:
+    def take_start(self, queue: TenantQueue, size: int) -> bool:
         """Return whether the tenant's next message may start at once, and count it as one of those
         that are started in this turn of the event loop, whatever connection they came over."""
         left = self._starts_left
@@ -112,7 +120,7 @@ class FairQueue:
             return False
         if left == START_PER_TURN_MAX:
             self._loop.call_soon(self._next_turn)
-        self._starts_left = left - 1
+        self._starts_left = left - 1 if size < START_BYTES else max(0, left - size // START_BYTES)
         return True
 
     def _next_turn(self) -> None:
@@ -175,9 +183,9 @@ class FairQueue:
     def _resume(self) -> None:
         """Start pending messages, a bounded number per turn: one that ends at once makes room for
         the next, and other tasks must run too."""
-        turns = self._turns
+        turns, deadline = self._turns, perf_counter() + START_SECONDS
         for _ in range(START_PER_TURN_MAX):
-            if not turns or self.in_flight >= self._in_flight_max:
+            if not turns or self.in_flight >= self._in_flight_max or perf_counter() > deadline:
                 break
             queue = turns.popleft()
             make, arguments, size = queue.pending.popleft()

@@ -220,7 +220,7 @@ class NatsListener:
 
         def handle(subject: str, reply: str, data: bytes) -> bool:
             stats, queue, public = routes.get(subject) or route_of(subject)
-            if messages.take_start(queue):
+            if messages.take_start(queue, len(data)):
                 messages.start(queue, self._respond(endpoint, stats, public, reply, data))
                 return True
             work = (endpoint, stats, public, reply, data)
@@ -242,7 +242,7 @@ class NatsListener:
                 self._forget_tenants()
             queue = messages.tenant(tenant_of(data))
             work = (endpoint, stats, subject, reply, data)
-            if messages.take_start(queue):
+            if messages.take_start(queue, len(data)):
                 messages.start(queue, self._respond(*work))
                 return True
             if not messages.append(queue, len(data), self._respond, *work):

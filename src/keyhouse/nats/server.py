@@ -107,6 +107,14 @@ class NatsServer:
             else None
         )
 
+    @property
+    def exit_status(self) -> str | None:
+        """Return how the process ended: `exit code 1`, `signal 9`; None while it runs."""
+        code = None if self._process is None else self._process.poll()
+        if code is None:
+            return None
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
     def start(self) -> None:
         """Start the process; it is ready some time later."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -229,33 +237,6 @@ class NatsServer:
         with suppress(OSError):
             return (self.folder / "nats-server.log").read_text(errors="replace")[-2_000:]
         return ""
-
-
-class NatsCluster:
-    """A cluster of nodes on this machine, for tests of R3."""
-
-    def __init__(self, folder: Path, *, nodes: int = 3, name: str = "keyhouse") -> None:
-        routes = [free_port() for _ in range(nodes)]
-        self.nodes = [
-            NatsServer(folder / f"node-{node}", name=name, routes=routes, node=node)
-            for node in range(nodes)
-        ]
-
-    @property
-    def url(self) -> str:
-        return "nats://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
-
-    def start(self) -> None:
-        for node in self.nodes:
-            node.start()
-
-    def ready(self) -> None:
-        for node in self.nodes:
-            node.ready(seconds=4 * READY_SECONDS)  # they elect a leader first
-
-    def stop(self) -> None:
-        for node in self.nodes:
-            node.kill()
 
 
 def find_binary() -> str:

@@ -62,10 +62,11 @@ class HttpTransport:
     def __init__(self, url: str, mount: str, token: str | None, space: str | None) -> None:
         if not urlsplit(url).path.strip("/"):
             url = url.rstrip("/") + f"/{mount}"
-        if token is not None and not (token.isascii() and token.isprintable()):
-            raise UsageError("Invalid token: `keyhouse token` makes one.")
+        if token is not None and not (token.strip() and token.isascii() and token.isprintable()):
+            reason = "it is empty" if not token.strip() else "it has characters that no token has"
+            raise UsageError("Invalid token: `keyhouse token` makes one.", reason=reason)
         if space is not None and not (space.isascii() and space.isprintable()):
-            raise UsageError("A header names the space: ASCII alone.", space=space)
+            raise UsageError("A header names the space: use only ASCII.", space=space)
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         if space is not None:
             headers["Keyhouse-Space"] = space

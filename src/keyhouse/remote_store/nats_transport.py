@@ -6,6 +6,7 @@ User and password are in the URL. Needs `nats-py`, of the extra `nats`.
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -29,7 +30,7 @@ try:
     from keyhouse.nats.client import NatsClient
     from keyhouse.nats.credentials import with_embedded_user
     from keyhouse.nats.endpoint import PROBLEM_HEADER
-    from keyhouse.nats.errors import connection_problem
+    from keyhouse.nats.errors import is_permanent, not_accepted
 except ModuleNotFoundError as error:
     raise ImportError(
         "A remote store over NATS needs nats-py: pip install 'keyhouse[jetstream]'"
@@ -43,6 +44,9 @@ _SILENCE_SECONDS: Final = 20.0
 """Time without any message of a watch, heartbeats included, after which it is started again."""
 
 _RESTART_SECONDS: Final = 0.5
+_REFUSED_SECONDS: Final = 0.2
+"""Time in which nats-py closes a connection that was refused."""
+
 _READS: Final = (
     "get",
     "get_many",
@@ -145,20 +149,30 @@ class NatsTransport:
         async with self._connecting:
             if self._client is None:
                 client = NatsClient()
+                errors: list[Exception] = []
+
+                async def note(error: Exception) -> None:
+                    if self._client is None and is_permanent(error):
+                        errors.append(error)
+                        with suppress(RuntimeError):  # it has expired; nats-py would try again
+                            timeout.reschedule(asyncio.get_running_loop().time() + _REFUSED_SECONDS)
+
                 try:
-                    async with asyncio.timeout(_CONNECT_SECONDS):
+                    async with asyncio.timeout(_CONNECT_SECONDS) as timeout:
                         await client.connect(
                             with_embedded_user(self._url).split(","),
                             connect_timeout=int(_CONNECT_SECONDS),
                             max_reconnect_attempts=-1,
+                            error_cb=note,
                             inbox_prefix=self._inbox.encode(),
                         )
                 except (NatsError, OSError) as error:
                     await client.close()
+                    cause = errors[0] if errors else error
                     raise UnavailableError(
-                        connection_problem(error) or "No NATS server accepts this connection.",
+                        not_accepted(cause),
                         url=shown_url(self._url),
-                        reason=str(error) or type(error).__name__,
+                        reason=str(cause) or type(cause).__name__,
                     ) from None
                 self._client = client
             return self._client

@@ -334,7 +334,7 @@ class RemoteRecordReads:
         order, without end.
 
         A lost connection is opened again, and nothing is missed or repeated. Of several changes of
-        one record, a watch that is behind may show the newest alone. Raises WatchExpiredError if
+        one record, a watch that is behind may show only the newest. Raises WatchExpiredError if
         the changes are no longer available. A record that the service or this program's schema does
         not decode raises, unless it is to be left out, as in `Store.watch`: of one that the service
         does not decode, the key and the revision are known.
@@ -389,14 +389,16 @@ class RemoteRecordReads:
             if self.addresses.kind(each) == "record" and each not in own:
                 listed = listed or each
         if listed is None:
-            raise UsageError("Give `since`: the schema has no record that tells the newest one.")
+            raise UsageError(
+                "Give `since`: the schema has no record that gives the newest revision."
+            )
         return {"record": listed.name, "limit": 1, "filters": {}}
 
 
 def _reject_counter(record: Record[Any]) -> None:
     if isinstance(record, Counter):
         raise UsageError(
-            "A service gives the value of a counter alone: read it with `get`.",
+            "A service gives only the value of a counter: read it with `get`.",
             counter=record.name,
         )
 

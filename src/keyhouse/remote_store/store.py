@@ -191,7 +191,7 @@ class RemoteStore(RemoteRecordReads):
     async def forget(self, **named: Any) -> int:
         """Raise UsageError: a space is erased where it is stored."""
         raise UsageError(
-            "A service does not erase a space without a trace: use `keyhouse forget` where it is"
+            "A service does not erase a space without a trace: use `Store.forget` where it is"
             " stored, or `clear`."
         )
 

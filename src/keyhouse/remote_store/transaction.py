@@ -58,7 +58,7 @@ class RemoteTransaction:
         """Return the record with its key, revision and expiry, or None."""
         if isinstance(record, Counter):
             raise UsageError(
-                "A counter has no revision, so a transaction of a service cannot rest on it: read"
+                "A counter has no revision, so a transaction of a service cannot depend on it: read"
                 " it with the store.",
                 counter=record.name,
             )
@@ -198,7 +198,7 @@ class RemoteTransaction:
         revision = None if found is None else found.revision
         if revision != expect:
             raise RevisionError(
-                "The record is not at the revision expected.",
+                "The record is not at the expected revision.",
                 key="" if found is None else found.key,
                 expected=expect,
                 found=revision,

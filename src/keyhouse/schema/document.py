@@ -15,8 +15,14 @@ from typing import Any
 import msgspec
 
 from keyhouse.errors import DocumentError
-from keyhouse.limits import DOCUMENT_DEPTH_MAX, INTEGER_DIGITS_MAX
-from keyhouse.schema.json_guard import check_depth, check_digits, depth_checks, value_checks
+from keyhouse.limits import DOCUMENT_DEPTH_MAX, HTTP_BODY_VALUES_MAX, INTEGER_DIGITS_MAX
+from keyhouse.schema.json_guard import (
+    check_depth,
+    check_digits,
+    depth_checks,
+    number_checks,
+    value_checks,
+)
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
@@ -82,20 +88,36 @@ def check_text(text: bytes, *, envelope_levels: int = 0) -> None:
             check_digits(text)
 
 
+def check_request(text: bytes, *, envelope_levels: int = 0) -> None:
+    """Check the text of a request. Also raises LimitError if it has too many values, or numbers
+    that are slow to parse.
+
+    Text of the store is not checked for them: it must stay readable.
+    """
+    check_text(text, envelope_levels=envelope_levels)
+    if len(text) > INTEGER_DIGITS_MAX:
+        if len(text) > HTTP_BODY_VALUES_MAX:  # a shorter text has fewer values
+            for _ in value_checks(text, HTTP_BODY_VALUES_MAX):
+                pass
+        for _ in number_checks(text):
+            pass
+
+
 def text_checks(text: bytes, *, values_max: int) -> Iterator[None]:
-    """Check a large text in short steps, so that other tasks can run between them.
+    """Check a large request in short steps, so that other tasks can run between them.
 
     Also raises LimitError if it has more than `values_max` values.
     """
     yield from depth_checks(text)
     yield from value_checks(text, values_max)
+    yield from number_checks(text)
     check_digits(text)
 
 
 def check(value: object, *, depth: int = 0, typed: bool = False) -> None:
     """Raise DocumentError for a value that encoding would change or never finish.
 
-    That is NaN, infinities and endless nesting. `typed`: its type says how names that are no text
+    That is NaN, infinities and endless nesting. `typed`: its type says how names that are not text
     are read back.
     """
     if type(value) in _SCALARS:
@@ -112,7 +134,7 @@ def check(value: object, *, depth: int = 0, typed: bool = False) -> None:
 
 
 def check_names(value: object) -> None:
-    """Raise DocumentError for a name that is no text, in a value that JSON can hold."""
+    """Raise DocumentError for a name that is not text, in a value that JSON can hold."""
     for part in parts(value) or ():
         check_names(part)
 

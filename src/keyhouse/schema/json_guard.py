@@ -1,5 +1,5 @@
 """Check JSON text before it is parsed: its nesting depth, its number of values, its longest
-integer.
+integer, its numbers that are slow to parse.
 
 Theory of operation. The checks run on the event loop over text that anyone may send, so they must
 not run Python code for each byte. A window of the text is reduced to its structural characters by
@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import Final
 
 from keyhouse.errors import DocumentError, LimitError
-from keyhouse.limits import DOCUMENT_DEPTH_MAX, INTEGER_DIGITS_MAX
+from keyhouse.limits import DOCUMENT_DEPTH_MAX, INTEGER_DIGITS_MAX, SLOW_NUMBERS_MAX
 
 _WINDOW_BYTES: Final = 64 * 1_024
 """Bytes checked at a time. At most a few windows of the text are copied at once."""
@@ -24,7 +24,18 @@ _WINDOW_BYTES: Final = 64 * 1_024
 _AS_BITS: Final = bytes.maketrans(b"[{]}", b"1100")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b'[]{}"'))
 _NO_VALUE_STARTS: Final = bytes(set(range(256)) - set(b'[{,"'))
+_NO_NUMBERS: Final = bytes(set(range(256)) - set(b'0123456789eE,"'))
+_AS_ZEROS: Final = bytes.maketrans(b"123456789E", b"000000000e")
 _DIGITS: Final = re.compile(rb"[0-9]*+")
+
+_LONG_EXPONENT: Final = b"0e000"
+_LONG_INTEGER: Final = b"0" * 1_000
+"""A number with an exponent of three digits, and 1,000 digits, where every digit is a zero and
+signs and points are dropped."""
+
+_LONG_INTEGER_COST: Final = 10
+_SLOW_TEXT_BYTES: Final = SLOW_NUMBERS_MAX * len("1e-320,")
+"""A shorter text has too few numbers to be slow."""
 
 
 def _depths(eight: int) -> list[int]:
@@ -80,6 +91,27 @@ def value_checks(text: bytes, values_max: int) -> Iterator[None]:
         if values > values_max:
             raise LimitError(
                 "The document has too many values: send several documents.", limit=values_max
+            )
+        yield
+
+
+def number_checks(text: bytes) -> Iterator[None]:
+    """Raise LimitError if parsing the numbers of the text takes too long, checking in steps too.
+
+    Most numbers are parsed in nanoseconds. One near the smallest or largest float takes
+    microseconds, and an integer the square of its length.
+    """
+    if len(text) < _SLOW_TEXT_BYTES:
+        return
+    slow = 0
+    for numbers in _outside(text, _NO_NUMBERS, _AS_ZEROS):
+        slow += numbers.count(_LONG_EXPONENT)
+        slow += numbers.count(_LONG_INTEGER) * _LONG_INTEGER_COST
+        if slow > SLOW_NUMBERS_MAX:
+            raise LimitError(
+                "The document has too many numbers with an exponent of three digits, or with"
+                " thousands of digits: send several documents.",
+                limit=SLOW_NUMBERS_MAX,
             )
         yield
 

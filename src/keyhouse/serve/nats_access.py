@@ -238,7 +238,8 @@ async def _restart(server: EmbeddedNats) -> None:
 
 
 def _start_again(server: EmbeddedNats) -> None:
-    _log.error("nats server exited", log=str(server.folder / "nats-server.log"))
+    log = str(server.folder / "nats-server.log")
+    _log.error("nats server exited: restarting it", status=server.exit_status, log=log)
     try:
         server.start()
     except (OSError, SubprocessError) as error:  # such as a full disk

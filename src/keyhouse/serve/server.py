@@ -28,6 +28,7 @@ from keyhouse.metrics import Metrics
 from keyhouse.nats.bus import Bus
 from keyhouse.nats.client import NatsClient
 from keyhouse.nats.credentials import sign_in
+from keyhouse.nats.errors import reconnecting
 from keyhouse.nats.listener import NatsListener
 from keyhouse.serve.data_dir import DataDir
 from keyhouse.serve.engine_opener import EngineOpener, Tracer
@@ -129,7 +130,7 @@ class Server:
                         partitions=partitions,
                     )
                 )
-                self._health.add(spec.name, _nats_check(client, partitions))
+                self._health.add(spec.name, _nats_check(client, partitions), first=True)
         http = None
         if bound is not None:
             http = (await self._start_listener(self._http(specs, bound, http_settings))).url
@@ -291,6 +292,7 @@ class BackgroundTasks:
 
     async def _run(self, system: str, task: Callable[[], Awaitable[None]]) -> None:
         backoff = self._restart_seconds
+        failures = self._metrics.task_failures.labels(system)  # 0, not absent, until one fails
         while True:
             try:
                 return await task()
@@ -298,7 +300,7 @@ class BackgroundTasks:
                 _log.error("task failed", system=system, error=str(error), retry_in_seconds=backoff)
             except Exception:
                 _log.exception("task failed", system=system, retry_in_seconds=backoff)
-            self._metrics.task_failures.labels(system).inc()
+            failures.inc()
             await asyncio.sleep(backoff)
             backoff = min(2 * backoff, RESTART_SECONDS_MAX)
 
@@ -340,8 +342,9 @@ def _nats_check(
     clients = (client, *partitions)
 
     async def check() -> None:
-        if not all(each.is_connected for each in clients):
-            raise UnavailableError("The connection to NATS is lost; reconnecting.")
+        for each in clients:
+            if not each.is_connected:
+                raise reconnecting(each.last_error)
         if not all(each.is_reading for each in clients):
             raise UnavailableError(
                 "The NATS connection is no longer read: see the log, and restart the service."

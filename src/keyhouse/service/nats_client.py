@@ -20,7 +20,7 @@ from nats.errors import TimeoutError as NatsTimeoutError
 from keyhouse.errors import AccessError, EngineError, UnavailableError, UsageError
 from keyhouse.nats.client import NatsClient
 from keyhouse.nats.credentials import with_embedded_user
-from keyhouse.nats.errors import PermissionDeniedError, connection_problem
+from keyhouse.nats.errors import PermissionDeniedError, not_accepted, reported_cause
 from keyhouse.service.errors import ClientError, ErrorMap
 
 __all__ = ["NatsServiceClient", "connect_to_service", "translated"]
@@ -205,10 +205,11 @@ async def connect_to_service(url: str, system: str, kind: str, tenant: str) -> N
     """
     if not url.startswith(("nats://", "tls://")):
         raise UsageError("This service is reached over NATS: --service nats://host:4222.")
-    errors: list[Exception] = []
+    cause: Exception | None = None
 
-    async def collect(error: Exception) -> None:
-        errors.append(error)
+    async def note(error: Exception) -> None:
+        nonlocal cause
+        cause = reported_cause(cause, error)
 
     connection = NatsClient(raise_denied=True)
     try:
@@ -219,17 +220,16 @@ async def connect_to_service(url: str, system: str, kind: str, tenant: str) -> N
                 allow_reconnect=False,
                 max_reconnect_attempts=1,  # with 0, nats-py retries without end
                 reconnect_time_wait=0,
-                error_cb=collect,
+                error_cb=note,
                 inbox_prefix=f"_INBOX_{tenant}".encode(),
             )
             with translated(system, kind, tenant):
                 await connection.check_inbox()
     except (NatsError, OSError) as error:  # TimeoutError is an OSError
-        await connection.close()
-        cause = errors[-1] if errors else error
+        cause = cause or error
+        await connection.close()  # which may note another error
         raise UnavailableError(
-            connection_problem(cause)
-            or "No NATS server accepts this connection: start keyhouse serve, or name another.",
+            not_accepted(cause),
             reason=str(cause) or type(cause).__name__,
         ) from None
     except BaseException:

@@ -18,10 +18,11 @@ from keyhouse.engine import Batch, Engine, Put
 from keyhouse.engines.jetstream import JetstreamEngine, retry
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.limits import CHANGES_KEPT
-from keyhouse.nats.server import NatsCluster, NatsServer
+from keyhouse.nats.server import NatsServer
 from keyhouse.testing.faults import FaultyEngine
 from keyhouse.testing.generator import generate
 from keyhouse.testing.script import play
+from keyhouse.testing.servers.nats_cluster import NatsCluster
 from tests.engines.support.jetstream_load import SPACE, Load
 from tests.engines.support.jetstream_races import Race
 from tests.soak import SOAK, size

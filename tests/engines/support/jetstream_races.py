@@ -39,7 +39,7 @@ class Race:
         for guard, revision in self._guarded:
             if any(guard < other < revision for other in self._guards):
                 found.append(
-                    f"the commit {revision} checked the guard at {guard}, which was no more"
+                    f"the commit {revision} checked the guard at {guard}, which had changed"
                 )
         for engine in self._engines:
             await engine.close()

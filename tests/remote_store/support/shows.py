@@ -43,3 +43,9 @@ async def fill(engine: Engine, space: str) -> None:
     await Store(GUIDE, engine, space).put(
         SHOW, Show(id="heat", title="Heat", genre="drama", year=1995)
     )
+
+
+LACKS_A_MEMBER = (
+    "A stored row does not decode as its record: give a member that is new in the declaration a"
+    " default, or migrate the rows; see `keyhouse verify`."
+)

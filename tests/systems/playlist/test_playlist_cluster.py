@@ -13,8 +13,9 @@ import httpx
 import nats
 import pytest
 
-from keyhouse.nats.server import NatsCluster, NatsServer
+from keyhouse.nats.server import NatsServer
 from keyhouse.systems.playlist.schema import ITEM_LIKES, PLAYLIST, PLAYLIST_INDEX
+from keyhouse.testing.servers.nats_cluster import NatsCluster
 from tests.serve.support.serve_process import Serving
 from tests.systems.playlist.support.processes import EventReader, Shared, processes, shared
 from tests.systems.playlist.support.service import item

@@ -36,7 +36,7 @@ from keyhouse.errors import ClosedError, KeyhouseError, UnknownOutcomeError, Usa
 from keyhouse.limits import VALUE_BYTES_MAX
 from keyhouse.nats.client import NatsClient
 from keyhouse.nats.credentials import sign_in
-from keyhouse.nats.errors import is_permanent, unreachable
+from keyhouse.nats.errors import is_permanent, reported_cause, unreachable
 
 VERSION_NEEDED: Final = "2.12.0"
 """The first server with atomic batches."""
@@ -269,13 +269,11 @@ class Connection:
     async def _on_error(self, error: Exception) -> None:
         if self._opening is None:
             self._reported = error
-        elif is_permanent(error):  # the driver would retry it forever
-            self._reported = error
+            return
+        self._reported = reported_cause(self._reported, error)
+        if is_permanent(error):  # the driver would retry it forever
             with suppress(RuntimeError):  # the timeout has fired
                 self._opening.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
-        elif self._reported is None or not is_permanent(self._reported):
-            # A rejected connection is often also closed: keep the first error.
-            self._reported = error
 
     async def _on_disconnected(self) -> None:
         self._abandon_pending()
