@@ -74,7 +74,7 @@ from keyhouse.store import (
 )
 from keyhouse.systems.registry import load_system
 
-if not TYPE_CHECKING:  # a type checker knows the present names alone
+if not TYPE_CHECKING:  # a type checker sees the present names only
     from keyhouse.renamed import __getattr__ as __getattr__
 
 __all__ = [

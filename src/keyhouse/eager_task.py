@@ -111,7 +111,8 @@ class EagerTask:
         self._must_cancel = False
 
     def wait(self, awaited: Any) -> None:
-        """Enter the state waiting, or task if `awaited` is no future (`sleep(0)` awaits None)."""
+        """Enter the state waiting, or task if `awaited` is not a future (`sleep(0)` awaits
+        None)."""
         if getattr(awaited, "_asyncio_future_blocking", False):
             awaited._asyncio_future_blocking = False  # the acknowledgement that a task gives
             self._awaited = awaited

@@ -17,7 +17,7 @@ reads, scans, checks and adds, whether or not it has been swept. A put over it c
 earlier one in that space, and every row it writes carries it. The distance between two revisions
 has no meaning.
 
-**Foreign rows.** Other programs may write into the tables or buckets of an engine. A row of theirs
+**Foreign rows.** Other programs may write into the tables or buckets of an engine. Such a row
 is read like any other. If it has no revision that the engine can use, its revision is
 `FOREIGN_REVISION`, 0; checks on that revision hold until a commit writes the row.
 

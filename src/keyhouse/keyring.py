@@ -68,7 +68,7 @@ class KeyRing:
         older keys have sealed."""
         key_id = key_id or str(len(self.keys) + 1)
         if key_id in self.keys:
-            raise UsageError("The key ring has a key of this id.", key=key_id)
+            raise UsageError("The key ring already has a key of this id.", key=key_id)
         keys = self.keys | {key_id: secrets.token_bytes(KEY_BYTES)}
         return KeyRing(keys, current=key_id, index_key=self.index_key)
 

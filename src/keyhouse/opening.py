@@ -8,7 +8,7 @@ async with open_engine("sqlite:data.db") as engine:
 
 from collections.abc import Coroutine, Generator
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 __all__ = ["Opening"]
 
@@ -52,3 +52,11 @@ class Opening(Coroutine[Any, Any, C]):
     def close(self) -> None:
         """Close the coroutine without running it."""
         self._opening.close()
+
+    if not TYPE_CHECKING:  # a type checker rejects the attribute by itself
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"{name!r} belongs to what is being opened: write `await` or `async with` before"
+                " `open_store(…)` or `open_engine(…)`."
+            )

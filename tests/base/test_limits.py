@@ -46,7 +46,7 @@ def test_a_batch_within_the_limits_is_accepted() -> None:
         "an empty id",
         "a long id",
         "an id long in bytes",
-        "an id that is no text",
+        "an id that is not text",
     ],
 )
 def test_a_batch_beyond_a_limit_is_rejected(batch: Batch) -> None:

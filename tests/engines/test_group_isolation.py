@@ -200,7 +200,7 @@ def test_an_unexpected_error_settles_every_waiting_caller(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A caller without an outcome waits for ever, and so does every write after it."""
+    """A caller without an outcome waits forever, and so does every write after it."""
 
     async def scenario() -> None:
         engine = opened(tmp_path)

@@ -88,7 +88,7 @@ def test_a_program_exits_though_a_daemon_thread_never_pauses() -> None:
 
 
 def test_jobs_of_a_thread_that_outlives_the_main_thread_are_run() -> None:
-    """No executor accepts work by then, and a caller would wait for ever."""
+    """No executor accepts work by then, and a caller would wait forever."""
     program = (
         OUTLIVED
         + """

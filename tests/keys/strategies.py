@@ -211,7 +211,7 @@ def mutations(draw: st.DrawFn, key: str) -> str:
 
 
 def covers(template: Template, found: KeyRange, key: str) -> bool:
-    """Tell whether a scan of the range returns the key."""
+    """Return whether a scan of the range returns the key."""
     if key not in found.span:
         return False
     return found.accepts is None or found.accepts((template.parse(key) or {})[found.field])

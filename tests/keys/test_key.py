@@ -39,7 +39,7 @@ def test_the_end_of_a_prefix_span_is_text(prefix: str) -> None:
 
 
 @given(key=edges.filter(bool), other=edges.filter(bool))
-def test_the_span_of_one_key_holds_that_key_alone(key: str, other: str) -> None:
+def test_the_span_of_one_key_holds_only_that_key(key: str, other: str) -> None:
     assert (other in Span.only(key)) == (other == key)
 
 

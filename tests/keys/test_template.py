@@ -192,7 +192,7 @@ def test_a_span_skips_no_field() -> None:
         Template("x:{a}:{b}").span({"b": "1"})
 
 
-def test_a_key_is_built_from_its_own_fields_alone() -> None:
+def test_a_key_is_built_only_from_its_own_fields() -> None:
     with pytest.raises(UsageError, match="no such field"):
         Template("x:{a}:{b}").build({"a": "1", "b": "2", "zz": 1})
 

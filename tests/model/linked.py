@@ -149,7 +149,7 @@ class Oracle:
 
     @property
     def holds(self) -> bool:
-        """Tell whether every link leads to a record."""
+        """Return whether every link leads to a record."""
         return all(
             linked is None or (OWNERS.get(name, "author"), linked) in self.records
             for (name, _), linked in self.records.items()

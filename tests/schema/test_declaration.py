@@ -79,14 +79,17 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: record(at="b:{limit}:{id}"),
         "own arguments",
     ),
-    "a version that is no attribute": (lambda: record(version=("nope", 1)), "no such attributes"),
-    "a stamp that is no attribute": (lambda: record(created="nope"), "no such attributes"),
-    "a secret that is no attribute": (lambda: record(private=("nope",)), "no such attributes"),
-    "a computed value that is no attribute": (
+    "a version that is not an attribute": (
+        lambda: record(version=("nope", 1)),
+        "no such attributes",
+    ),
+    "a stamp that is not an attribute": (lambda: record(created="nope"), "no such attributes"),
+    "a secret that is not an attribute": (lambda: record(private=("nope",)), "no such attributes"),
+    "a computed value that is not an attribute": (
         lambda: record(computed={"nope": id}),
         "no such attributes",
     ),
-    "a place for the unknown that is no attribute": (
+    "a place for the unknown that is not an attribute": (
         lambda: record(unknown="nope"),
         "no such attributes",
     ),
@@ -145,9 +148,9 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: record(Index("i:{title}:{id}", value="nope")),
         "no such attributes",
     ),
-    "an index that two records could earn": (
+    "an index that two records could derive": (
         lambda: record(Index("i:{title}", value="id")),
-        "Two records could earn",
+        "Two records could derive",
     ),
     "an index that does not lead back": (lambda: record(Index("i:{title}")), "does not lead back"),
     "a unique row that does not lead back": (
@@ -162,11 +165,11 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Record(
             Book, "{version:a|b}:{id}", Index("i:{id}"), fields={"version": lambda book: "a"}
         ),
-        "Two records could earn",
+        "Two records could derive",
     ),
     "a unique row over one of a few words": (
         lambda: Record(Book, "{kind:a|b}:{id}", Unique("i:{title}", value="id")),
-        "Two records could earn",
+        "Two records could derive",
     ),
     "a first row that is among nothing": (
         lambda: record(First("t:{title}", value="id", among=ELSEWHERE)),
@@ -207,7 +210,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a day as the value of an index": (
         lambda: Record(date, "d:{day:date}", Unique("first", value="day")),
-        "does not come back",
+        "cannot be read back",
     ),
     "an attribute that is code": (
         lambda: record(Index("i:{x}:{id}", fields={"x": "title.x or __import__('os')"})),

@@ -124,10 +124,10 @@ def test_the_difference_takes_a_record_from_what_it_was_to_what_it_is(
     rows: dict[str, Any] = {}
     for before, after in ((None, one), (one, other), (other, None)):
         for each in BOOK.derived:
-            lost = {} if before is None else each.rows(before, (one.id,))
-            earned = {} if after is None else each.rows(after, (one.id,))
-            for key in lost.keys() | earned.keys():
-                _carry(each, rows, key, lost.get(key), earned.get(key))
+            removed = {} if before is None else each.rows(before, (one.id,))
+            added = {} if after is None else each.rows(after, (one.id,))
+            for key in removed.keys() | added.keys():
+                _carry(each, rows, key, removed.get(key), added.get(key))
         expected = {} if after is None else all_rows(after)
         assert rows.keys() == expected.keys()
         for key, contribution in expected.items():
@@ -139,14 +139,14 @@ def test_the_difference_takes_a_record_from_what_it_was_to_what_it_is(
             )
 
 
-def _carry(each: Derived, rows: dict[str, Any], key: str, lost: Any, earned: Any) -> None:
+def _carry(each: Derived, rows: dict[str, Any], key: str, removed: Any, added: Any) -> None:
     if isinstance(each, RecordCount):
-        rows[key] = rows.get(key, 0) + (earned or 0) - (lost or 0)
+        rows[key] = rows.get(key, 0) + (added or 0) - (removed or 0)
         merged = rows[key] or None
     elif isinstance(each, (Unique, Summary)):
-        merged = each.merge(key, rows.get(key), lost, earned)
+        merged = each.merge(key, rows.get(key), removed, added)
     else:
-        merged = earned
+        merged = added
     rows.pop(key, None)
     if merged is not None:
         rows[key] = merged
@@ -241,7 +241,7 @@ def test_a_key_field_that_the_record_holds_under_another_name_is_taken_from_the_
     assert by_kind.rows(value, odd.keys(value, {})) == {f"kind:x:{ulid}": b"1"}
 
 
-def test_a_unique_row_rejects_a_second_record_and_is_released_by_its_holder_alone() -> None:
+def test_a_unique_row_rejects_a_second_record_and_is_released_only_by_its_holder() -> None:
     assert ONE_TITLE.merge("k", None, None, b'"1"') == b'"1"'
     assert ONE_TITLE.merge("k", b'"1"', b'"1"', b'"1"') == b'"1"'
     assert ONE_TITLE.merge("k", b'"1"', b'"1"', None) is None

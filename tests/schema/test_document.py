@@ -209,7 +209,7 @@ def test_ten_thousand_members_are_stored() -> None:
     ],
     ids=["a string without end", "digits before it", "quotes", "names"],
 )
-def test_no_text_takes_longer_to_refuse_than_to_send(text: bytes) -> None:
+def test_no_text_takes_longer_to_reject_than_to_send(text: bytes) -> None:
     """An unterminated string of escaped quotes was scanned again from each quote: 200 KB blocked
     the event loop for five minutes.
     """

@@ -12,8 +12,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
-from keyhouse.schema import Index, Record, RecordCount, Summary, Unique
+from keyhouse.errors import DeclarationError, DocumentError, KeyFieldError, UsageError
+from keyhouse.schema import Index, Record, RecordCount, Summary, Unique, at_field
 
 
 class Plain(enum.Enum):
@@ -102,7 +102,7 @@ REJECTED: dict[str, tuple[Callable[[], object], str]] = {
     "a float": (index("i:{price}:{id}"), "needs its digits; write {price:010.3f}"),
     "a time": (index("i:{at}:{id}"), "write {at:time}, or {at:-time} for newest first"),
     "a day": (index("i:{day}:{id}"), "write {day:date}"),
-    "a time of day": (index("i:{hour}:{id}"), "time of day is no key field"),
+    "a time of day": (index("i:{hour}:{id}"), "time of day cannot be a key field"),
     "a UUID": (index("i:{uuid}:{id}"), "declare it as str"),
     "a bool": (index("i:{flag}:{id}"), "select records with when="),
     "bytes": (index("i:{data}:{id}"), "only text, numbers, days and times"),
@@ -127,7 +127,7 @@ REJECTED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Record(Thing, "t:{id}", fields={"id": "uuid"}),
         "declare it as str",
     ),
-    "a class that is no Struct": (lambda: Record(Path, "t:{id}"), "class Path(msgspec.Struct)"),
+    "a class that is not a Struct": (lambda: Record(Path, "t:{id}"), "class Path(msgspec.Struct)"),
     "a list in a count": (lambda: Record(Thing, "t:{id}", RecordCount("c:{tags}")), "each="),
     "a misspelled attribute": (
         index("i:{tag}:{id}", each={"tag": "tagz"}),
@@ -203,7 +203,7 @@ def test_an_option_that_does_not_exist_is_pythons_own_error() -> None:
 
 
 def test_a_misspelled_key_field_is_rejected_when_it_is_declared() -> None:
-    """`Record(R, "r:{ide}")` was rejected by the first put alone."""
+    """`Record(R, "r:{ide}")` was rejected only by the first put."""
 
     class Page(msgspec.Struct):
         id: str
@@ -232,3 +232,42 @@ def test_a_key_takes_some_fields_from_the_value_and_the_others_as_given() -> Non
         assert raised.value.fields["field"] == field
     with pytest.raises(KeyFieldError):
         record.address(Thing(id="a"), {"list": "b", "id": "c"})
+
+
+class Timed(msgspec.Struct, kw_only=True):
+    id: str
+    text: str | None = None
+    moment: datetime | None = None
+    number: int | None = None
+    either: int | str = ""
+
+
+def test_a_time_that_the_store_writes_is_text() -> None:
+    """With a datetime, the declaration was accepted, and every write was rejected."""
+    for attribute in ("moment", "number"):
+        options: list[dict[str, Any]] = [
+            {"created": attribute},
+            {"updated": attribute},
+            {"timestamps": (attribute,)},
+        ]
+        for given in options:
+            with pytest.raises(DeclarationError, match="declare the attribute as `str`"):
+                Record(Timed, "timed:{id}", **given)
+    for attribute in ("text", "either"):
+        Record(Timed, "timed:{id}", created=attribute)
+
+
+def test_a_record_expires_at_a_datetime_or_a_text() -> None:
+    for attribute in ("text", "moment", "either"):
+        Record(Timed, "timed:{id}", expiry=at_field(attribute))
+    with pytest.raises(DeclarationError, match="declare the attribute as `datetime`"):
+        Record(Timed, "timed:{id}", expiry=at_field("number"))
+    record = Record(Timed, "timed:{id}", expiry=at_field("moment"))
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    timed = Timed(id="a", moment=moment)
+    assert record.expires(timed, None, None, 0) == record.times.parse("2026-01-01T00:00:00Z")
+    read = record.decode(record.encode(timed), "timed:a")
+    assert record.field_expiry(read, "timed:a") == record.expires(timed, None, None, 0)
+    assert record.expires(Timed(id="a"), None, None, 0) is None
+    with pytest.raises(DocumentError, match="has no zone"):
+        record.expires(Timed(id="a", moment=datetime(2026, 1, 1)), None, None, 0)

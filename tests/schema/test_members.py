@@ -50,6 +50,6 @@ def test_a_private_attribute_is_hidden_under_the_name_it_has_in_the_json() -> No
 
 
 @pytest.mark.parametrize("row", [b"[]", b"5", b"null", b"{", b'{"id":5}', b'{"id":"\xff"}', b""])
-def test_a_row_that_is_no_such_object_is_unreadable(row: bytes) -> None:
+def test_a_row_that_is_another_object_is_unreadable(row: bytes) -> None:
     with pytest.raises(UnreadableError):
         NOTE.decode(row, "n:1")

@@ -1,5 +1,7 @@
 """Times are written in UTC, in seconds or milliseconds, and parsed with any offset."""
 
+from datetime import datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +26,17 @@ def test_seconds_read_back_to_the_second(now: int) -> None:
 def test_times_sort_as_text(pair: tuple[int, int]) -> None:
     one, other = pair
     assert (MILLISECONDS.format(one) < MILLISECONDS.format(other)) == (one < other)
+
+
+@given(now=moments)
+def test_a_datetime_is_read_as_its_text(now: int) -> None:
+    moment = datetime.fromisoformat(MILLISECONDS.format(now))
+    assert MILLISECONDS.parse(moment) == now
+
+
+def test_a_datetime_without_a_zone_is_rejected() -> None:
+    with pytest.raises(DocumentError, match="has no zone: add tzinfo=UTC"):
+        SECONDS.parse(datetime(2026, 1, 18))
 
 
 def test_the_forms_are_those_of_the_seeds() -> None:

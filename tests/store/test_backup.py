@@ -44,7 +44,7 @@ def write_lines(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> Pat
     return changed
 
 
-class Beside(FaultyEngine):
+class WrittenDuringScans(FaultyEngine):
     """An engine without snapshots; another writer commits before each scan."""
 
     def __init__(self, inner: Engine, write: Callable[[], Awaitable[object]], times: int) -> None:
@@ -63,7 +63,7 @@ def test_a_hostile_store_comes_back_whole_on_every_engine(kind: str, tmp_path: P
     async def scenario() -> None:
         clock = ManualClock()
         source = MemoryEngine(clock)
-        if kind in ("memory", "sqlite", "rocksdb"):  # the others keep JSON alone
+        if kind in ("memory", "sqlite", "rocksdb"):  # the others store only JSON
             await hostile(source)
         await fill(source, spaces=3, rows=400)
         engine = await OPENERS[kind](tmp_path)(clock)
@@ -142,13 +142,13 @@ def test_without_snapshots_a_space_that_was_written_is_read_again(tmp_path: Path
             puts = (Put("a first", b"%d" % writes), Put("z last", b"%d" % writes))
             await inner.commit("s0", Batch(puts=puts))
 
-        backed_up = await kept_in(tmp_path / "b.jsonl", Beside(inner, write, 7))
+        backed_up = await kept_in(tmp_path / "b.jsonl", WrittenDuringScans(inner, write, 7))
         assert (backed_up.moment, backed_up.rows) == ("space", 902)
         there = MemoryEngine(inner.clock)
         await restored(tmp_path / "b.jsonl", there)
         assert await contents(there) == await contents(inner)
         with pytest.raises(ConflictError, match="stop its writers"):
-            await kept_in(tmp_path / "c.jsonl", Beside(inner, write, 10_000))
+            await kept_in(tmp_path / "c.jsonl", WrittenDuringScans(inner, write, 10_000))
 
     asyncio.run(scenario())
 

@@ -39,6 +39,8 @@ async def test_another_schemas_record_is_rejected(harness: Harness) -> None:
             await call
     with pytest.raises(UsageError, match="no such declaration"):
         await store.lookup(BOOK, Index("x:{id}"), id="1")
+    with pytest.raises(UsageError, match=r"no such declaration\. Give the declared object"):
+        [entry async for entry in store.scan(BOOK, by="title")]  # type: ignore[arg-type]
 
 
 @everywhere

@@ -75,7 +75,7 @@ async def test_the_oldest_result_is_dropped_from_a_full_cache(harness: Harness) 
 async def test_the_oldest_results_are_dropped_when_their_rows_are_too_large(
     harness: Harness,
 ) -> None:
-    """Results of one large record under many names took memory without a bound but their number."""
+    """Results of one large record under many names used memory that only their number bounded."""
     store = harness.store()
 
     async def read(names: str, tx: Transaction) -> list[object]:
@@ -211,7 +211,7 @@ async def test_an_unknown_outcome_of_a_commit_with_a_cached_result_is_not_repeat
 async def test_a_row_read_at_another_revision_than_a_cached_result_loses_the_race(
     harness: Harness,
 ) -> None:
-    """Both revisions were sent as checks of one key, of which DynamoDB compared the last alone: the
+    """Both revisions were sent as checks of one key, of which DynamoDB compared only the last: the
     write of the other store was lost."""
     engine, other = harness.faulty(), harness.store()
     store, titles = harness.store(engine=engine), Titles()

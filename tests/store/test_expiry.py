@@ -78,7 +78,7 @@ async def test_a_clock_set_back_shows_no_record_in_a_place_that_it_has_left(
 
 
 @everywhere
-async def test_who_goes_leaves_a_unique_row_that_another_holds_as_it_is(harness: Harness) -> None:
+async def test_a_deleted_record_leaves_a_unique_row_that_another_holds(harness: Harness) -> None:
     """A successor takes the token of an expired record; for a slow clock both are live. Deleting
     the old one wrote the successor's row again without its expiry, so the token was never free
     again.

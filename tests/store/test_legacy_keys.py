@@ -276,7 +276,7 @@ async def test_a_copy_at_the_legacy_key_is_used_once(harness: Harness) -> None:
 
 
 @everywhere
-async def test_current_and_legacy_reach_one_key_alone(harness: Harness) -> None:
+async def test_current_and_legacy_reach_only_one_key(harness: Harness) -> None:
     old, new = stores(harness)
     await old.put(NOTE, note(tags=["x"]))
     assert await new.get(NOTE.current, id="a") is None

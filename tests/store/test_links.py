@@ -52,7 +52,7 @@ async def test_a_deleted_owner_takes_everything_along_in_one_commit(harness: Har
 
 
 @everywhere
-async def test_an_owned_record_leaves_alone(harness: Harness) -> None:
+async def test_an_owned_record_is_deleted_without_its_owner(harness: Harness) -> None:
     store = harness.store(SCHEMA)
     await fill(store, lists=2)
     assert await store.delete(LIST, id="ada-0")

@@ -11,7 +11,7 @@ import pytest
 from keyhouse.clock import ManualClock, UlidSource, ulid_at
 from keyhouse.errors import RecordError, RevisionError, UnknownOutcomeError, UsageError
 from keyhouse.schema import FoldResult, Log, LogState, Record, Schema, Space
-from keyhouse.store import Store, append, append_folded, append_in, fold
+from keyhouse.store import Store, Transaction, append, append_folded, append_in, fold
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
 from tests.store.support.harness import Harness, clean, everywhere
 from tests.store.support.library_schema import (
@@ -143,6 +143,30 @@ async def test_events_are_appended_within_a_larger_transaction(harness: Harness)
         for seconds in (1, 2, 3):
             await append_in(tx, store.ids, HEARD, heard(seconds))
     assert await events(store) == [1, 2, 3] and await total(store) == 6
+    await clean(store)
+
+
+@everywhere
+async def test_a_transaction_has_the_verb_append_and_commits_with_it(harness: Harness) -> None:
+    """A remote transaction had it, and a local one did not."""
+    store = harness.store()
+
+    async def work(tx: Transaction) -> None:
+        await tx.append(HEARD, heard(4))
+        await tx.append(HEARD, heard(5))
+        if await tx.get(HEARING, user="bob") is not None:
+            raise LookupError
+
+    await store.transact(work)
+    assert await events(store) == [4, 5] and await total(store) == 9
+    await store.append(HEARD, heard(1, user="bob"))
+    with pytest.raises(LookupError):
+        await store.transact(work)
+    assert await events(store, user="ann") == [4, 5], (
+        "nothing of a transaction that fails is written"
+    )
+    with pytest.raises(UsageError, match="Only a Log"):
+        await store.transact(lambda tx: tx.append(LAST, None))  # type: ignore[arg-type]
     await clean(store)
 
 

@@ -205,7 +205,7 @@ def test_a_request_learns_what_was_read_for_it() -> None:
     asyncio.run(main())
 
 
-def test_rows_for_a_reply_of_limited_size_are_not_read_in_order_to_be_refused() -> None:
+def test_rows_for_a_reply_of_limited_size_are_not_read_in_order_to_be_rejected() -> None:
     async def main() -> None:
         store = await filled("ann", [LARGE] * 100 + ["small"] * 100)
         meter = Meter()
@@ -286,3 +286,29 @@ def test_a_page_of_large_records_that_expire_by_a_field_is_decoded_in_turns() ->
         ]
 
     asyncio.run(main())
+
+
+def test_a_page_or_addresses_of_many_records_count_for_the_request_and_wait_for_a_turn() -> None:
+    """500 records of a page cost as one: 16 connections that listed held up all others for 20 s."""
+
+    async def run() -> None:
+        store = await filled("a", ["x" * 1_000] * 500)
+        addresses = [{"id": f"{number:05d}"} for number in range(500)]
+        reads: list[Callable[[int], Any]] = [
+            lambda count: store.page(ITEM, limit=count),
+            lambda count: store.page(ITEM, by=BY_TEXT, limit=count),
+            lambda count: store.get_many(ITEM, addresses[:count]),
+            lambda count: store.entries(ITEM, addresses[:count]),
+        ]
+        for read in reads:
+            meter = Meter()
+            read_meter.set(meter.add)
+            others: list[None] = []
+            await read(100)
+            assert meter.rows == 0, "it is within the request"
+            asyncio.get_running_loop().call_soon(others.append, None)
+            await read(500)
+            assert meter.rows == 500 and meter.size > 500_000
+            assert others, "another task ran"
+
+    asyncio.run(run())

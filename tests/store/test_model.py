@@ -147,7 +147,7 @@ PLANTED: dict[str, tuple[object, str, Callable[[Method], Method]]] = {
     "a unique value is given twice": (
         Unique,
         "merge",
-        lambda merge: lambda self, key, row, lost, earned: earned,
+        lambda merge: lambda self, key, row, removed, added: added,
     ),
     "the first has no successor": (Transaction, "_successor", answer(None)),
     "a member goes though another record lists it": (Transaction, "_still_listed", answer(False)),

@@ -63,6 +63,14 @@ async def test_a_store_that_is_awaited_closes_its_engine(tmp_path: Path) -> None
 
 
 @ran
+async def test_a_verb_of_a_store_that_is_not_awaited_names_await() -> None:
+    for opening in (open_store(NOTES, "memory:", "mine"), open_engine("memory:")):
+        with pytest.raises(AttributeError, match="write `await` or `async with` before"):
+            opening.get(NOTE, id="a")  # type: ignore[union-attr]
+        opening.close()
+
+
+@ran
 async def test_a_store_leaves_the_engine_of_others_open() -> None:
     async with open_engine("memory:", clock=ManualClock()) as engine:
         async with open_store(NOTES, engine, "mine") as store:
@@ -103,7 +111,7 @@ def test_opening_can_be_run_and_be_a_task() -> None:
 
 
 @ran
-async def test_a_clock_is_for_a_url_alone() -> None:
+async def test_a_clock_is_only_for_a_url() -> None:
     async with open_engine("memory:") as engine:
         with pytest.raises(UsageError, match="clock to `open_engine`"):
             open_store(NOTES, engine, "mine", clock=ManualClock())

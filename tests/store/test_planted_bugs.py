@@ -96,15 +96,15 @@ def old_title_kept(patch: pytest.MonkeyPatch) -> None:
     """The unique row of the old value stays, so the value is never free again."""
     whole = Unique.merge
 
-    def merge(self: Unique, key: str, row: Any, lost: Any, earned: Any) -> Any:
-        return row if earned is None else whole(self, key, row, lost, earned)
+    def merge(self: Unique, key: str, row: Any, removed: Any, added: Any) -> Any:
+        return row if added is None else whole(self, key, row, removed, added)
 
     patch.setattr(Unique, "merge", merge)
 
 
 def title_not_checked(patch: pytest.MonkeyPatch) -> None:
-    def merge(self: Unique, key: str, row: Any, lost: Any, earned: Any) -> Any:
-        return earned
+    def merge(self: Unique, key: str, row: Any, removed: Any, added: Any) -> Any:
+        return added
 
     patch.setattr(Unique, "merge", merge)
 
@@ -112,8 +112,8 @@ def title_not_checked(patch: pytest.MonkeyPatch) -> None:
 def summary_not_emptied(patch: pytest.MonkeyPatch) -> None:
     whole = Summary.merge
 
-    def merge(self: Summary, key: str, row: Any, lost: Any, earned: Any) -> Any:
-        merged = whole(self, key, row, lost, earned)
+    def merge(self: Summary, key: str, row: Any, removed: Any, added: Any) -> Any:
+        merged = whole(self, key, row, removed, added)
         return row if merged is None else merged
 
     patch.setattr(Summary, "merge", merge)

@@ -35,7 +35,7 @@ MARKS: dict[str, dict[str, Any]] = {
 }
 MARKS["all"] = {name: value for each in list(MARKS.values()) for name, value in each.items()}
 EXPIRIES: dict[str, Any] = {
-    "for ever": None,
+    "forever": None,
     "fixed": fixed(60),
     "sliding": sliding(60),
     "per write": per_write(),

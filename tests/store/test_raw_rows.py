@@ -41,7 +41,7 @@ async def test_get_many_of_a_counter_counts_an_absent_one_as_zero(harness: Harne
 
 
 @everywhere
-async def test_get_many_rejects_an_address_that_is_no_key(harness: Harness) -> None:
+async def test_get_many_rejects_an_address_that_is_not_a_key(harness: Harness) -> None:
     store = harness.store()
     for address in ({}, {"id": "A"}):
         with pytest.raises(KeyFieldError):

@@ -164,7 +164,7 @@ def test_an_append_after_the_last_ulid_raises_limit_error() -> None:
 
 
 @pytest.mark.parametrize("batch_id", ["\ud800", "a\0b", 5, b"x"])
-def test_a_batch_id_that_is_not_text_is_refused_by_name(batch_id: Any) -> None:
+def test_a_batch_id_that_is_not_text_is_rejected_by_name(batch_id: Any) -> None:
     """Its length was computed by encoding it, which raised a Python error."""
 
     async def scenario() -> None:
@@ -175,7 +175,7 @@ def test_a_batch_id_that_is_not_text_is_refused_by_name(batch_id: Any) -> None:
 
 
 @pytest.mark.parametrize("space", [None, ["tenant"], b"tenant", 5])
-def test_a_space_that_is_not_text_is_refused_by_name(space: Any) -> None:
+def test_a_space_that_is_not_text_is_rejected_by_name(space: Any) -> None:
     """A tenant often comes from a token, where it may be any JSON: a list raised a Python error."""
     with pytest.raises(KeyFieldError):
         Store(hostile_calls.SCHEMA, MemoryEngine(), space)
@@ -201,7 +201,7 @@ def test_a_cursor_with_extra_characters_is_rejected() -> None:
 @pytest.mark.parametrize(
     "arguments", [{"limit": "5"}, {"limit": math.nan}, {"limit": None}, {"prefix": 5}]
 )
-def test_a_limit_and_a_start_of_another_type_are_refused_by_name(arguments: Any) -> None:
+def test_a_limit_and_a_start_of_another_type_are_rejected_by_name(arguments: Any) -> None:
     """Each raised an error of Python or of the engine, which differed between engines."""
 
     async def scenario() -> None:
@@ -214,7 +214,7 @@ def test_a_limit_and_a_start_of_another_type_are_refused_by_name(arguments: Any)
 @pytest.mark.parametrize(
     "call", ["get", "page", "watch", "append", "members", "record_count", "lookup"]
 )
-def test_a_declaration_of_another_kind_is_refused_by_name(call: str) -> None:
+def test_a_declaration_of_another_kind_is_rejected_by_name(call: str) -> None:
     """Reading an index instead of its record raised `'Unique' has no attribute 'decode'`, and only
     if there was a row.
     """

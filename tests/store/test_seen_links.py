@@ -34,7 +34,7 @@ async def _seen(harness: Harness) -> tuple[Store, FaultyEngine]:
 
 
 @everywhere
-async def test_a_record_linked_to_a_seen_one_reads_its_own_row_alone(harness: Harness) -> None:
+async def test_a_record_linked_to_a_seen_one_reads_only_its_own_row(harness: Harness) -> None:
     store, engine = await _seen(harness)
     reads = engine.calls["read"]
     await store.put(BOOK, Book(id="b", author="a"))

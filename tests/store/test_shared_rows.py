@@ -99,7 +99,7 @@ async def test_a_lookup_of_a_row_that_leads_nowhere_finds_nothing_and_ends(
 
 
 @everywhere
-async def test_a_lookup_of_a_row_that_is_no_row_of_its_index_is_unreadable(
+async def test_a_lookup_of_a_row_outside_its_index_is_unreadable(
     harness: Harness,
 ) -> None:
     store = harness.store()

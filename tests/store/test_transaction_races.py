@@ -132,7 +132,7 @@ async def test_concurrent_writes_in_one_transaction_are_rejected(harness: Harnes
 
 
 @everywhere
-async def test_adds_of_others_are_no_conflict_unless_the_counter_was_read(harness: Harness) -> None:
+async def test_adds_of_others_do_not_conflict_unless_the_counter_was_read(harness: Harness) -> None:
     store = harness.store()
     async with store.transaction() as tx:
         await tx.add(HITS, 1, page="a")

@@ -52,7 +52,7 @@ def test_a_patch_applied_twice_changes_nothing_more(target: Any, patch: Any) -> 
 
 
 @everywhere
-async def test_an_update_changes_the_named_members_alone(harness: Harness) -> None:
+async def test_an_update_changes_only_the_named_members(harness: Harness) -> None:
     store = Store(BOX, harness.engine, "ann")
     await store.put(RECIPE, Recipe("pie", "Pie", "pie", 30, ["a"], note="hot", secret="x"))
     entry = await store.update(RECIPE, {"minutes": 5, "note": None}, id="pie")

@@ -45,7 +45,7 @@ REPAIRED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
     "a unique row without a record": ({"isbn:7": b'"1"'}, [("dangling", "isbn:7")]),
     "a unique row of no record": ({"isbn:7": b'"99"'}, [("dangling", "isbn:7")]),
     "a unique row held by one who does not earn it": ({"isbn:9": b'"3"'}, [("wrong", "isbn:9")]),
-    "a unique row that is no JSON": ({"isbn:9": b"{"}, [("unreadable", "isbn:9")]),
+    "a unique row that is not JSON": ({"isbn:9": b"{"}, [("unreadable", "isbn:9")]),
     "a first row is gone": ({"first:s": None}, [("missing", "first:s")]),
     "a first row without a record": ({"first:z": b'"1"'}, [("dangling", "first:z")]),
     "a first row held by one who does not earn it": (
@@ -73,7 +73,7 @@ REPAIRED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
         {"shelf:z": b'{"books":{"1":{"title":"x"}},"v":1}'},
         [("dangling", "shelf:z")],
     ),
-    "a summary that is no list": (
+    "a summary that is not a list": (
         {"shelf:a": b"{"},
         [("unreadable", "shelf:a"), ("wrong", "shelf:a")],
     ),
@@ -83,7 +83,7 @@ REPAIRED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
     ),
     "a count is gone": ({"year:0001": None}, [("miscounted", "year:0001")]),
     "a count that is wrong": ({"year:0001": b"5"}, [("miscounted", "year:0001")]),
-    "a count that is no number": ({"year:0001": b'"x"'}, [("miscounted", "year:0001")]),
+    "a count that is not a number": ({"year:0001": b'"x"'}, [("miscounted", "year:0001")]),
     "a count of nobody": ({"year:0099": b"1"}, [("miscounted", "year:0099")]),
     "a record without its rows": (
         {"b:5": b'{"id":"5","title":"x","series":"q"}'},
@@ -141,7 +141,7 @@ def run(story: Callable[[Harness], Awaitable[None]]) -> None:
 
 
 UNMENDED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
-    "a record that is no JSON": ({"b:5": b"{"}, [("unreadable", "b:5")]),
+    "a record that is not JSON": ({"b:5": b"{"}, [("unreadable", "b:5")]),
     "a record of another type": ({"b:5": b'{"id":"5"}'}, [("unreadable", "b:5")]),
     "a record nested without end": ({"b:map:q": b"[" * 50_000}, [("unreadable", "b:map:q")]),
     "a record whose rows no key can hold": (
@@ -150,14 +150,17 @@ UNMENDED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
     ),
     "a key of no template": ({"what:ever": b"1"}, [("unknown", "what:ever")]),
     "an index row of another shape": ({"idx:tag:x": b"1"}, [("unknown", "idx:tag:x")]),
-    "a unique row that is no JSON": ({"isbn:7": b"{"}, [("unreadable", "isbn:7")]),
+    "a unique row that is not JSON": ({"isbn:7": b"{"}, [("unreadable", "isbn:7")]),
     "a unique row that leads nowhere": ({"isbn:7": b"5"}, [("unreadable", "isbn:7")]),
     "a unique row that leads to no text": ({"isbn:7": b"null"}, [("unreadable", "isbn:7")]),
-    "a summary without a record and that is no list": (
+    "a summary without a record that is not a list": (
         {"shelf:z": b"5"},
         [("unreadable", "shelf:z")],
     ),
-    "a summary of what are no keys": ({"shelf:z": b'{"books":[5]}'}, [("unreadable", "shelf:z")]),
+    "a summary of values that are not keys": (
+        {"shelf:z": b'{"books":[5]}'},
+        [("unreadable", "shelf:z")],
+    ),
 }
 
 

@@ -190,7 +190,9 @@ async def test_a_row_repaired_by_others_meanwhile_is_not_dropped(harness: Harnes
 
 
 @everywhere
-async def test_an_heir_is_chosen_when_the_holder_of_a_first_row_was_lost(harness: Harness) -> None:
+async def test_a_successor_is_chosen_when_the_holder_of_a_first_is_missing(
+    harness: Harness,
+) -> None:
     store = await sound(harness)
     await harness.plant({"first:s": b'"99"'})
     await findings(store, repair=True)

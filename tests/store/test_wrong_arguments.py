@@ -426,7 +426,7 @@ STORIES: dict[str, tuple[Callable[[], object], type[KeyhouseError], str]] = {
         DeclarationError,
         r"'tuple\[str, ...\]'",
     ),
-    "a record that is no type": (
+    "a record that is not a type": (
         lambda: Record(NUMBER, "b:{id}"),
         DeclarationError,
         "msgspec reads from JSON",

@@ -33,7 +33,7 @@ IN_ORDER = Index("idx:clip:second:{second:06d}:{id}")
 BY_TAG = Index("idx:clip:tag:{tag:norm}:{id}", each={"tag": "tags"})
 BY_TITLE = Unique("idx:clip:title:{title:norm}", value="id")
 CLIP = Record(Clip, "clip:{id}", IN_ORDER, BY_TAG, BY_TITLE, created="created_at")
-ON_SCREEN = Record(str, "screen", name="on screen", expiry=fixed(30))
+ON_SCREEN = Record(str, "screen", name="on-screen", expiry=fixed(30))
 BOARD = Schema("clips", CLIP, ON_SCREEN, space=Space("a channel"))
 
 

@@ -222,7 +222,7 @@ class CommitQueue(ABC):
 def unexpected_error(error: Exception) -> KeyhouseError:
     """Return the error of a group that failed before anything was applied.
 
-    An unforeseen exception must settle its group too: a caller without an outcome waits for ever,
+    An unforeseen exception must settle its group too: a caller without an outcome waits forever,
     and so does every write after it.
     """
     if isinstance(error, KeyhouseError):

@@ -23,7 +23,7 @@ from keyhouse.keys.segments import (
 )
 from keyhouse.keys.template import Template
 
-if not TYPE_CHECKING:  # a type checker knows the present names alone
+if not TYPE_CHECKING:  # a type checker sees the present names only
     from keyhouse.renamed import __getattr__ as __getattr__
 
 __all__ = [

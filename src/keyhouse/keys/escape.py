@@ -57,7 +57,7 @@ class Escape:
         return escape
 
     def changes(self, text: str) -> bool:
-        """Tell whether the text differs from its escaped form."""
+        """Return whether the text differs from its escaped form."""
         return self._finds(text) is not None
 
     def escape(self, text: str) -> str:
@@ -73,7 +73,7 @@ class Escape:
         return self.escape(text), True
 
     def escapes_from(self, character: str) -> bool:
-        """Tell whether this character, or a greater one, may be escaped."""
+        """Return whether this character, or a greater one, may be escaped."""
         if self.alphabet is not None or self.looks_around:
             return True
         return any(

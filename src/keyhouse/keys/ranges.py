@@ -47,7 +47,7 @@ def within(
     name: str, segment: Segment, lead: str, tail: str, between: tuple[object, object]
 ) -> KeyRange:
     """Return the keys that start with `lead` and whose next field is at least the first value and
-    less than the second; None is no bound. A field that is null lies in no range."""
+    less than the second; None means no bound. A field that is null lies in no range."""
     try:
         low, high = between
     except (TypeError, ValueError):

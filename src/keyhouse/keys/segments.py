@@ -134,7 +134,7 @@ class TextSegment:
         return " and ".join(tests)
 
     def writes_unchanged(self, source: object) -> bool:
-        """Tell whether all text that another segment has parsed is formatted as it is."""
+        """Return whether all text that another segment has parsed is formatted as it is."""
         return (
             self._verbatim
             and type(self) is TextSegment
@@ -232,7 +232,7 @@ class CutText(NormalizedText):
     ) -> None:
         super().__init__(chars_max=chars_max, escape=escape, ends=ends, last=last)
         if bytes_max <= 2 * _CUT_TAIL_BYTES:
-            raise DeclarationError("Text is not cut to so few bytes.", bytes_max=bytes_max)
+            raise DeclarationError("Text cannot be cut to so few bytes.", bytes_max=bytes_max)
         self._bytes_max = bytes_max
         self._plain_max = min(self._most, bytes_max // 4)
         self.description = f"{NormalizedText.description}, cut to {bytes_max} bytes"

@@ -245,7 +245,7 @@ class Template:
                 self._format(name, bound, values[name])
 
     def changes_by(self, values: Mapping[str, object]) -> bool:
-        """Tell whether `bind` fixes a field, or gives the key of an HMAC to one."""
+        """Return whether `bind` fixes a field, or gives the key of an HMAC to one."""
         return any(name in values for name in self.fields) or (
             INDEX_KEY in values and any(isinstance(each, Blind) for each in self.segments)
         )
@@ -364,7 +364,7 @@ class Template:
         )
 
     def _keys_need_no_check(self) -> bool:
-        """Tell whether all its keys are ASCII of a length that a key may have: text and ULIDs."""
+        """Return whether all its keys are ASCII of a length that a key may have: text and ULIDs."""
         text = "".join(self.literals)
         return (
             bool(self.fields)

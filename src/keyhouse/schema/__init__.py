@@ -25,7 +25,7 @@ from keyhouse.schema.schema import KeyMatch, Schema, Space
 from keyhouse.schema.summary import Summary
 from keyhouse.schema.times import MILLISECONDS, SECONDS, TimeFormat
 
-if not TYPE_CHECKING:  # a type checker knows the present names alone
+if not TYPE_CHECKING:  # a type checker sees the present names only
     from keyhouse.renamed import __getattr__ as __getattr__
 
 __all__ = [

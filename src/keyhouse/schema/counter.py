@@ -1,4 +1,4 @@
-"""Counters: rows that are added to, once and for all, for a time, or by day."""
+"""Counters: numbers that are changed by adding; some expire, some have a row for each day."""
 
 import re
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class Counter(Record[int]):
     ) -> None:
         if expiry is not None and expiry.mode != "fixed":
             raise DeclarationError(
-                "A counter expires a time after its first add: expiry=fixed(seconds).",
+                "A counter expires some time after its first add: expiry=fixed(seconds).",
                 counter=name or str(at),
                 expiry=expiry.mode,
             )

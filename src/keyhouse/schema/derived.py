@@ -124,11 +124,11 @@ class Derived:
         raise AssertionError("each kind has its own")
 
     def contributes_key(self) -> bool:
-        """Tell whether the contribution depends on nothing but the record's key."""
+        """Return whether the contribution depends on nothing but the record's key."""
         return False
 
     def holds(self, row: bytes | None, contribution: Any) -> bool:
-        """Tell whether the stored row has this contribution."""
+        """Return whether the stored row has this contribution."""
         return bool(row == contribution)
 
     def owners(self, key: str, row: bytes) -> list[list[Keys]]:
@@ -209,7 +209,7 @@ class Derived:
             return None
         if name == self.carried() or (isinstance(segment, Choice) and not self.has_siblings):
             raise DeclarationError(
-                "Two records could earn this row:"
+                "Two records could derive this row:"
                 " put the record's key field into its key, or make it Unique.",
                 field=name,
                 template=self.template.text,
@@ -218,7 +218,7 @@ class Derived:
             return segment.words
         raise DeclarationError(
             "The derived row does not lead back to its record:"
-            " its key or value must hold the record's key field.",
+            " its key or value must hold the record's key field, most often as its last field.",
             field=name,
             template=self.template.text,
             record=self.record_name,
@@ -441,7 +441,7 @@ class RecordCount(Derived):
 
 
 def _is_trusted(own: Segment, source: Segment) -> bool:
-    """Tell whether a value that one segment has parsed is valid text of another."""
+    """Return whether a value that one segment has parsed is valid text of another."""
     if isinstance(own, Ulid):
         return isinstance(source, Ulid)
     return isinstance(own, TextSegment) and own.writes_unchanged(source)

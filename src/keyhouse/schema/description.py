@@ -4,6 +4,7 @@ Everything is derived from the declarations; nothing is written by hand for one 
 """
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -83,7 +84,9 @@ class SchemaText(msgspec.Struct, frozen=True, kw_only=True):
     migrations: list[MigrationText]
 
 
+@lru_cache(maxsize=32)
 def describe(schema: Schema) -> SchemaText:
+    """Describe a schema. The texts are shared by all callers."""
     return SchemaText(
         name=schema.name,
         doc=prose(schema.doc),
@@ -190,8 +193,12 @@ def _source(type_: Any, source: Source | None) -> str:
 
 
 def _purpose(function: Callable[[Any], object]) -> str:
-    """Return the first paragraph of a function's docstring, else its name; "" for a lambda."""
+    """Return the first paragraph of a function's docstring, without "Return" or "Return whether",
+    else its name; "" for a lambda, or a class such as `str`."""
+    if isinstance(function, type):
+        return ""
     doc = prose(function.__doc__ or "").partition("\n")[0].rstrip(".")
+    doc = doc.removeprefix("Return ").removeprefix("whether ")
     name = getattr(function, "__name__", "<lambda>")
     return (doc[:1].lower() + doc[1:]) or ("" if name.startswith("<") else f"`{name}`")
 

@@ -40,7 +40,8 @@ def per_write() -> Expiry:
 
 @checked(DeclarationError)
 def at_field(name: str) -> Expiry:
-    """Expire at the time in this field; while it is null, the record does not expire."""
+    """Expire at the time in this field, a `datetime` with a zone or text in RFC 3339; while it is
+    null, the record does not expire."""
     return Expiry("field", field=name)
 
 

@@ -20,7 +20,9 @@ from keyhouse.schema.compiled_rows import Source
 from keyhouse.schema.derived import Derived
 from keyhouse.schema.nearest import is_misspelled, nearest
 
-__all__ = ["attach", "check_field_types", "check_given_fields", "check_members"]
+__all__ = [
+    *("attach", "check_field_types", "check_given_fields", "check_members", "check_time_types"),
+]
 
 _COLLECTIONS = (
     inspect.ListType,
@@ -30,6 +32,8 @@ _COLLECTIONS = (
     inspect.VarTupleType,
 )
 _OTHER_MEMBERS = (inspect.DataclassType, inspect.TypedDictType, inspect.NamedTupleType)
+_NUMBERS = (inspect.IntType, inspect.FloatType, inspect.BoolType, inspect.DecimalType)
+_TIMES = (inspect.DateTimeType, inspect.DateType, inspect.TimeType, inspect.TimeDeltaType)
 _TEXTS = (TextSegment, Regex, Ulid, Choice, Blind)
 _KNOWN = (*_TEXTS, Integer, FixedPoint, Day, Timestamp)
 
@@ -73,7 +77,9 @@ def attach(
     except DeclarationError as error:
         name, named = error.fields.get("field"), error.fields.keys()
         lists = [each.name for each in _struct_fields(info) if isinstance(each.type, _COLLECTIONS)]
-        if name is None or not lists or row.each or {"attribute", "nearest"} & named:
+        if name is None or name in template.fields or not lists or row.each:
+            raise
+        if {"attribute", "nearest"} & named:
             raise
         raise DeclarationError(
             f'{error.sentence} For one row per item of a list, write each={{"{name}":'
@@ -100,6 +106,37 @@ def check_field_types(
         found = _type_at(info, fed, record)
         if found is not None:
             _check(found, fed, record)
+
+
+def check_time_types(
+    info: inspect.Type, record: str, written: Collection[str | None], expiry: str | None
+) -> None:
+    """Raise DeclarationError if an attribute cannot hold the time that the store writes there as
+    text (`written`), or reads there (`expiry`)."""
+    types = {
+        field.name: [
+            each for each in _options(field.type) if not isinstance(each, inspect.NoneType)
+        ]
+        for field in _struct_fields(info)
+    }
+    for name in filter(None, written):
+        if _are_all(types.get(name), (*_NUMBERS, *_TIMES)):
+            raise DeclarationError(
+                "The store keeps this time as text: declare the attribute as `str`.",
+                record=record,
+                attribute=name,
+            )
+    if expiry is not None and _are_all(types.get(expiry), (*_NUMBERS, *_TIMES[1:])):
+        raise DeclarationError(
+            "A record expires at a time: declare the attribute as `datetime`, or as `str` for RFC"
+            " 3339.",
+            record=record,
+            attribute=expiry,
+        )
+
+
+def _are_all(options: list[inspect.Type] | None, kinds: tuple[type, ...]) -> bool:
+    return bool(options) and all(isinstance(each, kinds) for each in options or ())
 
 
 def check_given_fields(
@@ -248,11 +285,11 @@ def _plain_advice(kinds: set[Any], segment: Segment, name: str) -> str | None:
     wanted: set[Any]
     for kind in kinds:
         if kind is bool:
-            return "a bool is no key field; select records with when=…, or use Literal words"
+            return "a bool cannot be a key field; select records with when=…, or use Literal words"
         if kind == "UUID":
             return "declare it as str, and store str(uuid4())"
         if kind == "time":
-            return "a time of day is no key field; store minutes, or text"
+            return "a time of day cannot be a key field; store minutes, or text"
         if isinstance(segment, Integer):
             wanted, advice = {int}, f"{{{name}:…d}} holds a whole number"
         elif isinstance(segment, FixedPoint):

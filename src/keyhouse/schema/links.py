@@ -168,7 +168,8 @@ def _lead(index: Index, count: int) -> Callable[[Any, Keys], Iterable[Keys]]:
 
 
 def _depends_on_rest(rule: RowRule, count: int) -> bool:
-    """Tell whether a row exists only with certain values of other fields than its leading ones."""
+    """Return whether a row exists only with certain values of other fields than its leading
+    ones."""
     return any(rule.required[count:]) or (rule.each_at is not None and rule.each_at >= count)
 
 
@@ -259,7 +260,7 @@ def _check_kinds(linked: Iterable[tuple[Any, Link]]) -> None:
 
 
 def _reaches(start: Any, goal: Any, linked: list[tuple[Any, Link]]) -> bool:
-    """Tell whether `start` belongs to `goal`, directly or through others."""
+    """Return whether `start` belongs to `goal`, directly or through others."""
     pending, seen = [start], set()
     while pending:
         at = pending.pop()

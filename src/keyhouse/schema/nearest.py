@@ -16,7 +16,8 @@ def nearest(name: str, known: Iterable[str]) -> dict[str, object]:
 
 
 def is_misspelled(name: str, known: str) -> bool:
-    """Tell whether one letter of a name is missing, added, other or swapped with its neighbour."""
+    """Return whether one letter of a name is missing, added, other or swapped with its
+    neighbour."""
     short, long = sorted((name, known), key=len)
     if name == known or len(long) < _LETTERS_MIN or len(long) - len(short) > 1:
         return False

@@ -30,6 +30,7 @@ from keyhouse.schema.field_types import (
     check_field_types,
     check_given_fields,
     check_members,
+    check_time_types,
 )
 from keyhouse.schema.links import Link, Owner, Reference
 from keyhouse.schema.nearest import nearest
@@ -140,6 +141,8 @@ class Record(RecordJson[T]):
         for each in derived:
             attach(each, self.name, self.template, self.attributes, self.fields, self._type_info)
         check_field_types(self._type_info, self.name, self.template, self.fields, derived)
+        expires_at = expiry.field if expiry is not None and expiry.mode == "field" else None
+        check_time_types(self._type_info, self.name, (created, updated, *timestamps), expires_at)
         self._prepare_rows()
         if legacy_at is not None:
             template = legacy_at if isinstance(legacy_at, Template) else Template(legacy_at)
@@ -321,7 +324,7 @@ class Record(RecordJson[T]):
 
     @property
     def takes_ttl(self) -> bool:
-        """Tell whether a write may give the record a TTL."""
+        """Return whether a write may give the record a TTL."""
         return self.expiry is not None and self.expiry.mode != "field"
 
     def no_ttl(self) -> UsageError:

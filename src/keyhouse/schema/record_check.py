@@ -66,7 +66,9 @@ def check_declaration(record: Declaration) -> None:
     fields = {name for template in record.templates for name in template.fields}
     if taken := sorted(RESERVED & fields):
         raise DeclarationError(
-            "These names are the store's own arguments.", record=record.name, fields=taken
+            "These names are the store's own arguments: call the fields of the key otherwise.",
+            record=record.name,
+            fields=taken,
         )
     if unknown := sorted(set(_attributes_named(record)) - record.attributes):
         raise DeclarationError(
@@ -160,13 +162,13 @@ def _attributes_named(record: Declaration) -> list[str]:
 
 
 def _is_attribute(record: Declaration, value: str | None) -> TypeGuard[str]:
-    """Tell whether an index's value must be an attribute, because it is not a field of the record's
-    key."""
+    """Return whether an index's value must be an attribute, because it is not a field of the
+    record's key."""
     if value is None or value not in record.template.fields:
         return value is not None
     if isinstance(record.template.segment(value), (Day, Timestamp, Descending)):
         raise DeclarationError(
-            "A day or time does not come back from an index's value.",
+            "A day or time cannot be read back from an index's value.",
             record=record.name,
             field=value,
         )
@@ -174,7 +176,8 @@ def _is_attribute(record: Declaration, value: str | None) -> TypeGuard[str]:
 
 
 def _lists_all(record: Declaration, first: First) -> bool:
-    """Tell whether the index that a First row is among lists every record that the row may name."""
+    """Return whether the index that a First row is among lists every record that the row may
+    name."""
     among, count = first.among, len(first.template.fields)
     return (
         any(among is each for each in record.derived)
@@ -206,8 +209,8 @@ def members_to_check_first(info: inspect.Type) -> tuple[str, ...] | None:
 
 
 def _changes_visibly(info: inspect.Type, seen: frozenset[object]) -> bool:
-    """Tell whether JSON changes a value of the type at most to one that is not equal to it, and the
-    type cannot hold itself."""
+    """Return whether JSON changes a value of the type at most to one that is not equal to it, and
+    the type cannot hold itself."""
     if not _may_change(info, seen) or isinstance(info, inspect.FloatType):
         return True
     if isinstance(info, inspect.StructType):
@@ -223,12 +226,12 @@ def _changes_visibly(info: inspect.Type, seen: frozenset[object]) -> bool:
 
 
 def _compares(kind: type) -> bool:
-    """Tell whether two Structs of the type are equal only if all their members are."""
+    """Return whether two Structs of the type are equal only if all their members are."""
     return bool(kind.__eq__ is Struct.__eq__)  # type: ignore[comparison-overlap]
 
 
 def _may_change(info: inspect.Type, seen: frozenset[object] = frozenset()) -> bool:
-    """Tell whether a value of the type can hold what JSON would change: a float that is not a
+    """Return whether a value of the type can hold what JSON would change: a float that is not a
     number, which becomes null, or itself, which nests too deep."""
     if isinstance(info, (inspect.FloatType, inspect.AnyType)):
         return True

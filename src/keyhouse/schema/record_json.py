@@ -31,6 +31,12 @@ KEEP: Final = "keep"
 
 
 _NAME_CHARS_MAX: Final = 64
+_UNREADABLE: Final = "A stored row does not decode as its record; see `keyhouse verify`."
+_LACKS_A_MEMBER: Final = (
+    "A stored row does not decode as its record: give a member that is new in the declaration a"
+    " default, or migrate the rows; see `keyhouse verify`."
+)
+
 _UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, DocumentError, RecursionError)
 
 
@@ -92,12 +98,12 @@ class RecordJson(Generic[T]):
         self._members_to_check_first = members_to_check_first(info)
         if self.keeps_unknown and (self._known is None or KEEP in self.attributes):
             raise DeclarationError(
-                "Only a Struct has members that can be unknown, and `keep` is no attribute of it.",
+                "Only a Struct can have unknown members, and `keep` cannot be an attribute of it.",
                 type=type,
             )
 
     def is_live(self, value: T, key: str, now: int) -> bool:
-        """Tell whether a stored record has not expired by its own field, whatever its row says:
+        """Return whether a stored record has not expired by its own field, whatever its row says:
         other programs write rows without an expiry.
 
         Raises UnreadableError if that field holds no time.
@@ -120,7 +126,7 @@ class RecordJson(Generic[T]):
             return None if text is None or text is msgspec.UNSET else self.times.parse(text)
         except DocumentError as error:
             raise UnreadableError(
-                "The time at which a stored record expires is not one; see `keyhouse verify`.",
+                "The expiry of a stored record is not a time; see `keyhouse verify`.",
                 record=self.name,
                 key=key,
                 member=self.expiry.field,
@@ -253,11 +259,12 @@ class RecordJson(Generic[T]):
             value = self._read(data)
         except _UNDECODABLE as error:
             self._reject_newer(data, key)
+            reason = str(error)
             raise UnreadableError(
-                "A stored row does not decode as its record; see `keyhouse verify`.",
+                _LACKS_A_MEMBER if "missing required field" in reason else _UNREADABLE,
                 record=self.name,
                 key=key,
-                reason=str(error),
+                reason=reason,
             ) from None
         if self.version is not None and getattr(value, self.version[0]) > self.version[1]:
             self._reject_newer(data, key)
@@ -268,7 +275,7 @@ class RecordJson(Generic[T]):
         return data if self._sealer is None else self._sealer.seal(data, self._sealed_members, key)
 
     def is_sealed_by_current_key(self, data: bytes) -> bool:
-        """Tell whether a row needs no rotation: its members are sealed with the current key."""
+        """Return whether a row needs no rotation: its members are sealed with the current key."""
         return self._sealer is None or self._sealer.is_current(data, self._sealed_members)
 
     def with_sealer(self, sealer: MemberSealer) -> Self:
@@ -382,7 +389,7 @@ class RecordJson(Generic[T]):
             return document.encode(self.upgrade(plain) | {member: self.version[1]})
         except (DocumentError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise UnreadableError(
-                "A stored row is not what its record once was.",
+                "A stored row cannot be upgraded: it is not of an older version of its record.",
                 record=self.name,
                 key=key,
                 reason=repr(error),
@@ -414,7 +421,8 @@ class RecordJson(Generic[T]):
             if name != self.unknown and not document.round_trips(written, found):
                 document.check_names(written)  # the better reason
                 raise RecordError(
-                    "The value would be read back as another one.",
+                    "The value would be read back as another one: where its type is not declared,"
+                    " write text, numbers, lists and dicts alone.",
                     record=self.name,
                     attribute=name,
                     given=type(written).__name__,

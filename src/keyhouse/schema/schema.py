@@ -270,7 +270,11 @@ class Schema:
     def _check_names(self) -> None:
         names = [record.name for record in self.records]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise DeclarationError("Two records have the same name.", schema=self.name, names=twice)
+            raise DeclarationError(
+                "Two records have the same name: declare `name` for one of them.",
+                schema=self.name,
+                names=twice,
+            )
         for record in self.records:
             if (
                 isinstance(record, Log)
@@ -303,7 +307,7 @@ class Schema:
             legacy = record.legacy
             if legacy is not None and legacy.template.tail(bound) != record.template.tail(bound):
                 raise DeclarationError(
-                    "Legacy keys differ from the record's keys before the first field alone.",
+                    "Legacy keys differ from the record's keys only before the first field.",
                     record=record.name,
                     key=record.template.text,
                     legacy=legacy.template.text,

@@ -91,7 +91,7 @@ class Summary(Derived):
         if self.entry is not None and any(isinstance(origin, tuple) for origin in self._owner):
             raise DeclarationError(
                 "Two records could have an entry under the same member:"
-                " put what tells them apart into the row's key.",
+                " put a field that distinguishes them into the row's key.",
                 template=self.template.text,
                 record=record_name,
             )
@@ -113,7 +113,7 @@ class Summary(Derived):
         return {} if row is None else self._parsed(row)[0]
 
     def is_truncated(self, row: bytes | None) -> bool:
-        """Tell whether the row may lack members, because it was full."""
+        """Return whether the row may lack members, because it was full."""
         return (
             row is not None
             and self.members_max is not None
@@ -121,7 +121,7 @@ class Summary(Derived):
         )
 
     def has_room(self, row: bytes, count: int = 0) -> bool:
-        """Tell whether a truncated row has fewer members than it may have, and so would a row of
+        """Return whether a truncated row has fewer members than it may have, and so would a row of
         `count` members. A row of a newer version has none: it is only read."""
         if not self.is_truncated(row) or self.members_max is None:
             return False
@@ -136,8 +136,8 @@ class Summary(Derived):
         return document.encode_checked({self.under: list(members), **others}) if members else None
 
     def needs_rebuild(self, row: bytes | None) -> bool:
-        """Tell whether the entries must be made from the records: a map is stored as a plain list,
-        or is missing and `rebuilt`."""
+        """Return whether the entries must be made from the records: a map is stored as a plain
+        list, or is missing and `rebuilt`."""
         if self.entry is None:
             return False
         return self.rebuilt if row is None else not self._parsed(row)[2]

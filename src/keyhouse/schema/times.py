@@ -27,7 +27,7 @@ class TimeFormat:
         text = _second(seconds)
         return f"{text}Z" if self._unit == "seconds" else f"{text}.{milliseconds:03d}Z"
 
-    def parse(self, text: str) -> int:
+    def parse(self, text: str | datetime) -> int:
         """Return clock milliseconds; raises DocumentError if it is not a time with a zone."""
         try:
             return _milliseconds(text)
@@ -42,14 +42,15 @@ def _second(seconds: int) -> str:
 
 
 @lru_cache(1_024)
-def _milliseconds(text: str) -> int:
+def _milliseconds(text: str | datetime) -> int:
     """Parse a time: those of one record are parsed several times for each write."""
     try:
-        moment = datetime.fromisoformat(text)
+        moment = text if isinstance(text, datetime) else datetime.fromisoformat(text)
     except ValueError:
         raise _not_a_time(text) from None
     if moment.tzinfo is None:
-        raise DocumentError("The time has no zone: add Z, or an offset such as +01:00.", text=text)
+        zone = "Z, or an offset such as +01:00" if isinstance(text, str) else "tzinfo=UTC"
+        raise DocumentError(f"The time has no zone: add {zone}.", text=text)
     try:
         return (moment.astimezone(UTC) - _EPOCH) // _MILLISECOND
     except OverflowError:  # the offset leads out of the years that datetime can represent

@@ -15,7 +15,7 @@ T = TypeVar("T")
 class Timestamps:
     """Paths of attributes, with dots into nested Structs, each a time or a list of times.
 
-    None and an unset member are no times, and stay.
+    None and an unset member stay as they are.
     """
 
     __slots__ = ("_paths", "_record", "_times")

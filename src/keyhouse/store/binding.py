@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from keyhouse.clock import IdSource
 from keyhouse.engine import Check
 from keyhouse.errors import UsageError
 from keyhouse.schema import (
@@ -50,6 +51,7 @@ class Binding:
         "_records",
         "_sealer",
         "has_links",
+        "ids",
         "linked",
         "schema",
         "values",
@@ -63,8 +65,10 @@ class Binding:
         *,
         writes_legacy_keys: bool = False,
         sealer: MemberSealer | None = None,
+        ids: IdSource | None = None,
     ) -> None:
         self.schema = schema
+        self.ids = ids
         self._sealer = sealer
         self.writes_legacy_keys = writes_legacy_keys
         self.values = dict(values)
@@ -99,7 +103,7 @@ class Binding:
         bound = self._bound.get(id(derived)) or self._bind(derived)
         if not isinstance(bound, kind):
             raise UsageError(
-                "This is no derived row of that kind.", given=repr(derived), needed=kind.__name__
+                "This is not a derived row of that kind.", given=repr(derived), needed=kind.__name__
             )
         return bound  # type: ignore[return-value]  # a copy has the type of the original
 
@@ -163,7 +167,7 @@ class Binding:
         return [self.record(record) for record in self.schema.records]
 
     def filters(self, bound: Declared) -> bool:
-        """Tell whether its scans must leave out rows of other templates."""
+        """Return whether its scans must leave out rows of other templates."""
         return id(self._originals.get(id(bound))) in self.schema.filtered
 
     def find(self, key: str) -> KeyMatch | None:
@@ -173,8 +177,11 @@ class Binding:
         return self._finder.find(key)
 
     def _foreign(self, declared: Declared) -> UsageError:
+        advice = ""
+        if isinstance(declared, str):
+            advice = " Give the declared object, such as CLIP or BY_TAG, not its name."
         return UsageError(
-            "The schema of this store has no such declaration.",
+            f"The schema of this store has no such declaration.{advice}",
             given=repr(declared),
             schema=self.schema.name,
         )

@@ -38,7 +38,7 @@ class CachedReads(Generic[R]):
     their revisions: a change of any of them, by any process, is seen at once. A cached result
     saves decoding the records, and reading one after the other. None is not cached.
 
-    The rows of these records must be written by Keyhouse alone, or get a new revision with each
+    The rows of these records must be written only by Keyhouse, or get a new revision with each
     change: a change of a row's value by SQL, or of an item in DynamoDB, that leaves the revision as
     it is, is not seen. A result by a row that has no revision (`FOREIGN_REVISION`) is not cached.
 

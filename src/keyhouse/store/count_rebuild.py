@@ -1,7 +1,7 @@
 """Rebuild the rows of a RecordCount from the records, while others write.
 
 Theory of operation. Every commit that changes the true number also writes the row of the count. So
-a number that was counted by a scan is current if the row has still the revision that it had before
+a number that was counted by a scan is current if the row still has the revision that it had before
 the scan (or is still absent); the commit checks that. One scan counts for all rows. Rows that
 changed meanwhile are counted by another scan, a few times.
 """

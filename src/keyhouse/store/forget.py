@@ -79,7 +79,7 @@ async def resume_forget(
 
 @lru_cache(1_000)
 def has_mark(schema: Schema) -> bool:
-    """Tell whether spaces of the schema can have the mark: it declares no key like it."""
+    """Return whether spaces of the schema can have the mark: it declares no key like it."""
     return schema.find(FORGET_KEY) is None
 
 

@@ -51,7 +51,7 @@ Progress = Callable[[Record[Any], Derived, int], None]
 
 
 def derived_digest(record: Record[Any], derived: Derived) -> str:
-    """Return a digest of a derived row's declaration. Functions count by their presence alone."""
+    """Return a digest of a derived row's declaration. Only the presence of functions counts."""
     parts = [
         record.name,
         type(derived).__name__,
@@ -130,7 +130,7 @@ async def note_migrated(store: Store) -> None:
 async def _is_complete(
     store: Store, record: Record[Any], derived: Derived, *, is_noted: bool
 ) -> bool:
-    """Tell whether a row that the list lacks is complete. `is_noted`: the space has the list."""
+    """Return whether a row that the list lacks is complete. `is_noted`: the space has the list."""
     if not (await store.keys(record, limit=1))[0]:
         return True
     # lists of spaces that are older than this rule do not have their counts
@@ -140,7 +140,7 @@ async def _is_complete(
 
 
 async def _is_built(store: Store, record: Record[Any], derived: Derived) -> bool:
-    """Tell whether records at both ends of the space have their derived rows."""
+    """Return whether records at both ends of the space have their derived rows."""
     bound = store.binding.derived(derived)
     for reverse in (False, True):
         page = await store.page(record, limit=_SAMPLE_RECORDS, reverse=reverse, unreadable="skip")
@@ -230,7 +230,7 @@ async def _complete(store: Store) -> frozenset[str] | None:
 
 
 async def _is_new(store: Store) -> bool:
-    """Tell whether the space has no record with derived rows."""
+    """Return whether the space has no record with derived rows."""
     for record in {id(record): record for record, _ in _declared(store)}.values():
         if (await store.keys(record, limit=1))[0]:
             return False

@@ -22,7 +22,7 @@ class Resumed(msgspec.Struct, frozen=True):
 
 
 def can_be_interrupted(schema: Schema) -> bool:
-    """Tell whether a space of the schema can have such work."""
+    """Return whether a space of the schema can have such work."""
     return has_mark(schema) or schema.meta is not None
 
 

@@ -27,6 +27,7 @@ import msgspec
 from keyhouse.engine import Put, Row, check_key
 from keyhouse.errors import DocumentError, KeyhouseError, LimitError
 from keyhouse.limits import EXPIRES_MAX, SPACE_BYTES_MAX, VALUE_BYTES_MAX
+from keyhouse.schema.json_guard import check_depth
 
 BLOCK_LINES: Final = 4_000
 BLOCK_BYTES: Final = 4 * 1_024 * 1_024
@@ -242,21 +243,25 @@ def _all_fit_on_a_line(values: list[bytes]) -> bool:
     """Check all values at once: as items of one array, each must be parsed as it was written."""
     array = b"[" + b",".join(values) + b"]"
     try:
+        for value in values:
+            check_depth(value)
         array.decode()
         return (
             b"\n" not in array and b"\r" not in array and list(map(bytes, _split(array))) == values
         )
-    except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError):
+    except (UnicodeDecodeError, msgspec.MsgspecError, DocumentError):
         return False
 
 
 def _fits_on_a_line(value: bytes) -> bool:
-    """Return True if the value is JSON that survives a line unchanged."""
+    """Return True if the value is JSON that survives a line unchanged, and is nested no deeper than
+    a document: how deep a parser can read depends on the version of Python."""
     if b"\n" in value or b"\r" in value or not value or value[0] in _WHITE or value[-1] in _WHITE:
         return False
     try:
+        check_depth(value)
         value.decode()
         msgspec.json.decode(value, type=msgspec.Raw)
-    except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError):
+    except (UnicodeDecodeError, msgspec.MsgspecError, DocumentError):
         return False
     return True

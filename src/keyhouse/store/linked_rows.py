@@ -160,7 +160,7 @@ class LinkedRows(RowBuffer):
             rest = rest.after(page.rows[-1].key) if page.more else None
 
     async def _is_linked(self, link: BoundLink, key: str, values: Keys, owner: Keys) -> bool:
-        """Tell whether a record that an index row leads to has the link. One that does not decode
+        """Return whether a record that an index row leads to has the link. One that does not decode
         is taken to have it."""
         written = await self.row(key)
         if written is None:

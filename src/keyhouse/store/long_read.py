@@ -18,6 +18,8 @@ read that may go through a whole space therefore goes page by page:
   space.
 - *Writes.* A transaction of many records takes turns after every millisecond of work.
 - *Cost.* Each page is reported to the `read_meter` of the request.
+- *One page.* A read of one page, or of several addresses, that asks for many rows takes a turn
+  before it, and is reported like a page of a long read.
 """
 
 import asyncio
@@ -27,8 +29,9 @@ from time import perf_counter
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from keyhouse.engine import fitting_rows
-from keyhouse.read_meter import read_meter
+from keyhouse.engine import Row, fitting_rows
+from keyhouse.limits import READ_ROWS_PER_REQUEST
+from keyhouse.read_meter import read_meter, report_read
 
 PAGE_ROWS_FIRST: Final = 16
 PAGE_ROWS: Final = 256
@@ -39,12 +42,12 @@ WATCH_ROWS: Final = 64
 LONG_STEP_SECONDS: Final = 0.001
 QUIET_TURNS: Final = 8
 """Turns of the event loop without a page, after one that took long: a request needs three to five
-of them, and would wait for a page in each. An idle loop makes them in some microseconds."""
+of them, and would wait for a page in each. An idle loop makes them in a few microseconds."""
 
 PAUSED_STEP_SECONDS: Final = 0.002
 PAUSE_SHARE: Final = 0.25
-"""The pause after a page that took this long, as a share of its time. To decode a large document
-holds the interpreter, which the thread that commits needs for each of its statements."""
+"""The pause after a page that took this long, as a share of its time. Decoding a large document
+holds the GIL, which the commit thread needs for each of its statements."""
 
 _GROWTH: Final = 4
 
@@ -143,6 +146,18 @@ class LongWork:
         if perf_counter() - self._started > LONG_STEP_SECONDS:
             await wait_for_turn(self._space)
             self._started = perf_counter()
+
+
+async def before_read(space: str, asked: object) -> None:
+    """Wait for a turn, if a read that is not a long one asks for many rows."""
+    if isinstance(asked, int) and asked > READ_ROWS_PER_REQUEST:  # the scan rejects others
+        await wait_for_turn(space)
+
+
+def after_read(rows: Sequence[Row | None]) -> None:
+    """Report a read that is not a long one, if it has many rows."""
+    if len(rows) > READ_ROWS_PER_REQUEST:
+        report_read(len(rows), sum(0 if row is None else len(row.value) for row in rows))
 
 
 async def wait_for_turn(space: str) -> None:

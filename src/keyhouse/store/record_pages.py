@@ -8,7 +8,7 @@ from keyhouse.engine import Page, Row
 from keyhouse.errors import DataError
 from keyhouse.schema import Index, Record
 from keyhouse.store.entry import Entry, RecordPage
-from keyhouse.store.long_read import LongRead
+from keyhouse.store.long_read import LongRead, after_read, before_read
 from keyhouse.store.scan import Owner, Scan
 from keyhouse.store.unreadable import OnUnreadable, UnreadableRows
 
@@ -27,8 +27,12 @@ async def records(
     as that allows; the others are not decoded."""
     unreadable = UnreadableRows(on_unreadable)
     bytes_max = None if step is None else step.bytes_max
+    if step is None:
+        await before_read(scan.space, limit)
     page, following = await scan.rows(limit, cursor, bytes_max=bytes_max)
-    if step is not None:
+    if step is None:
+        after_read(page.rows)
+    else:
         count = step.keep([len(row.value) for row in page.rows])
         if count < len(page.rows):
             page, following = scan.cut(page, count)
@@ -80,10 +84,14 @@ async def records_by(
     a clock that was set back shows index rows of an earlier record again.
     """
     unreadable = UnreadableRows(on_unreadable)
+    if step is None:
+        await before_read(scan.space, limit)
     page, following = await scan.rows(limit, cursor, keys_only=index.value is None)
     bytes_max = None if step is None else step.bytes_max
     owners, rows = await scan.owners(record, index, page.rows, bytes_max)
-    if step is not None:
+    if step is None:
+        after_read(rows)
+    else:
         count = step.keep([0 if row is None else len(row.value) for row in rows])
         if count < len(page.rows):
             page, following = scan.cut(page, count)

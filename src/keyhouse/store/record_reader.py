@@ -8,7 +8,7 @@ from keyhouse.engine import Engine, Row
 from keyhouse.errors import DataError
 from keyhouse.schema import Record
 from keyhouse.store.entry import Entry
-from keyhouse.store.long_read import LongRead
+from keyhouse.store.long_read import LongRead, after_read, before_read
 from keyhouse.store.unreadable import OnUnreadable, UnreadableRows
 
 T = TypeVar("T")
@@ -48,6 +48,15 @@ async def read_records(
     return found
 
 
+async def _read_many(
+    engine: Engine, space: str, bound: Record[Any], keys: Sequence[str]
+) -> list[Row | None]:
+    await before_read(space, len(keys))
+    rows = await read_records(engine, space, bound, keys)
+    after_read(rows)
+    return rows
+
+
 async def record_entries(
     engine: Engine,
     space: str,
@@ -64,7 +73,7 @@ async def record_entries(
     decode, split, keeps = bound.decode, bound.template.split, bound.keeps_unknown
     expires_by_field = bound.expires_by_field
     if step is None:
-        rows = await read_records(engine, space, bound, keys)
+        rows = await _read_many(engine, space, bound, keys)
     else:
         rows = await read_records(engine, space, bound, keys[: step.rows], step.bytes_max)
         rows = rows[: step.keep([0 if row is None else len(row.value) for row in rows])]
@@ -96,7 +105,7 @@ async def record_values(
     None where the row is unreadable, unless that raises."""
     unreadable, now = UnreadableRows(on_unreadable), engine.clock.now()
     values: list[T | None] = []
-    for row in await read_records(engine, space, bound, keys):
+    for row in await _read_many(engine, space, bound, keys):
         value: T | None = absent
         if row is not None:
             try:

@@ -43,7 +43,7 @@ from keyhouse.store.usage import usage
 T = TypeVar("T")
 
 Between = tuple[Any, Any]
-"""The bounds of a range, the second excluded; None is no bound."""
+"""The bounds of a range, the second excluded; None means no bound."""
 
 _USAGE_PAGE_ROWS = 250
 
@@ -56,7 +56,7 @@ class RecordReads(RawRows):
         self.binding = binding
         self._now = engine.clock.now
 
-    if not TYPE_CHECKING:  # a type checker knows the present verbs alone
+    if not TYPE_CHECKING:  # a type checker sees the present verbs only
         total = RenamedVerb("record_count")
 
     async def get(self, record: Record[T], /, **fields: Any) -> T | None:
@@ -196,8 +196,8 @@ class RecordReads(RawRows):
 
         With `by`, the key is that of the index. The next field may be narrowed further: with
         `prefix`, it starts with this text; with `between=(low, high)`, it is at least `low` and
-        less than `high`, where None is no bound. A row that does not decode raises, unless it is to
-        be left out: then the page names it.
+        less than `high`, where None means no bound. A row that does not decode raises, unless it is
+        to be left out: then the page names it.
         """
         if by is None:
             bound = self.binding.record(record)

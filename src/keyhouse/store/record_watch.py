@@ -65,7 +65,7 @@ class WatchedRecord(Generic[T]):
         return values
 
     async def is_shadowed(self, engine: Engine, space: str, key: str) -> bool:
-        """Tell whether a key is a legacy one whose record is at its current key."""
+        """Return whether a key is a legacy one whose record is at its current key."""
         current = self._bound.current_key(key)
         return current != key and (await engine.read(space, (current,)))[0] is not None
 

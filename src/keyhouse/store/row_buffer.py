@@ -172,7 +172,7 @@ class RowBuffer(ABC):
         return True
 
     def _is_used_otherwise(self, check: Check) -> bool:
-        """Tell whether a row was written here, or read or assumed at another revision."""
+        """Return whether a row was written here, or read or assumed at another revision."""
         key = check.key
         if key in self._writes or key in self._adds:
             return True
@@ -189,7 +189,8 @@ class RowBuffer(ABC):
         return True
 
     async def is_unchanged(self) -> bool:
-        """Tell whether all that was read here is still as it was: then it was so at one moment."""
+        """Return whether all that was read here is still as it was: then it was so at one
+        moment."""
         keys = list(self._rows)
         now = await self._engine.read(self._space, keys)
         return all(
@@ -240,7 +241,7 @@ class RowBuffer(ABC):
         return revision
 
     def _is_contradicted(self) -> bool:
-        """Tell whether a row was read at another revision than it was assumed to be at."""
+        """Return whether a row was read at another revision than it was assumed to be at."""
         rows, assumed = self._rows, self._assumed
         if not assumed or rows.keys().isdisjoint(assumed):
             return False

@@ -39,10 +39,10 @@ class Scan:
         "_field",
         "_legacy",
         "_mark",
-        "_space",
         "_values",
         "declared",
         "reverse",
+        "space",
         "span",
     )
 
@@ -59,7 +59,7 @@ class Scan:
     ) -> None:
         check_reverse(reverse)
         self._engine = engine
-        self._space = space
+        self.space = space
         self._binding = binding
         self.declared = declared
         self._legacy: Record[Any] | None = None
@@ -115,7 +115,7 @@ class Scan:
     ) -> AsyncGenerator[Page, None]:
         """Iterate over all rows after a position, in pages of bounded size: see `long_read`."""
         rows_max = PAGE_ROWS if self._legacy is None else PAGE_ROWS // 2  # it reads both keys
-        read = LongRead(self._space, rows_max)
+        read = LongRead(self.space, rows_max)
         while True:
             await read.turn()
             page, following = await self.rows_after(
@@ -140,7 +140,7 @@ class Scan:
         cursor of the next."""
         check_page_limit(limit)
         position = None if cursor is None else self._decode(cursor)
-        read = LongRead(self._space)
+        read = LongRead(self.space)
         rows: list[Row] = []
         while True:
             await read.turn()
@@ -215,7 +215,7 @@ class Scan:
         if by_field or self._accepts is not None or self._binding.filters(declared):
             return await self._filtered(declared, span, limit, keys_only=keys_only and not by_field)
         page = await self._engine.scan(
-            self._space,
+            self.space,
             span,
             limit=limit,
             reverse=self.reverse,
@@ -236,12 +236,12 @@ class Scan:
         matching: list[Row] = []
         is_listed = self._row_filter(declared)
         first: Page | None = None
-        read = LongRead(self._space)
+        read = LongRead(self.space)
         rows_max = limit + 1
         while len(matching) <= limit:
             await read.turn()
             page = await self._engine.scan(
-                self._space,
+                self.space,
                 span,
                 limit=rows_max,
                 reverse=self.reverse,
@@ -282,7 +282,7 @@ class Scan:
             else:
                 owners.append(owner)
                 keys.append(owner[1])
-        found = await read_records(self._engine, self._space, record, keys, bytes_max)
+        found = await read_records(self._engine, self.space, record, keys, bytes_max)
         if len(found) < len(owners):
             found = _in_places(owners, found)
         return owners[: len(found)], found
@@ -340,7 +340,7 @@ class Scan:
         return key
 
     def _checksum(self) -> int:
-        named = f"{self._space}\0{self.span.start}\0{self.span.stop}\0{self.reverse}{self._mark}"
+        named = f"{self.space}\0{self.span.start}\0{self.span.stop}\0{self.reverse}{self._mark}"
         return zlib.crc32(named.encode())
 
 

@@ -76,7 +76,7 @@ class Sealer:
         return msgspec.json.encode(plain)
 
     def is_current(self, data: bytes, members: tuple[str, ...]) -> bool:
-        """Tell whether each of these members is sealed with the current key, or null."""
+        """Return whether each of these members is sealed with the current key, or null."""
         assert self._ring is not None
         plain = _MEMBERS.decode(data)
         for name in members:

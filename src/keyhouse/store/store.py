@@ -108,6 +108,7 @@ class Store(RecordReads):
             raise UsageError(
                 "The schema has no such setting.", settings=unknown, known=sorted(schema.fixed)
             )
+        ids = ids or UlidSource(engine.clock)
         binding = Binding(
             schema,
             {
@@ -120,12 +121,13 @@ class Store(RecordReads):
                 schema.writes_legacy_keys if writes_legacy_keys is None else writes_legacy_keys
             ),
             sealer=Sealer(key_ring, space, schema.text_before(space)),
+            ids=ids,
         )
         super().__init__(engine, space, binding)
         self.schema = schema
         self.key_ring = key_ring
         self._owns_engine = owns_engine
-        self.ids: IdSource = ids or UlidSource(engine.clock)
+        self.ids: IdSource = ids
         self._retry_lock = asyncio.Lock()
         self._has_mark = has_mark(schema)
         self._is_checked = self._has_mark or schema.meta is not None
@@ -334,7 +336,7 @@ class Store(RecordReads):
             await self.engine.close()
 
     def _state_check_due(self, now: int) -> bool:
-        """Tell whether the state of the space was not read yet, or not for a while."""
+        """Return whether the state of the space was not read yet, or not for a while."""
         return not 0 <= now - self._state_checked_at < _STATE_CHECK_MS
 
     async def _check_state(self) -> None:

@@ -36,7 +36,7 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.limits import COUNTER_MAX, EXPIRES_MAX
-from keyhouse.schema import Counter, Derived, First, JobState, Keys, Record, Summary
+from keyhouse.schema import Counter, Derived, First, JobState, Keys, Log, Record, Summary
 from keyhouse.store import write_plan
 from keyhouse.store.entry import ANY, Entry, Unset
 from keyhouse.store.record_buffer import RecordBuffer, key_values
@@ -50,8 +50,8 @@ Merge = tuple[Record[Any], Any, str, Keys, Any, Any, int | None]
 """The arguments of one `Transaction.merge`."""
 
 _OFFERED = (
-    *("get", "entry", "get_each", "lookup", "put", "update", "delete", "add", "restore", "rewrite"),
-    *("now", "revision"),
+    *("get", "entry", "get_each", "lookup", "put", "update", "delete", "add", "append"),
+    *("restore", "rewrite", "now", "revision"),
 )
 """Verbs that completion offers."""
 
@@ -346,6 +346,14 @@ class Transaction(RecordBuffer):
         value = sum_of(key, None if row is None else row.value, by)
         self._writes[key] = Put(key, value, bound.expires(by, expires, None, self._now))
 
+    async def append(self, log: Log[T], event: T, /, **fields: Any) -> None:
+        """Append an event to a log, and fold it in the same commit unless the log is `deferred`.
+        See `Store.append`."""
+        from keyhouse.store.log_append import append_in  # it writes through transactions
+
+        assert self.binding.ids is not None  # that of a store has them
+        await append_in(self, self.binding.ids, log, event, **fields)
+
     async def rewrite(self, record: Record[T], entry: Entry[T], /) -> None:
         """Write a record's derived rows again, whether or not it had them: for migrations that
         declare new ones.
@@ -368,7 +376,7 @@ class Transaction(RecordBuffer):
         found = None if before is None else before.revision
         if found != expect:
             raise RevisionError(
-                "The record is not at the revision expected.", key=key, expected=expect, found=found
+                "The record is not at the expected revision.", key=key, expected=expect, found=found
             )
 
     # Derived rows
@@ -450,7 +458,7 @@ class Transaction(RecordBuffer):
     async def _still_listed(
         self, bound: Record[Any], derived: Derived, key: str, keys: Keys
     ) -> bool:
-        """Tell whether another record contributes the same member, which then stays."""
+        """Return whether another record contributes the same member, which then stays."""
         for sibling in derived.siblings(keys):
             entry = await self.entry_at(bound, bound.template.join(sibling), sibling)
             if entry is not None and key in stored_rows(derived, entry):

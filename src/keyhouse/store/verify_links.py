@@ -3,7 +3,7 @@ deletion has ended.
 
 The store writes no record without those that it is linked to, so an orphan was written by another
 program, by an import, or before the link was declared. A record whose owner is still being
-deleted is no orphan: the deletion's job is a separate finding, and `repair` resumes it.
+deleted is not an orphan: the deletion's job is a separate finding, and `repair` resumes it.
 """
 
 from collections.abc import AsyncIterator

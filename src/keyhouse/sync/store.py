@@ -72,6 +72,7 @@ class Transaction:
     update = blocking(AsyncTransaction.update)
     delete = blocking(AsyncTransaction.delete)
     add = blocking(AsyncTransaction.add)
+    append = blocking(AsyncTransaction.append)
     restore = blocking(AsyncTransaction.restore)
     rewrite = blocking(AsyncTransaction.rewrite)
 
@@ -92,7 +93,7 @@ class Store(_Closing):
             raise UsageError("Open a store with `keyhouse.sync.open_store`.", given=store)
         self._wrapped = store
 
-    if not TYPE_CHECKING:  # a type checker knows the present verbs alone
+    if not TYPE_CHECKING:  # a type checker sees the present verbs only
         total = RenamedVerb("record_count")
 
     # Reading

@@ -207,7 +207,7 @@ def test_verify_reports_a_foreign_entry_and_adopts_it() -> None:
     asyncio.run(scenario())
 
 
-def test_verify_reports_an_item_that_is_no_entry_and_drops_it() -> None:
+def test_verify_reports_an_item_that_is_not_an_entry_and_drops_it() -> None:
     async def scenario() -> None:
         where = settings(layout=layout_of("history"))
         engine = await DynamoDBEngine.open(where)

@@ -254,7 +254,7 @@ def test_open_rejects_a_database_in_utf_16(path: Path) -> None:
         SqliteEngine.open(path)
 
 
-def test_open_rejects_a_file_that_is_no_database_and_changes_nothing(path: Path) -> None:
+def test_open_rejects_a_file_that_is_not_a_database_and_changes_nothing(path: Path) -> None:
     path.write_bytes(b"not a database, but long enough to look at: " * 100)
     before = path.read_bytes()
     with pytest.raises(UnreadableError, match="not a SQLite database"):

@@ -1,8 +1,9 @@
 """Watches: each follows the log of its space, woken by commits of this process and by a poll.
 
-Theory of operation ------------------- A watch repeats: read a page of the log after its position,
-read the rows it names, yield them, advance. The log holds keys only, so the state of each row is
-compared with its log entry:
+Theory of operation
+-------------------
+A watch repeats: read a page of the log after its position, read the rows it names, yield them,
+advance. The log holds keys only, so the state of each row is compared with its log entry:
 
 | row                           | meaning                          | yields            |
 |-------------------------------|----------------------------------|-------------------|

@@ -1,9 +1,10 @@
 """An in-memory index of one bucket, in key order: every row without its value.
 
-Theory of operation ------------------- The feed delivers the messages of the bucket's stream one by
-one, in stream order. Readers must see whole commits, so the mirror publishes only states in which
-every delivered commit is complete. `position` is the sequence of the published state; `delivered`
-is the last sequence received.
+Theory of operation
+-------------------
+The feed delivers the messages of the bucket's stream one by one, in stream order. Readers must see
+whole commits, so the mirror publishes only states in which every delivered commit is complete.
+`position` is the sequence of the published state; `delivered` is the last sequence received.
 
 A message carries the revision of its commit: the sequence of the commit's last message. Until that
 sequence has been delivered or passed, the message is *pending*. The last message itself may never
