@@ -1,6 +1,6 @@
 """A measured child process: it prints one line when it is ready, and exits when its stdin closes.
 
-It runs in its own session, so Ctrl-C reaches the parent alone. Its log is shown only if it fails to
+It runs in its own session, so Ctrl-C reaches only the parent. Its log is shown only if it fails to
 start.
 """
 

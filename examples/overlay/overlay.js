@@ -17,18 +17,19 @@ function row({ value }) {
   return item;
 }
 
-const { Keyhouse } = await import(`${service}/assets/keyhouse.js`);
-const store = new Keyhouse(`${service}/scores`, settings.get("token") || "");
-store.live(
-  "score",
-  (items) => {
+function fail(error) {
+  state.textContent = error.message;
+}
+
+// A plain script with import(), since a page opened as a file may not load a module from a file.
+async function start() {
+  const { Keyhouse } = await import(`${service}/assets/keyhouse.js`);
+  const store = new Keyhouse(`${service}/scores`, settings.get("token") || "");
+  const draw = (items) => {
     list.replaceChildren(...items.map(row));
     state.textContent = "";
-  },
-  {
-    by: "points",
-    order: "desc",
-    limit: 5,
-    onError: (error) => (state.textContent = error.message),
-  },
-);
+  };
+  store.live("score", draw, { by: "points", order: "desc", limit: 5, onError: fail });
+}
+
+start().catch(fail);

@@ -143,16 +143,28 @@ def asking_at(subject: str, body: dict[str, Any]) -> Client:
     message = head.encode() + data + b"\r\n"
 
     def attack(server: ServerProcess, stop: threading.Event) -> None:
-        with closing(socket.create_connection(server.nats_address)) as connection:
-            connection.settimeout(1)
-            connection.sendall(f'CONNECT {{"verbose":false}}\r\nSUB {answers} 1\r\n'.encode())
-            connection.sendall(message * 8)
-            while not stop.is_set():
-                with suppress(TimeoutError):
-                    if count := connection.recv(1 << 20).count(f"MSG {answers}".encode()):
-                        connection.sendall(message * count)
+        while not stop.is_set():
+            # a message that was sent in part ends the connection
+            with (
+                suppress(OSError),
+                closing(socket.create_connection(server.nats_address)) as connection,
+            ):
+                connection.settimeout(1)
+                connection.sendall(f'CONNECT {{"verbose":false}}\r\nSUB {answers} 1\r\n'.encode())
+                connection.sendall(message * 8)
+                while not stop.is_set() and (received := _received(connection)) is not None:
+                    connection.sendall(message * received.count(f"MSG {answers}".encode()))
+            stop.wait(RECONNECT_SECONDS)
 
     return attack
+
+
+def _received(connection: socket.socket) -> bytes | None:
+    """Return what has arrived, empty if nothing did in time; None at the end of the connection."""
+    try:
+        return connection.recv(1 << 20) or None
+    except TimeoutError:
+        return b""
 
 
 def put_values(server: ServerProcess, plugin: str, count: int, bytes_each: int) -> None:
@@ -275,6 +287,10 @@ ATTACKS: Final[dict[str, Attack]] = {
         * 16,
         lambda server: fill(server, "mallory", 10_000, "x" * 700),
         {"streamkit": {"quota_keys": 10_000}},
+    ),
+    "numbers that are slow to parse": Attack(
+        [repeated("POST", "/streamkit/configs/notes", "mallory", {"x": [1e-320] * 90_000})] * 4
+        + [asking("mallory", "set", {"key": "k", "value": [1e-320] * 90_000})]
     ),
     "65,000 writes to one key": Attack([flood_of_one_key]),
     "mget beyond the reply limit": _large_read(

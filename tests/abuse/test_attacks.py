@@ -30,6 +30,7 @@ CLOSED = [
     "large documents after small ones",
     "one large document at many addresses",
     "writes over a full quota",
+    "numbers that are slow to parse",
     "65,000 writes to one key",
     "mget beyond the reply limit",
     "large scans",

@@ -103,7 +103,7 @@ def test_a_kept_book_plays_offline_and_its_place_is_sent_when_the_network_is_bac
     device.close()
 
 
-def test_a_book_that_does_not_fit_is_refused_with_the_sizes_and_the_app_is_installable(
+def test_a_book_that_does_not_fit_is_rejected_with_the_sizes_and_the_app_is_installable(
     library: ServedLibrary,
 ) -> None:
     library.listener("rita").close()

@@ -37,14 +37,25 @@ def page_origin() -> Iterator[str]:
         running.shutdown()
 
 
-def token(folder: Path) -> str:
+def token(folder: Path, schema: str = "scores:SCORES") -> str:
     data = str(folder / "data")
-    return run("token", "scores:SCORES", "--space", "ch", "--data", data, cwd=folder).stdout.strip()
+    return run("token", schema, "--space", "ch", "--data", data, cwd=folder).stdout.strip()
 
 
 def started(folder: Path, origin: str, *arguments: str) -> Any:
     (folder / "scores.py").write_text((OVERLAY / "scores.py").read_text())
     return serving(folder, "scores:SCORES", *arguments, KEYHOUSE_HTTP_CORS_ORIGINS=origin)
+
+
+async def result_of(script: str, origin: str, service: str, given: str) -> list[object]:
+    """Return the result of a script in a page of this origin."""
+    async with open_browser() as browser:
+        context = await browser.context()
+        page = await context.new_page()
+        await page.goto(f"{origin}/overlay.css")
+        result: list[object] = await page.evaluate(script, [service, given])
+        await context.close()
+        return result
 
 
 def test_the_script_is_small() -> None:
@@ -87,11 +98,39 @@ def test_the_overlay_updates_live(tmp_path: Path, page_origin: str) -> None:
         assert running.end() == 0
 
 
+def test_the_overlay_works_as_a_file(tmp_path: Path) -> None:
+    """Its script was a module, which a page opened as a file may not load."""
+
+    async def scenario(running: Serving) -> None:
+        given = token(tmp_path)
+        made = run(
+            *("put", "scores:SCORES", "score:ada", '{"name": "Ada", "points": 3}'),
+            *("--service", running.http, "--token", given),
+            cwd=tmp_path,
+        )
+        assert "Stored" in made.stdout
+        async with open_browser() as browser:
+            context = await browser.context()
+            page = await context.new_page()
+            url = (OVERLAY / "overlay.html").as_uri()
+            await page.goto(f"{url}#service={running.http}&token={given}")
+            await page.wait_for_selector("#scores li")
+            assert await page.locator("#scores li").all_inner_texts() == ["Ada\n3"]
+            await page.goto("about:blank")
+            await page.goto(f"{url}#service=http://127.0.0.1:1&token={given}")
+            await page.wait_for_function("document.getElementById('state').textContent !== ''")
+            await context.close()
+
+    with started(tmp_path, "*") as running:
+        asyncio.run(scenario(running))
+        assert running.end() == 0
+
+
 CALLS = """async ([service, token]) => {
   const { Keyhouse, KeyhouseError } = await import(`${service}/assets/keyhouse.js`);
   const store = new Keyhouse(`${service}/scores`, token);
   const seen = [];
-  const first = await store.put("score", ["a/b"], { id: "a/b", name: "A", points: 1 });
+  const first = await store.put("score", ["a/b"], { id: "a/b", name: "A: \\u2028", points: 1 });
   seen.push(first.value.points);
   seen.push((await store.patch("score", ["a/b"], { points: 2 })).value.points);
   seen.push((await store.get("score", ["a/b"])).fields.id);
@@ -119,22 +158,50 @@ CALLS = """async ([service, token]) => {
 
 
 def test_the_verbs_of_the_script(tmp_path: Path, page_origin: str) -> None:
-    async def scenario(running: Serving) -> list[object]:
-        given = token(tmp_path)
-        async with open_browser() as browser:
-            context = await browser.context()
-            page = await context.new_page()
-            await page.goto(f"{page_origin}/overlay.css")
-            result: list[object] = await page.evaluate(CALLS, [running.http, given])
-            await context.close()
-            return result
-
     with started(tmp_path, page_origin) as running:
-        assert asyncio.run(scenario(running)) == [
+        seen = asyncio.run(result_of(CALLS, page_origin, running.http, token(tmp_path)))
+        assert seen == [
             *(1, 2, "a/b", None),
             *(412, 412, 422, 400, 401),
             *("put score:a/b", "gone score:a/b", 0),
         ]
+        assert running.end() == 0
+
+
+SHOUTS = """from keyhouse import Record, Schema, Space, per_write
+
+SHOUT = Record(str, "shout:{user}", name="shout", expiry=per_write())
+NOW = Record(str, "now", name="now", expiry=per_write())
+SHOUTS = Schema("shouts", SHOUT, NOW, space=Space("a channel"))
+"""
+
+EXPIRING = """async ([service, token]) => {
+  const { Keyhouse } = await import(`${service}/assets/keyhouse.js`);
+  const store = new Keyhouse(`${service}/shouts`, token);
+  const seen = [await store.get("now", [])];
+  await store.put("now", [], "a song", { ttl: 600 });
+  seen.push((await store.get("now", [])).value);
+  await store.put("shout", ["ada"], "hi", { ttl: 2 });
+  await store.put("shout", ["bo"], "hello");
+  const shown = [];
+  await new Promise((resolve) => {
+    const stop = store.live("shout", (items) => {
+      shown.push(items.map((item) => item.fields.user).join());
+      if (items.length === 1) resolve(stop());
+    });
+  });
+  return [...seen, ...shown];
+}"""
+
+
+def test_live_renders_again_when_an_item_expires(tmp_path: Path, page_origin: str) -> None:
+    """The sweep, which reports it to a watch, comes only every five minutes."""
+
+    (tmp_path / "shouts.py").write_text(SHOUTS)
+    with serving(tmp_path, "shouts:SHOUTS", KEYHOUSE_HTTP_CORS_ORIGINS=page_origin) as running:
+        given = token(tmp_path, "shouts:SHOUTS")
+        seen = asyncio.run(result_of(EXPIRING, page_origin, running.http, given))
+        assert seen == [None, "a song", "ada,bo", "bo"]
         assert running.end() == 0
 
 

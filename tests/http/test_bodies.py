@@ -6,7 +6,8 @@ import pytest
 
 from keyhouse.auth import Caller
 from keyhouse.clock import ManualClock
-from keyhouse.http import HttpSettings, Route, make_app
+from keyhouse.errors import DocumentError, LimitError, RecordError
+from keyhouse.http import HttpSettings, Route, decode_optional, make_app
 from keyhouse.http.signature import body_values_max
 from keyhouse.limits import (
     DOCUMENT_DEPTH_MAX,
@@ -321,3 +322,19 @@ def test_a_header_is_read_by_name_and_must_not_repeat() -> None:
     assert echo(b"1", Idempotency_Key="k1").json()["key"] == "k1"
     twice = [("idempotency-key", "a"), ("idempotency-key", "b")]
     assert ask(APP, "POST", "/shop/echo", b"1", twice).status == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"[" * 100_000, DocumentError),
+        (b"{", DocumentError),
+        (b"1", RecordError),
+        (b'{"a":[' + b"1e-320," * 9_000 + b"1]}", LimitError),
+    ],
+)
+def test_an_optional_body_is_checked_like_others(body: bytes, error: type[Exception]) -> None:
+    """One that was nested deep raised RecursionError, a status 500."""
+    with pytest.raises(error):
+        decode_optional(body, dict[str, int])
+    assert decode_optional(b" ", dict[str, int]) == {}

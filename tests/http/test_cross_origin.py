@@ -115,7 +115,7 @@ def test_all_origins_can_be_allowed_without_cookies() -> None:
     assert answered.header("access-control-allow-origin") == "*"
     assert answered.header("access-control-allow-credentials") is None
     refused = ask(app, "POST", "/shop/mine", headers=COOKIE | {"Origin": "https://any.example"})
-    assert refused.status == 403, "a cookie is no site's to use that was not named"
+    assert refused.status == 403, "a site that is not named cannot use the cookie"
 
 
 @pytest.mark.parametrize("origin", [PANEL, "https://evil.example"])

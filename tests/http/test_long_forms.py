@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from keyhouse.errors import UsageError
 from keyhouse.http import forms
 from keyhouse.http.signature import query_pairs
+from tests.support.event_loop_turns import turns_during
 
 
 class Entry(msgspec.Struct):
@@ -22,20 +23,7 @@ READER = forms.FormReader(Entry)
 
 
 async def turns_while_reading(body: bytes) -> tuple[Entry, int]:
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    counting = asyncio.create_task(count())
-    await asyncio.sleep(0)
-    before = turns
-    entry = await READER.read(forms.URLENCODED, body)
-    counting.cancel()
-    return entry, turns - before
+    return await turns_during(READER.read(forms.URLENCODED, body))
 
 
 def test_others_run_while_a_long_field_is_decoded() -> None:

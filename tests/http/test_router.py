@@ -58,7 +58,7 @@ PATHS = (
         ("/a/ä", "/a/{x}", ["ä"]),
     ],
 )
-def test_literals_win_over_fields_and_an_escaped_slash_is_no_separator(
+def test_literals_win_over_fields_and_an_escaped_slash_is_not_a_separator(
     path: str, route: str, values: list[str]
 ) -> None:
     assert found(table(*PATHS), path) == (route, values)

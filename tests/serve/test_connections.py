@@ -15,7 +15,7 @@ from tests.serve.support.raw_connections import GET, Wide, problem, run, served,
 @pytest.mark.parametrize(
     "sent",
     [
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS, to a port that speaks none
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS, to a port without TLS
         b"HELLO\r\n\r\n",
         b"GET\r\n\r\n",
         b"GET /shop/mine HTTP/9.9\r\n\r\n",

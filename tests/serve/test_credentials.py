@@ -29,7 +29,7 @@ def test_a_credentials_file_is_required_where_the_server_asks_for_one(
             "nats": server.address(),
         }
         async with Server(
-            load_settings(place | flags, {}, None, systems=("jars",)), {"jars": jars.part}
+            load_settings(place | flags, {}, None, systems=("jars",)), {"jars": jars.service}
         ):
             client = await nats.connect(server.address(), **sign_in(str(user)))
             answer = await client.request("jars.put", b'["jam", 7]', timeout=30)

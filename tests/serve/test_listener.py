@@ -286,7 +286,7 @@ def test_requests_without_the_path_that_a_proxy_removed_have_it_in_links(tmp_pat
     asyncio.run(main())
 
 
-def test_a_root_path_that_is_no_path_is_rejected() -> None:
+def test_a_root_path_that_is_not_a_path_is_rejected() -> None:
     for text in ("data", "/data/", "//data", "/", "/a b", "/a?b"):
         with pytest.raises(UsageError, match="starts with a slash"):
             HttpSettings(root_path=text)

@@ -390,7 +390,7 @@ def test_a_shared_engine_is_created_and_one_that_is_not_durable_is_warned_of(
     """
 
     async def start() -> None:
-        async with server.Server(given, {"jars": jars.part}):
+        async with server.Server(given, {"jars": jars.service}):
             pass
 
     given = gathered(tmp_path, {"http": "127.0.0.1:0", "nats": "off", "engine": spelled})
@@ -407,7 +407,7 @@ def test_an_engine_that_cannot_be_opened_is_reported_with_the_source_of_its_url(
     tmp_path: Path,
 ) -> None:
     async def start() -> None:
-        async with server.Server(given, {"jars": jars.part}):
+        async with server.Server(given, {"jars": jars.service}):
             raise AssertionError
 
     given = gathered(

@@ -81,7 +81,7 @@ def given(folder: Path, **flags: Any) -> LoadedSettings:
 
 async def use(folder: Path, **flags: Any) -> None:
     """Fill a jar over NATS, and read it over HTTP within a trace of the caller."""
-    async with Server(given(folder, **flags), {"jars": jars.part}) as place:
+    async with Server(given(folder, **flags), {"jars": jars.service}) as place:
         client = await nats.connect(nats_server().url)
         await client.request("jars.put", json.dumps(["jam", 7]).encode(), timeout=30)
         await client.close()

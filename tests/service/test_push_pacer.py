@@ -84,7 +84,7 @@ def test_a_delivery_to_one_stream_is_done_in_the_same_turn() -> None:
     run(scenario)
 
 
-def test_an_exception_ends_its_delivery_alone() -> None:
+def test_an_exception_ends_only_its_delivery() -> None:
     async def scenario(turns: Turns) -> None:
         pacer = PushPacer()
 

@@ -1,16 +1,23 @@
 """Attacks on the Studio: stored markup, other origins, frames, viewers, stolen sessions."""
 
+import asyncio
+import threading
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 import httpx
+import pytest
 from structlog.testing import capture_logs
 
 from keyhouse import Store
+from keyhouse.auth import Caller
 from keyhouse.engine import Batch, Put
+from keyhouse.http import HtmlPage
 from keyhouse.limits import VALUE_BYTES_MAX
+from keyhouse.studio.overview import Overview, SchemaPage
+from keyhouse.studio.page_routes import PageRoutes
 from keyhouse.studio.rendering import MASK
 from tests.studio.support.jobs import ended, running_jobs
 from tests.studio.support.library import BOOK, SCHEMA, Book, Library, run, send, token
@@ -309,3 +316,58 @@ def test_a_session_is_not_found_by_a_part_of_its_cookie(tmp_path: Path) -> None:
                 assert (await thief.get("/studio/index.json")).status_code == 401, stolen
 
     run(tmp_path, scenario)
+
+
+def test_pages_that_are_loaded_at_once_are_rendered_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """16 threads that render kept the event loop from the interpreter for 50 ms."""
+    rendering, most = threading.Semaphore(1), []
+    render = PageRoutes.render
+
+    def alone(self: PageRoutes, *arguments: Any, **options: Any) -> HtmlPage:
+        most.append(rendering.acquire(blocking=False))
+        try:
+            return render(self, *arguments, **options)
+        finally:
+            rendering.release()
+
+    monkeypatch.setattr(PageRoutes, "render", alone)
+
+    async def scenario(served: Library) -> None:
+        async with served.signed_in() as client:
+            loads = [client.get("/studio/library/schema") for _ in range(16)]
+            pages = await asyncio.gather(*loads)
+        assert [page.status_code for page in pages] == [200] * 16
+
+    run(tmp_path, scenario)
+    assert most == [True] * 16
+
+
+def test_one_page_in_a_turn_of_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages of one operator held up all requests: NATS requests waited 0.5 s."""
+    turn = 0
+    turns: list[int] = []
+    schema = Overview.schema
+
+    async def counted(self: Overview, system: str, caller: Caller) -> SchemaPage:
+        turns.append(turn)
+        return await schema(self, system, caller)
+
+    monkeypatch.setattr(Overview, "schema", counted)
+
+    async def scenario(served: Library) -> None:
+        nonlocal turn
+        async with served.signed_in() as client:
+            loads = [
+                asyncio.create_task(client.get("/studio/library/schema.json")) for _ in range(16)
+            ]
+            while not all(each.done() for each in loads):
+                turn += 1
+                await asyncio.sleep(0)
+        assert [load.result().status_code for load in loads] == [200] * 16
+
+    run(tmp_path, scenario)
+    assert len(turns) == len(set(turns)) == 16

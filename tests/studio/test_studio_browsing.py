@@ -235,7 +235,7 @@ def test_private_members_are_masked_until_revealed_and_that_is_in_the_journal(
             assert "Revealed, on this page only: lender" in page.text
             for path in ("key", "key.json"):
                 again = await admin.get(f"{MAIN}/{path}", params=params)
-                assert "secret friend" not in again.text, "revealed in that answer alone"
+                assert "secret friend" not in again.text, "revealed only in that response"
                 linked = await admin.get(f"{MAIN}/{path}", params=params | {"reveal": "true"})
                 assert linked.status_code == 400, "no address reveals"
             lines = (await admin.get("/studio/journal.json")).json()["lines"]

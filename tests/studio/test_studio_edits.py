@@ -270,7 +270,7 @@ def test_a_save_without_a_revision_is_rejected(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_text_that_is_no_object_is_rejected_for_a_record_with_private_members(
+def test_text_that_is_not_an_object_is_rejected_for_a_record_with_private_members(
     tmp_path: Path,
 ) -> None:
     async def scenario(served: Library) -> None:
@@ -283,7 +283,9 @@ def test_text_that_is_no_object_is_rejected_for_a_record_with_private_members(
     run(tmp_path, scenario)
 
 
-def test_a_stored_value_that_is_no_object_is_masked_on_the_page_of_its_edit(tmp_path: Path) -> None:
+def test_a_stored_value_that_is_not_an_object_is_masked_on_the_page_of_its_edit(
+    tmp_path: Path,
+) -> None:
     async def scenario(served: Library) -> None:
         batch = Batch(puts=(Put("book:b000", b'{"lender": "secret friend"'),))
         await served.engine.commit("main", batch)

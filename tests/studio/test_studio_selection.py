@@ -207,7 +207,7 @@ def test_a_space_with_a_name_that_is_not_ascii_is_exported(tmp_path: Path) -> No
     asyncio.run(scenario())
 
 
-def test_an_export_of_a_key_that_is_no_record_is_rejected_before_anything_is_sent(
+def test_an_export_of_a_key_that_is_not_a_record_is_rejected_before_anything_is_sent(
     tmp_path: Path,
 ) -> None:
     async def scenario(served: Library) -> None:

@@ -77,7 +77,7 @@ def test_an_invalid_member_loses_none_of_the_others(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_seconds_that_are_no_number_and_a_value_of_another_record_keep_the_text(
+def test_seconds_that_are_not_a_number_and_a_value_of_another_record_keep_the_text(
     tmp_path: Path,
 ) -> None:
     async def scenario(served: Library) -> None:

@@ -26,7 +26,7 @@ LEAF = Record(Thing, "leaf:{id}", OF_OWNER, name="tree.json", belongs_to=Owner(T
 FOREST = Schema("forest", TREE, LEAF, space=Space("a forest"), doc="Trees own leaves.")
 
 
-def test_a_view_is_saved_listed_and_deleted_by_its_operator_alone(tmp_path: Path) -> None:
+def test_a_view_is_saved_listed_and_deleted_only_by_its_operator(tmp_path: Path) -> None:
     async def main() -> None:
         async with library(tmp_path) as served:
             await fill(served.store)

@@ -23,6 +23,7 @@ from keyhouse.http.response import (
 )
 from keyhouse.http.router import Route
 from keyhouse.http.settings import HttpSettings
+from keyhouse.http.signature import decode_optional
 from keyhouse.http.static import file_route, page_route, redirect_route
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "Templates",
     "UploadedFile",
     "canonical_address",
+    "decode_optional",
     "delete_cookie",
     "etag",
     "file_route",

@@ -253,7 +253,7 @@ class App:
 
     def _no_route(self, raw_path: bytes) -> NotFoundError:
         """Return the error of a path that no route has. Where the app shows its documentation, it
-        says which are known, in problem documents alone."""
+        says which are known, only in problem documents."""
         fields: dict[str, object] = {}
         if self._known_paths is not None and self._format(raw_path) is PROBLEM:
             fields = self._known_paths.describe(raw_path)
@@ -335,7 +335,7 @@ class App:
     async def _send_events(
         self, request: HttpRequest, response: EncodedResponse, receive: Any, send: Any
     ) -> None:
-        """Send an event stream, which is no request in flight."""
+        """Send an event stream, which is not a request in flight."""
         start = {
             "type": "http.response.start",
             "status": response.status,

@@ -73,7 +73,7 @@ class TrustedProxies:
         return _client(found, is_https)
 
     def _behind(self, proxy: Address, hops: list[str]) -> Address:
-        """Return the client, or the outermost proxy if what it reports is no address."""
+        """Return the client, or the outermost proxy if what it reports is not an address."""
         found = proxy
         for hop in hops:
             parsed = _parse(_without_port(hop))

@@ -43,7 +43,7 @@ def check_accepted(accept: str | None, media_type: str) -> None:
 
 
 def prefers_html(accept: str | None) -> bool:
-    """Tell whether the Accept header names HTML, and prefers it to JSON: that of a browser."""
+    """Return whether the Accept header names HTML, and prefers it to JSON: that of a browser."""
     weights = _weights(accept or "")
     return weights.get("text/html", 0.0) > weights.get("application/json", 0.0)
 

@@ -54,6 +54,9 @@ from keyhouse.limits import (
 from keyhouse.read_meter import read_meter
 from keyhouse.schema import document
 
+_LENGTH_DIGITS_MAX = 18
+"""A Content-Length of more digits is larger than any limit, and costs time to parse."""
+
 _JSON_TYPE = (b"content-type", b"application/json")
 _PRIVATE = (b"cache-control", b"private, no-cache")
 _JSON_HEADERS = FixedHeaders(_JSON_TYPE)
@@ -139,7 +142,7 @@ class HttpRequest:
         if declared is not None:
             if not declared.isdigit():
                 raise UsageError("Content-Length must be a number.")
-            if len(declared) > 18 or int(declared) > bytes_max:
+            if len(declared) > _LENGTH_DIGITS_MAX or int(declared) > bytes_max:
                 raise _too_large(bytes_max)
         deadline: float | None = None
         pieces, size = [], 0
@@ -390,7 +393,7 @@ class HttpEndpoint:
         if self.route.extract_json is not None:
             text = self.route.extract_json(text)
         if len(text) <= _CHECKED_AT_ONCE_BYTES:
-            document.check_text(text)
+            document.check_request(text)
         else:
             for _ in document.text_checks(text, values_max=body_values_max(len(text))):
                 await asyncio.sleep(0)

@@ -33,6 +33,7 @@ _HEADERS = (
     (b"x-accel-buffering", b"no"),  # nginx would wait for a full buffer
 )
 _REVISION_MAX = 2**63 - 1
+_REVISION_DIGITS_MAX = len(str(_REVISION_MAX))
 
 
 class EventSource(Protocol):
@@ -164,7 +165,7 @@ def _last_event_id(headers: Mapping[bytes, bytes]) -> int | None:
     sent = headers.get(b"last-event-id")
     if not sent:
         return None
-    if not sent.isdigit() or len(sent) > 19 or int(sent) > _REVISION_MAX:
+    if not sent.isdigit() or len(sent) > _REVISION_DIGITS_MAX or int(sent) > _REVISION_MAX:
         raise UsageError(
             "Last-Event-ID must be the id of an event of this stream.",
             sent=sent.decode("latin-1"),

@@ -12,9 +12,10 @@ import asyncio
 import gzip
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any, ClassVar, Final, get_type_hints
 from urllib.parse import quote, urlencode
 
@@ -37,6 +38,7 @@ PAGE_POLICY: Final = (
 
 _COMPRESSED_FROM_BYTES: Final = 1_400  # less fits into one packet
 _THREAD_FROM_BYTES: Final = 64 * 1_024
+_STEP_SECONDS: Final = 0.001
 _HTML: Final = "text/html; charset=utf-8"
 _SHARED: Final = Path(__file__).parent / "templates"
 _LOCAL_PATH: Final = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
@@ -126,6 +128,7 @@ class Templates:
             lstrip_blocks=True,
         )
         self._environment.globals.update(shared)
+        self._long_page = asyncio.Lock()
 
     def page(
         self,
@@ -139,6 +142,35 @@ class Templates:
         """Render a template as a page."""
         html: str = self._environment.get_template(name).render(values)
         return HtmlPage(html, status=status, headers=headers)
+
+    async def page_in_steps(
+        self,
+        name: str,
+        /,
+        *,
+        status: int = 200,
+        headers: tuple[tuple[str, str], ...] = (),
+        **values: Any,
+    ) -> HtmlPage:
+        """Render a template as a page that may be long, such as a list of 1,000 books: other
+        requests run between the steps, of one long page at a time."""
+        pieces = self._environment.get_template(name).generate(values)
+        html: list[str] = []
+        if not _render_step(pieces, html):
+            async with self._long_page:
+                while not _render_step(pieces, html):
+                    await asyncio.sleep(0)
+        return HtmlPage("".join(html), status=status, headers=headers)
+
+
+def _render_step(pieces: Iterator[str], html: list[str]) -> bool:
+    """Append pieces of a page for a millisecond. Return True if it is complete."""
+    stop = perf_counter() + _STEP_SECONDS
+    for piece in pieces:
+        html.append(piece)
+        if perf_counter() > stop:
+            return False
+    return True
 
 
 async def _compressed(body: bytes) -> bytes:

@@ -242,7 +242,7 @@ class _Place:
 class KnownPaths:
     """A tree of the paths that clients may know.
 
-    It is asked for unknown paths alone, walks as many segments as the path has, and names no more
+    It is asked only for unknown paths, walks as many segments as the path has, and names no more
     than a few known ones.
     """
 

@@ -106,10 +106,10 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 root_path=self.root_path,
             )
         if self.tenant_streams_max < 0:
-            raise UsageError("This setting must be 0 or more.", setting="tenant_streams_max")
+            raise UsageError("This setting must be 0 or more.", setting="http.tenant_streams_max")
         for name in _POSITIVE:
             if not getattr(self, name) > 0:
-                raise UsageError("This setting must be greater than 0.", setting=name)
+                raise UsageError("This setting must be greater than 0.", setting=f"http.{name}")
 
 
 def _is_origin(text: str) -> bool:

@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -21,7 +21,10 @@ from keyhouse.limits import (
     HTTP_BODY_VALUES_MAX,
     HTTP_LARGE_BODY_VALUES_MAX,
 )
+from keyhouse.schema.document import check_request
 from keyhouse.schema.nearest import nearest
+
+T = TypeVar("T")
 
 NONE_TYPE = type(None)
 ARGUMENTS = ("query", "headers", "body", "form", "caller", "client", "conditions", "root")
@@ -61,7 +64,7 @@ def handler_signature(route: Route) -> HandlerSignature:
             )
         if name not in fields and name not in ARGUMENTS:
             raise DeclarationError(
-                "A handler has an argument that is no part of a request.",
+                "A handler has an argument that is not part of a request.",
                 path=route.path,
                 argument=name,
             )
@@ -173,6 +176,13 @@ def body_decoder(kind: Any) -> Callable[[bytes], Any]:
             raise DocumentError("The body is not a JSON document.", reason=str(error)) from None
 
     return decode_body
+
+
+def decode_optional(text: bytes, kind: type[T]) -> T:
+    """Check and decode a body that may be absent, which is an empty object."""
+    check_request(text)
+    value: T = body_decoder(kind)(text.strip() or b"{}")
+    return value
 
 
 def query_pairs(query: bytes) -> Iterator[tuple[str, str]]:

@@ -46,7 +46,7 @@ class ImportEntry(msgspec.Struct, frozen=True):
     expires: int | None = None
 
     def is_live(self, now: int) -> bool:
-        """Tell whether there is a value to store, and it has not expired."""
+        """Return whether there is a value to store, and it has not expired."""
         return self.value is not None and (self.expires is None or self.expires > now)
 
     async def stored_row(self, store: Store) -> Row | None:

@@ -32,7 +32,7 @@ class PushPacer:
 
     async def push(self, function: Callable[[T], object], streams: Iterable[T]) -> None:
         """Call the function for each stream; return after the last call. An exception of it ends
-        this delivery alone, and is raised here."""
+        only this delivery, and is raised here."""
         loop = asyncio.get_running_loop()
         delivery = _Delivery((function(stream) for stream in [*streams]), loop.create_future())
         self._deliveries.append(delivery)

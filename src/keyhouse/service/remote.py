@@ -52,7 +52,7 @@ class Remote(Protocol):
     async def put(
         self, key: str, value: bytes, *, ttl: int | None, expect: int | Unset | None
     ) -> RemoteRow:
-        """Write a row of JSON; RevisionError if it is not at the revision expected."""
+        """Write a row of JSON; RevisionError if it is not at the expected revision."""
         ...
 
     async def delete(self, key: str, *, expect: int | Unset | None) -> bool:

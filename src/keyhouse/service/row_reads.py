@@ -1,9 +1,11 @@
 """Stored rows over a service's API, for the operator: an engine that one process has open, such as
 RocksDB, is looked into through the service. Rows are read only, and never show secrets.
 
-A system's routes check who may read, and put these into the form of its responses.
+A system's routes check who may read, and put these into the form of its responses. A page ends at
+`SERVED_PAGE_BYTES_MAX`, and is read, decoded and encoded in turns with the work of others.
 """
 
+from contextlib import aclosing
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -11,13 +13,17 @@ from msgspec import Meta
 
 from keyhouse.engine import Row, Span
 from keyhouse.errors import KeyhouseError, NotFoundError
+from keyhouse.limits import SERVED_PAGE_BYTES_MAX
 from keyhouse.schema import Counter, Derived, Record
 from keyhouse.store import Store
+from keyhouse.store.long_read import LongWork
 
 __all__ = ["ROWS_MAX", "RowQuery", "RowsPage", "RowsQuery", "ShownRow", "read_row", "read_rows"]
 
 ROWS_MAX: Final = 500
 """Rows in one response."""
+
+_encode = msgspec.json.Encoder().encode
 
 
 class RowsQuery(msgspec.Struct):
@@ -55,11 +61,17 @@ async def read_rows(store: Store, query: RowsQuery) -> RowsPage:
     span = Span.prefix(query.prefix)
     if query.after is not None:
         span = span.before(query.after) if query.reverse else span.after(query.after)
-    page = await store.row_page(
-        span, limit=query.limit, reverse=query.reverse, keys_only=query.keys_only
-    )
-    shown = [_shown(store, row, keys_only=query.keys_only) for row in page.rows]
-    return RowsPage(shown, page.rows[-1].key if page.more else None)
+    shown: list[ShownRow] = []
+    size, work = 0, LongWork(store.space)
+    scan = store.row_scan(span, reverse=query.reverse, keys_only=query.keys_only)
+    async with aclosing(scan) as rows:
+        async for row in rows:
+            if len(shown) == query.limit or size >= SERVED_PAGE_BYTES_MAX:
+                return RowsPage(shown, shown[-1].key)
+            await work.turn()
+            shown.append(_shown(store, row, keys_only=query.keys_only))
+            size += len(row.key) + len(row.value)
+    return RowsPage(shown)
 
 
 async def read_row(store: Store, key: str) -> ShownRow:
@@ -74,17 +86,18 @@ def _shown(store: Store, row: Row, *, keys_only: bool = False) -> ShownRow:
     return ShownRow(row.key, row.revision, None if keys_only else _value(store, row), row.expires)
 
 
-def _value(store: Store, row: Row) -> Any:
+def _value(store: Store, row: Row) -> msgspec.Raw | None:
     """Return the value as JSON; None if it is unreadable and may hold secrets, or is not JSON."""
     found = store.find(row.key)
     declared = None if found is None else found.declared
     if isinstance(declared, Record) and not isinstance(declared, Counter | Derived):
         try:
-            return declared.shown(declared.decode(row.value, row.key))
+            return msgspec.Raw(_encode(declared.shown(declared.decode(row.value, row.key))))
         except KeyhouseError:
             if declared.private:
                 return None
     try:
-        return msgspec.json.decode(row.value)
-    except msgspec.MsgspecError:
+        msgspec.json.decode(row.value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+    return msgspec.Raw(row.value)

@@ -141,12 +141,13 @@ def record_of(store: Store, name: str) -> Record[Any]:
 
 
 def is_writable(store: Store, record: Record[Any]) -> bool:
-    """Tell whether people may write a record: not the events of a log, nor the store's own rows."""
+    """Return whether people may write a record: not the events of a log, nor the store's own
+    rows."""
     meta = store.schema.meta
     own = () if meta is None else tuple(each.name for each in meta.records)
     return not isinstance(record, Log) and record.name not in own
 
 
 def is_editable(store: Store, match: KeyMatch) -> bool:
-    """Tell whether a key is of a record that people may write, and of no derived row."""
+    """Return whether a key is of a record that people may write, and of no derived row."""
     return isinstance(match.declared, Record) and is_writable(store, match.record)

@@ -39,6 +39,9 @@ from keyhouse.studio.page_routes import FormPage, require_unlocked
 from keyhouse.studio.rendering import hidden_members, masked, pretty, studio_path
 from keyhouse.studio.settings import ADMIN, WRITE
 
+_TTL_DIGITS_MAX = 10
+_REVISION_DIGITS_MAX = 20
+
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -179,7 +182,7 @@ def _ttl(form: EditForm) -> int | None:
         return None
     if form.never_expires:
         raise UsageError("Give seconds, or choose that the record never expires: not both.")
-    if not (typed.isascii() and typed.isdecimal() and len(typed) <= 10):
+    if not (typed.isascii() and typed.isdecimal() and len(typed) <= _TTL_DIGITS_MAX):
         raise UsageError("The seconds until the record expires are a whole number.")
     return int(typed)
 
@@ -187,9 +190,10 @@ def _ttl(form: EditForm) -> int | None:
 def _expected(form: EditForm) -> int | None:
     if form.revision == ABSENT:
         return None
-    if not (form.revision.isascii() and form.revision.isdecimal() and len(form.revision) <= 20):
+    typed = form.revision
+    if not (typed.isascii() and typed.isdecimal() and len(typed) <= _REVISION_DIGITS_MAX):
         raise UsageError("The form has no revision: load the page again.")
-    return int(form.revision)
+    return int(typed)
 
 
 def _problem(error: KeyhouseError) -> str:

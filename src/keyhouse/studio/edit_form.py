@@ -34,7 +34,7 @@ def form_fields(
     key_fields: Mapping[str, object],
     hidden: tuple[str, ...],
 ) -> list[FormField]:
-    """Return the inputs of a record, with its stored values; none if it is no Struct.
+    """Return the inputs of a record, with its stored values; none if it is not a Struct.
 
     Members that the key holds are fixed.
     """

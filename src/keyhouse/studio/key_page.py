@@ -82,7 +82,7 @@ class KeyPages:
     async def reveal(
         self, system: str, space: str, query: KeyQuery, form: RevealForm, caller: Caller
     ) -> FormPage:
-        """Show private members in the answer to this form alone; the journal has it before."""
+        """Show private members only in the answer to this form; the journal has it before."""
         await self._journal.write(caller.tenant, "reveal", system=system, space=space, key=query.k)
         page = await self._page(system, space, query.k, caller, reveal=True)
         return FormPage("key.html", page)

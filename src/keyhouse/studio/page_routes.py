@@ -23,6 +23,7 @@ from keyhouse.http import HtmlPage, Redirect, Response, ResponseSpec, Route, Tem
 from keyhouse.http.html import page_handler, page_location
 from keyhouse.http.response import Responder
 from keyhouse.limits import VALUE_BYTES_MAX
+from keyhouse.store.long_read import wait_for_turn
 from keyhouse.studio import rendering
 from keyhouse.studio.line_comparison import LineComparer
 from keyhouse.studio.sessions import UNLOCKED
@@ -54,6 +55,7 @@ class PageRoutes:
     """Makes routes below `/studio`."""
 
     def __init__(self) -> None:
+        self._rendering = asyncio.Lock()
         self._templates = Templates(
             _TEMPLATES,
             q=rendering.quoted,
@@ -92,8 +94,8 @@ class PageRoutes:
     ) -> Route:
         """Return the route of a form. The handler returns a FormPage or a Redirect. `locked`: the
         session must be unlocked. `back` is the page that an error leads back to, if the form's own
-        address is no page. `has_text`: a form that is sent after the session has ended is kept, to
-        be sent again."""
+        address is not a page. `has_text`: a form that is sent after the session has ended is kept,
+        to be sent again."""
         options = _FormOptions(scope, locked, back or path, has_text)
         return self._route("POST", path, handler, partial(self._submit, handler, options))
 
@@ -141,7 +143,7 @@ class PageRoutes:
             return Redirect(f"{root}/{NAME}/login?{urlencode({'next': here})}")
         try:
             caller.require(scope)
-            page = await handler(**arguments)
+            page = await _in_turn(caller, handler, arguments)
         except KeyhouseError as error:
             if error.status >= 500:
                 raise  # the app logs it, and shows it by `rejected`
@@ -166,7 +168,7 @@ class PageRoutes:
             caller.require(options.scope)
             if options.locked:
                 require_unlocked(caller, options.scope)
-            answer = await handler(**arguments)
+            answer = await _in_turn(caller, handler, arguments)
         except KeyhouseError as error:
             if error.status >= 500:
                 raise  # the app logs it, and shows it by `rejected`
@@ -179,8 +181,10 @@ class PageRoutes:
         )
 
     async def _rendered(self, *arguments: Any, **options: Any) -> HtmlPage:
-        """Render a page in a thread: one with a long value would hold up other requests."""
-        return await asyncio.to_thread(self.render, *arguments, **options)
+        """Render a page in a thread: one with a long value would hold up other requests. One page
+        at a time: the event loop would wait for the interpreter behind all threads that render."""
+        async with self._rendering:
+            return await asyncio.to_thread(self.render, *arguments, **options)
 
     def _error(self, error: KeyhouseError, caller: Caller, root: str, here: str) -> HtmlPage:
         return self.render("error.html", caller, error, root=root, here=here, status=error.status)
@@ -227,6 +231,13 @@ def _rooted(root: str, path: Callable[..., str], *segments: str, **query: Any) -
     return f"{root}{path(*segments, **query)}"
 
 
+async def _in_turn(caller: Caller, handler: Handler, arguments: dict[str, Any]) -> Any:
+    """Call the handler of a page in its turn, as a long read has one: it takes a millisecond or
+    more, and an operator may load many pages at once."""
+    await wait_for_turn(f"{NAME}:{caller.tenant}")
+    return await handler(**arguments)
+
+
 async def _with_slash(path: str, root: str, arguments: dict[str, Any]) -> Redirect:
     return Redirect(f"{root}{page_location(NAME, path, arguments)}")
 
@@ -263,7 +274,7 @@ async def _json(handler: Handler, scope: str, root: str, arguments: dict[str, An
     if caller is None:
         raise TokenError("There is no session: sign in, or send an operator's token.", missing=True)
     caller.require(scope)
-    value = await handler(**arguments)
+    value = await _in_turn(caller, handler, arguments)
     if isinstance(value, Redirect):
         return value.with_root(root)
     return Response(value, headers=_PRIVATE)

@@ -240,7 +240,7 @@ def parse_filter(store: Store, record: Record[Any], text: str, by: str) -> Filte
 
 def _with_fields(store: Store, record: Record[Any], query: RecordQuery) -> str:
     """Return the filter with the fields that are given as parameters. Raises UsageError for a
-    parameter that is no field of a key."""
+    parameter that is not a field of a key."""
     known = {field for *_, template in _choices(store, record) for field in template.fields}
     for name in query.fields:
         if name not in known:

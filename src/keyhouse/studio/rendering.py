@@ -107,7 +107,8 @@ def tokens(text: str) -> list[tuple[str, str]]:
 
 
 def masked(value: bytes, members: tuple[str, ...]) -> bytes:
-    """Return stored JSON with the values of these members hidden; all of it if it is no object."""
+    """Return stored JSON with the values of these members hidden; all of it if it is not an
+    object."""
     if not members:
         return value
     try:

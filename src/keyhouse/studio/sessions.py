@@ -1,4 +1,4 @@
-"""Sessions of operators: a row with a hashed secret, a cookie for `/studio` alone, and a lock.
+"""Sessions of operators: a row with a hashed secret, a cookie for `/studio` only, and a lock.
 
 An operator signs in with an operator's token (`keyhouse token --operator`) or with the one-time
 link that `keyhouse serve` prints. Edits are locked until the session is unlocked.
@@ -140,7 +140,7 @@ class Sessions(Authenticator):
         return await self._store.delete(SESSION, id=id)
 
     async def is_valid(self, caller: Caller) -> bool:
-        """Tell whether the session of a caller has not ended; a token has no session."""
+        """Return whether the session of a caller has not ended; a token has no session."""
         if SIGNED_IN not in caller.roles:
             return True
         session = await self._store.get(SESSION, id=caller.subject)
@@ -174,7 +174,7 @@ class Sessions(Authenticator):
             )
         if "." not in credential:
             raise TokenError(
-                "The link was used already, or this is no token: make one with"
+                "The link was used already, or this is not a token: make one with"
                 " `keyhouse token --operator`."
             )
         header = b"Bearer " + credential.encode("ascii", "replace")

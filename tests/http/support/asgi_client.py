@@ -1,4 +1,4 @@
-"""Ask an ASGI app something, byte by byte as a server would, and look at what it sends."""
+"""Send a request to an ASGI app as a server does, and collect the response."""
 
 import asyncio
 import json
@@ -80,7 +80,7 @@ async def asking(
     await asyncio.wait_for(app(request | scope, receive, send), 10)
     start, *rest = sent
     assert start["type"] == "http.response.start"
-    assert rest and not rest[-1].get("more_body", False), "the answer has no end"
+    assert rest and not rest[-1].get("more_body", False), "the response never ends"
     return Answered(
         start["status"],
         [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]],

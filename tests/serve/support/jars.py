@@ -20,7 +20,7 @@ class Settings(msgspec.Struct, kw_only=True):
     shelf: Annotated[str, setting("Where jars stand.")] = "shelf"
 
 
-def part(context: ServiceContext) -> ServiceSpec:
+def service(context: ServiceContext) -> ServiceSpec:
     engine = context.engine
     shelf = read_settings(Settings, context.settings, table="jars").shelf
 
@@ -72,7 +72,7 @@ def part(context: ServiceContext) -> ServiceSpec:
 
 
 def without_nats(context: ServiceContext) -> ServiceSpec:
-    whole = part(context)
+    whole = service(context)
     return ServiceSpec(name=whole.name, routes=whole.routes)
 
 

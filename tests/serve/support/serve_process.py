@@ -15,7 +15,7 @@ import httpx
 from tests.support.fork_server import Command
 from tests.support.program import SOURCE, ForkedProcess
 
-JARS = "tests.serve.support.jars:part"
+JARS = "tests.serve.support.jars:service"
 READY_SECONDS = 30.0
 """On a machine that is busy with other tests; the time on a quiet one is measured, not tested."""
 

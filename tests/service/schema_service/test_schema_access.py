@@ -56,7 +56,7 @@ def test_a_schema_with_one_space_has_it_for_every_tenant(tmp_path: Path) -> None
         assert served.client("bob").get("/records/draft/a").status_code == 200
 
 
-def test_a_tenant_that_is_no_space_of_the_schema_is_403(tmp_path: Path) -> None:
+def test_a_tenant_that_is_not_a_space_of_the_schema_is_403(tmp_path: Path) -> None:
     draft = Record(Draft, Template("{user}/draft/{name}", user=Regex("[a-c]+")))
     space = Space("a user", field="user", segment=Regex("[a-c]+"))
     schema = Schema("drafts", draft, space=space)
@@ -115,3 +115,6 @@ def test_settings_of_unknown_records_and_taken_field_names_are_rejected() -> Non
     taken = Schema("drafts", Record(Draft, "draft:{order}"), space=Space("a user"))
     with pytest.raises(DeclarationError, match="name of a parameter"):
         Catalog(taken, {})
+    spaced = Schema("shows", Record(str, "now", name="on screen!"), space=Space("a user"))
+    with pytest.raises(DeclarationError, match=r"declare `name`.*suggested='on-screen'"):
+        Catalog(spaced, {})

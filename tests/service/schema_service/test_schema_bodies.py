@@ -223,7 +223,7 @@ def test_a_merge_patch_has_all_members_optional(document: Any) -> None:
         ("shape", {"type": "circle", "radius": 1, "colour": "red"}, "colour"),
     ],
 )
-def test_a_record_that_is_no_struct_rejects_unknown_members(
+def test_a_record_that_is_not_a_struct_rejects_unknown_members(
     http: httpx.Client, name: str, value: Any, member: str
 ) -> None:
     """They were dropped without a word."""

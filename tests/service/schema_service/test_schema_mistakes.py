@@ -70,7 +70,7 @@ def test_an_unknown_record_names_the_known_ones(served: Served) -> None:
     }
 
 
-def test_a_counter_is_no_record(served: Served) -> None:
+def test_a_counter_is_not_a_record(served: Served) -> None:
     status, fields = problem(served, "PUT", "/records/views/dark", json=3)
     assert (status, fields["known"]) == (404, ["show", "episode", "presence"])
     status, fields = problem(served, "GET", "/counters/view/dark")
@@ -153,6 +153,9 @@ def test_a_ttl_of_a_record_that_does_not_expire_says_what_it_needs(served: Serve
 def test_a_field_of_a_list_without_each_names_each() -> None:
     with pytest.raises(DeclarationError, match=re.escape('write each={"actor": "cast"}')):
         Record(Show, "show:{id}", Index("idx:show:cast:{actor}:{id}"))
+    with pytest.raises(DeclarationError, match="must hold the record's key field") as failed:
+        Record(Show, "show:{id}", Index("idx:show:genre:{genre}"))
+    assert "each" not in str(failed.value)
 
 
 @pytest.mark.parametrize(

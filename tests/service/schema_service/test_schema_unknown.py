@@ -130,7 +130,7 @@ def test_an_unknown_member_is_an_error_elsewhere(
         assert answer.status_code == 422 and answer.json()["fields"]["member"] == member
 
 
-def test_an_attribute_carries_members_of_the_top_alone(http: httpx.Client) -> None:
+def test_an_attribute_carries_only_members_of_the_top(http: httpx.Client) -> None:
     """A member of a nested Struct was dropped without a word."""
     kept = http.put("/records/loose/a", json={"colour": "red"}).json()["value"]
     assert kept["colour"] == "red"

@@ -175,7 +175,7 @@ def test_an_api_key_is_shown_once_and_works_as_bearer(
     assert is_error(admin.get(f"/auth/api-keys/{key['id']}"), 404, "NOT_FOUND")
 
 
-def test_an_api_key_survives_a_password_change_and_is_no_cookie(
+def test_an_api_key_survives_a_password_change_and_is_not_a_cookie(
     service: LibraryService, admin: httpx.Client
 ) -> None:
     key = admin.post("/auth/api-keys", json={"name": "player"}).json()["data"]["key"]

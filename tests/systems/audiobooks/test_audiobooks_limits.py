@@ -9,7 +9,7 @@ import pytest
 
 from keyhouse.engine import Span
 from keyhouse.store import Store
-from keyhouse.systems.audiobooks import accounts, listening, preferences
+from keyhouse.systems.audiobooks import accounts, listening, playlists, preferences
 from keyhouse.systems.audiobooks.limits import (
     API_KEYS_MAX,
     PLAYLISTS_MAX,
@@ -125,3 +125,20 @@ def test_a_deleted_user_leaves_no_row(service: LibraryService, admin: httpx.Clie
         return [row.key for row in page.rows if id in row.key]
 
     assert service.run(keys) == []
+
+
+def test_a_change_of_a_whole_playlist_counts_by_its_books(
+    admin: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new order of 1,000 books cost one request, and held up others for 50 ms."""
+    counted: list[int] = []
+    monkeypatch.setattr(playlists, "report_read", lambda rows, size: counted.append(rows))
+    books = [made(admin, "books", title=f"Book {n}")["id"] for n in range(3)]
+    created = made(admin, "playlists", name="P", book_ids=books)
+    path = f"/playlists/{created['id']}"
+    admin.post(f"{path}/reorder", json={"book_ids": books[::-1]}).raise_for_status()
+    admin.request("DELETE", f"{path}/books", json={"book_ids": books[:1]}).raise_for_status()
+    admin.post(f"{path}/books", json={"book_ids": books}).raise_for_status()
+    assert counted == [3, 3, 2, 3]
+    found = admin.get(path).json()["data"]["book_ids"]
+    assert found == [books[2], books[1], books[0]]

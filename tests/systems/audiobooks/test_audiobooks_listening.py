@@ -136,7 +136,7 @@ def test_an_older_device_gets_409_with_the_newer_place(shelf: Shelf) -> None:
     assert shelf.phone.get(f"{shelf.path}/state").json()["data"] == place
     assert shelf.save(shelf.phone, 0, 13, based_on=place["revision"]).status_code == 200
     own = shelf.save(shelf.phone, 0, 14, based_on=place["revision"])
-    assert own.status_code == 200  # its own newer position is no conflict
+    assert own.status_code == 200  # its own newer position does not conflict
     shelf.desk.patch(f"{shelf.path}/status", json={"status": "abandoned"})
     revision = own.json()["data"]["revision"]
     assert shelf.save(shelf.phone, 0, 15, based_on=revision).status_code == 200

@@ -141,7 +141,7 @@ HISTORIES: dict[str, tuple[list[Step], int]] = {
         120,
     ),
     "what is fast for the speed is a seek": ([("start", 0, 0, 1.0), ("progress", 60, 120, 1.0)], 0),
-    "a change of speed is no seek": ([("start", 0, 0, 1.0), ("progress", 60, 100, 2.0)], 100),
+    "a change of speed is not a seek": ([("start", 0, 0, 1.0), ("progress", 60, 100, 2.0)], 100),
     "at half speed": ([("start", 0, 0, 0.5), ("progress", 60, 30, 0.5)], 30),
     "a report that comes a little early": ([("start", 0, 0), ("progress", 56, 60)], 60),
     "nothing is heard while it is paused": (

@@ -167,7 +167,7 @@ def test_a_deleted_operation_takes_along_its_log(
 ) -> None:
     id = finished(admin, admin.post("/operations/scan"))["id"]
     assert keys(service, "opl:") and f"op:{id}:next_seq" in keys(service, "op:")
-    assert admin.get("/operations").json()["data"]["count"] == 1  # the counter is no operation
+    assert admin.get("/operations").json()["data"]["count"] == 1  # the counter is not an operation
     assert admin.delete(f"/operations/{id}").status_code == 204
     assert [key for key in keys(service) if id in key] == []
 

@@ -140,7 +140,7 @@ def test_broken_and_empty_files_are_lines_of_the_log(
     service: LibraryService, admin: httpx.Client
 ) -> None:
     folder = album(service.roots[0])
-    (folder / "broken.mp3").write_bytes(b"this is no audio")
+    (folder / "broken.mp3").write_bytes(b"this is not audio")
     (folder / "empty.flac").write_bytes(b"")
     lines = scan(admin)
     assert sum("broken.mp3" in line or "empty.flac" in line for line in lines) == 2

@@ -211,7 +211,7 @@ def test_a_books_rows_from_creation_to_deletion(drive: Drive) -> None:
             },
         )
         assert [entry.record.id async for entry in store.scan(BOOK)] == [ONE], (
-            "the duration map is no book"
+            "the duration map is not a book"
         )
 
         clock.advance(seconds=60)
@@ -438,7 +438,7 @@ def test_an_operation_and_its_log_from_creation_to_deletion(drive: Drive) -> Non
             },
         )
         assert [entry.record.id async for entry in store.scan(OPERATION)] == [ONE], (
-            "the counter is no operation"
+            "the counter is not an operation"
         )
         assert await store.get(NEXT_SEQ, operation_id=ONE) == 2
         await store.put(OPERATION, replace(operation, status="failed", error="interrupted"))

@@ -97,13 +97,13 @@ def file_of_lines() -> bytes:
     return b"\n".join([*lines, b"{not json", b"", lines[0]])
 
 
-def test_an_import_reads_old_forms_and_reports_refused_lines(served: Service) -> None:
+def test_an_import_reads_old_forms_and_reports_rejected_lines(served: Service) -> None:
     async def work(engine: Any) -> Any:
         return await import_lines(engine, io.BytesIO(file_of_lines()), profile="p")
 
     report = served.on_engine(work)
     assert (report.applied, report.unchanged) == (2, 1)
-    assert [each.line for each in report.refused] == [3, 4, 5, 6]
+    assert [each.line for each in report.rejected] == [3, 4, 5, 6]
     viewer = served.viewer("p")
     try:
         [entry] = viewer.get("2")
@@ -121,17 +121,17 @@ def keyhouse(*arguments: str, status: int = 0, folder: Path | None = None) -> st
     return ran.stdout
 
 
-def test_the_import_command_prints_what_it_refused(tmp_path: Path) -> None:
+def test_the_import_command_prints_what_it_rejected(tmp_path: Path) -> None:
     file = tmp_path / "entries.jsonl"
     file.write_bytes(file_of_lines())
     store = f"sqlite:{tmp_path}/history.db?layout=history"
     printed = keyhouse("history", "import", str(file), "--profile", "p", "--store", store, status=1)
-    assert "2 applied, 1 unchanged, 4 refused." in printed and "Line 4:" in printed
+    assert "2 applied, 1 unchanged, 4 rejected." in printed and "Line 4:" in printed
     keyhouse("verify", "history", "--store", store)
     assert "IN_PROGRESS|1" in keyhouse("list", "history", "--space", "p", "--store", store)
 
 
-def test_an_import_refuses_numbers_that_no_event_could_have(served: Service) -> None:
+def test_an_import_rejects_numbers_that_no_event_could_have(served: Service) -> None:
     lines = [
         {"attr": {"assetId": "1", **viewing(1), "progress": 10**400}},
         {"attr": {"assetId": "2", **viewing(1), "totalTime": f"P{'9' * 400}D"}},
@@ -141,7 +141,7 @@ def test_an_import_refuses_numbers_that_no_event_could_have(served: Service) -> 
     ]
     file = io.BytesIO(b"\n".join(json.dumps(line).encode() for line in lines))
     report = served.on_engine(lambda engine: import_lines(engine, file, profile="large"))
-    assert [each.line for each in report.refused] == [1, 2, 3, 4] and report.applied == 1
+    assert [each.line for each in report.rejected] == [1, 2, 3, 4] and report.applied == 1
 
 
 def test_the_import_command_applies_the_settings_of_the_service(tmp_path: Path) -> None:

@@ -106,13 +106,13 @@ def test_no_scope_reaches_a_profile_that_no_token_can_name(small: Service, name:
             assert reply.json()["code"] == "VALIDATION_ERROR"
 
 
-def test_an_import_refuses_profiles_that_no_token_can_name(small: Service) -> None:
+def test_an_import_rejects_profiles_that_no_token_can_name(small: Service) -> None:
     names = [*NO_PROFILES, ".", "..", "", "fine"]
     lines = [{"profileId": name, "attr": {"assetId": "1", **viewing(1)}} for name in names]
     file = io.BytesIO(b"\n".join(json.dumps(line).encode() for line in lines))
     report = small.on_engine(lambda engine: import_lines(engine, file))
-    assert [each.line for each in report.refused] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
-    assert "1 to 128 characters" in report.refused[0].error
+    assert [each.line for each in report.rejected] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert "1 to 128 characters" in report.rejected[0].error
     assert report.applied == 1
 
 

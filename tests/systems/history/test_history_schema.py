@@ -158,9 +158,9 @@ def test_a_team_list_is_split_trimmed_and_deduplicated(listed: list[str], spaces
     found = teams({"team-ids": f"{spaces},{spaces}".join(listed)})
     assert found == list(dict.fromkeys(listed))
     made = entry(sport="cricket", series_id="4", team_ids=",".join(listed))
-    earned = ASSETS_OF_TEAM.rows(made, ("IN_PROGRESS", "1981"))
-    assert len(earned) == len(set(listed))
-    parsed = [ASSETS_OF_TEAM.template.parse(key) for key in earned]
+    added = ASSETS_OF_TEAM.rows(made, ("IN_PROGRESS", "1981"))
+    assert len(added) == len(set(listed))
+    parsed = [ASSETS_OF_TEAM.template.parse(key) for key in added]
     assert parsed == [{"sport": "cricket", "series": "4", "team": team} for team in found]
 
 

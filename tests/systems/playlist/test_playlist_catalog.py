@@ -317,7 +317,7 @@ def test_csv_has_the_same_members(tmp_path: Path) -> None:
         assert caught.value.fields["line"] == line
 
 
-def test_a_source_that_is_no_regular_file_is_rejected_and_not_read(tmp_path: Path) -> None:
+def test_a_source_that_is_not_a_regular_file_is_rejected_and_not_read(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.json"
     os.mkfifo(pipe)
     for path in (pipe, tmp_path, Path("/dev/zero"), tmp_path / "a\0b.json"):

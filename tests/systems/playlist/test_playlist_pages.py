@@ -71,7 +71,7 @@ NO_NAMES = ["a\nb", "a\u202eb", "\u2028x", "a\x85", "\u2067a\u2069", "\t\x07"]
 
 
 @pytest.mark.parametrize("name", NO_NAMES)
-def test_a_name_with_control_characters_is_refused_everywhere(tmp_path: Path, name: str) -> None:
+def test_a_name_with_control_characters_is_rejected_everywhere(tmp_path: Path, name: str) -> None:
     async def work(service: PlaylistService) -> None:
         bob = await member(service, "Bob")
         api = service.visitor()

@@ -137,7 +137,7 @@ def test_a_refresh_publishes_the_snapshot_or_changes_nothing(tmp_path: Path) -> 
     asyncio.run(work())
 
 
-def test_an_empty_source_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
+def test_an_empty_source_is_rejected_unless_it_is_allowed(tmp_path: Path) -> None:
     """An empty file was published, and hid the whole catalog."""
     (tmp_path / "empty.json").write_text("[]")
     (tmp_path / "empty.csv").write_text("video_id,title,manifest_url\n")

@@ -8,7 +8,7 @@ import sqlite3
 import statistics
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,7 @@ def test_req_001_local_catalog_search_data_is_in_sqlite(one: One) -> None:
     async def work(view: Shared, buckets: Buckets) -> None:
         vic = await view.member(0, "Vic")
         found = (await vic.get("/catalog/search", params={"q": "title 1"})).json()
-        with sqlite3.connect(one[2] / "catalog.sqlite3") as database:
+        with closing(sqlite3.connect(one[2] / "catalog.sqlite3")) as database:
             rows = database.execute(
                 "SELECT video_id, snapshot_id FROM catalog_item WHERE title = 'Title 1'"
             ).fetchall()
@@ -218,7 +218,7 @@ def test_ac_001_a_refresh_sets_current_and_the_items_of_that_snapshot(
             "kryten_playlist_snapshot", f"snapshots/{id.replace(':', '=3A')}"
         )
         assert (current["snapshot_id"], current["item_count"]) == (id, 2)
-        with sqlite3.connect(one[2] / "catalog.sqlite3") as database:
+        with closing(sqlite3.connect(one[2] / "catalog.sqlite3")) as database:
             rows = database.execute("SELECT DISTINCT snapshot_id FROM catalog_item").fetchall()
         assert rows == [(id,)]
         vic = await view.member(0, "Vic")

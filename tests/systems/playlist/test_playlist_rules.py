@@ -186,7 +186,7 @@ def test_unknown_members_of_the_index_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("title", ["a\nb", "a\x00", "\x1b[2J", "\x85x"])
-def test_a_title_with_control_characters_is_refused(tmp_path: Path, title: str) -> None:
+def test_a_title_with_control_characters_is_rejected(tmp_path: Path, title: str) -> None:
     """Such a title was stored and shown as it is, although a name was not."""
 
     async def work(service: PlaylistService) -> None:
@@ -211,7 +211,7 @@ def test_a_title_with_control_characters_is_refused(tmp_path: Path, title: str) 
 
 
 @pytest.mark.parametrize("category", ["a\nb", "\x1b[2J", "a\u202eb", "\u2028"])
-def test_a_category_with_control_characters_is_refused(tmp_path: Path, category: str) -> None:
+def test_a_category_with_control_characters_is_rejected(tmp_path: Path, category: str) -> None:
     """Such a category was stored and shown as it is, although a name was not."""
 
     async def work(service: PlaylistService) -> None:

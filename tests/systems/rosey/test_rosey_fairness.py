@@ -52,7 +52,7 @@ def test_writes_of_one_key_that_wait_share_commits_and_have_their_own_results(
     living("sqlite", tmp_path)(story)
 
 
-def test_a_read_between_two_writes_of_a_key_sees_the_first_alone(tmp_path: Path) -> None:
+def test_a_read_between_two_writes_of_a_key_sees_only_the_first(tmp_path: Path) -> None:
     async def story(harness: Harness) -> None:
         requests: list[tuple[str, dict[str, Any]]] = []
         for number in range(20):

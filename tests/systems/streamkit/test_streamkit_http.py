@@ -178,7 +178,7 @@ def test_two_customers_with_the_same_ids_are_isolated(service: Service) -> None:
         assert other.get("/scene-activity/top").json()["scenes"][0]["count"] == 1
 
 
-def test_the_customer_comes_from_the_token_alone(
+def test_the_customer_comes_only_from_the_token(
     service: Service, panel: httpx.Client, customer: str
 ) -> None:
     """Neither a body, nor a query, nor a header says whose a config is."""

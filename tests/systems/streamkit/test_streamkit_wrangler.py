@@ -197,8 +197,8 @@ def test_a_file_that_is_not_wranglers_is_rejected(tmp_path: Path, text: str) -> 
 @pytest.mark.parametrize("member", ["createdAt", "updatedAt", "lastUsed"])
 @pytest.mark.parametrize("text", [None, "", "yesterday", "2026-01-18T12:00:00"])
 def test_a_missing_time_is_reported_by_member(member: str, text: str | None) -> None:
-    """It used to say that an empty text is no time, and not where in the file that text was to be
-    found."""
+    """It used to say that an empty text is not a time, and not where in the file that text was to
+    be found."""
     key = (
         "cust_12345_streamkit_notes_a"
         if member != "lastUsed"

@@ -1,8 +1,6 @@
-// A client of a schema that `keyhouse serve` serves, for pages and overlays. No dependencies.
+// A client of a served schema, for pages and overlays. No dependencies.
 //
-//   import { Keyhouse } from "http://localhost:8080/assets/keyhouse.js";
 //   const store = new Keyhouse("http://localhost:8080/scores", token);
-//   await store.put("score", ["ada"], { name: "Ada", points: 3 });
 //   store.live("score", draw, { by: "points", order: "desc", limit: 5 });
 //
 // An address is the array of a record's key fields; an item is {key, fields, revision, value, …}.
@@ -20,7 +18,7 @@ export class KeyhouseError extends Error {
 }
 
 const SILENCE_MS = 45_000; // heartbeats come every 15 s
-const RETRY_MS = [500, 1_000, 2_000, 5_000];
+const RETRY_MS = 2_000;
 
 export class Keyhouse {
   #url;
@@ -33,15 +31,16 @@ export class Keyhouse {
     if (space !== undefined) this.#headers["Keyhouse-Space"] = space;
   }
 
-  /** Some records: `{ items, revision, cursor }`. Options: by, order, limit, cursor, and filters
-   * such as `{ minutes: 5 }`, `{ "minutes.from": 5 }`, `{ "title.prefix": "a" }`. */
+  /** Some records: `{ items, revision, cursor }`. Options: by, order, limit, cursor, filters such
+   * as `{ minutes: 5 }`, `{ "minutes.from": 5 }`, `{ "title.prefix": "a" }`. */
   list(record, options = {}) {
     return this.#json("GET", `/records/${part(record)}${query(options)}`);
   }
 
-  /** The item at an address, or null. */
-  get(record, address) {
-    return this.#found(`/records/${path(record, address)}`);
+  /** The item at an address, or null. A record without key fields has the address []. */
+  async get(record, address) {
+    if (!address.length) return (await this.list(record)).items[0] ?? null;
+    return this.#found(at(record, address));
   }
 
   /** The item of a unique row, or null. */
@@ -51,19 +50,17 @@ export class Keyhouse {
 
   /** Write a record. `expect`: the revision it must be at; null: it must not exist. */
   put(record, address, value, { ttl, expect } = {}) {
-    const to = `/records/${path(record, address)}${query({ ttl })}`;
-    return this.#json("PUT", to, value, conditions(expect));
+    return this.#json("PUT", `${at(record, address)}${query({ ttl })}`, value, conditions(expect));
   }
 
   /** Change some members by a merge patch; null removes one. */
   patch(record, address, patch, { expect } = {}) {
-    const headers = { "Content-Type": "application/merge-patch+json", ...conditions(expect) };
-    return this.#json("PATCH", `/records/${path(record, address)}`, patch, headers);
+    const type = { "Content-Type": "application/merge-patch+json" };
+    return this.#json("PATCH", at(record, address), patch, { ...type, ...conditions(expect) });
   }
 
-  /** Delete a record, if there is one. */
   delete(record, address, { expect } = {}) {
-    return this.#json("DELETE", `/records/${path(record, address)}`, undefined, conditions(expect));
+    return this.#json("DELETE", at(record, address), undefined, conditions(expect));
   }
 
   /** Add to a counter; returns its value. */
@@ -71,7 +68,6 @@ export class Keyhouse {
     return (await this.#json("POST", `/counters/${path(counter, address)}`, { by })).value;
   }
 
-  /** The value of a counter. */
   async count(counter, address) {
     return (await this.#json("GET", `/counters/${path(counter, address)}`)).value;
   }
@@ -81,9 +77,8 @@ export class Keyhouse {
     return this.#json("POST", "/batch", { operations });
   }
 
-  /** Iterate over changes after revision `since` (default: now): `{ type, item }`, type
-   * put, gone or unreadable. Reconnects, resumes without gap or repeat. Throws the type
-   * `watch-expired`: list again. */
+  /** Iterate over changes after revision `since` (default: now): `{ type, item }`, type put, gone or
+   * unreadable. Resumes without gap or repeat. Throws the type `watch-expired`: list again. */
   async *watch(record, { since, signal, fields = {} } = {}) {
     since ??= (await this.list(record, { limit: 1 })).revision;
     const partial = new Set(); // of a commit not yet whole
@@ -92,55 +87,62 @@ export class Keyhouse {
         const stream = this.#events(`/watch${query({ record, ...fields, since })}`, signal);
         for await (const { event, data, id } of stream) {
           failures = 0;
-          if (event === "expired") {
-            throw new KeyhouseError(410, { type: "watch-expired" });
-          }
+          if (event === "expired") throw new KeyhouseError(410, { type: "watch-expired" });
           const item = JSON.parse(data);
           const mark = `${item.revision} ${item.key}`;
           const isNew = !partial.has(mark);
           partial.add(mark);
-          if (id) {
-            since = Number(id);
-            partial.clear();
-          }
+          if (id) (since = Number(id)), partial.clear();
           if (isNew) yield { type: event, item };
         }
       } catch (error) {
         if (signal?.aborted) return;
-        const rejected = error instanceof KeyhouseError && error.status && error.status < 500;
-        if (rejected && error.status !== 429) throw error;
+        if (error.status && error.status < 500 && error.status !== 429) throw error;
       }
-      await pause(RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)], signal);
+      await pause(Math.min(500 * 2 ** failures++, 5_000), signal);
     }
   }
 
-  /** Call `render` with the items of a list, now and after each change, until the function that it
-   * returns is called. Options are those of `list`, and `onError`. */
+  /** Render a list now, after each change and when an item expires, until the returned function is
+   * called. Options: those of `list`, and `onError`. */
   live(record, render, { onError = console.warn, ...options } = {}) {
     const stop = new AbortController();
-    const run = async () => {
-      while (!stop.signal.aborted) {
+    const { signal } = stop;
+    let newest = 0; // an older list that comes late is not rendered
+    let timer;
+    const show = async () => {
+      const mine = ++newest;
+      const page = await this.list(record, options);
+      if (mine !== newest || signal.aborted) return page;
+      const times = page.items.map((item) => Date.parse(item.expires_at) || Infinity);
+      showIn(Math.min(...times) - Date.now());
+      render(page.items);
+      return page;
+    };
+    const showIn = (ms) => {
+      clearTimeout(timer);
+      if (!(ms < 2e9) || signal.aborted) return; // nothing expires soon
+      const again = () => show().catch((error) => (onError(error), showIn(RETRY_MS)));
+      timer = setTimeout(again, Math.max(ms + 50, 1_000)); // clocks differ
+    };
+    (async () => {
+      while (!signal.aborted) {
         try {
-          const page = await this.list(record, options);
-          render(page.items);
-          const watched = { since: page.revision, signal: stop.signal };
-          for await (const _ of this.watch(record, watched)) {
-            render((await this.list(record, options)).items);
-          }
+          const { revision: since } = await show();
+          for await (const _ of this.watch(record, { since, signal })) await show();
         } catch (error) {
           onError(error);
-          await pause(RETRY_MS[2], stop.signal);
+          await pause(RETRY_MS, signal);
         }
       }
-    };
-    run();
-    return () => stop.abort();
+    })();
+    return () => (stop.abort(), clearTimeout(timer));
   }
 
   async *#events(to, signal) {
     const silence = new AbortController();
-    let timer = setTimeout(() => silence.abort(), SILENCE_MS);
     const stop = () => silence.abort();
+    let timer = setTimeout(stop, SILENCE_MS);
     signal?.addEventListener("abort", stop);
     try {
       const response = await this.#send("GET", to, undefined, {}, silence.signal);
@@ -153,11 +155,7 @@ export class Keyhouse {
         const events = (text + value).split("\n\n");
         text = events.pop();
         for (const lines of events) {
-          const found = {};
-          for (const line of lines.split("\n")) {
-            const at = line.indexOf(": ");
-            if (at > 0) found[line.slice(0, at)] = line.slice(at + 2);
-          }
+          const found = Object.fromEntries(lines.split("\n").map((line) => line.split(/: (.*)/s)));
           if (found.event) yield found;
         }
       }
@@ -168,13 +166,11 @@ export class Keyhouse {
     }
   }
 
-  async #found(to) {
-    try {
-      return await this.#json("GET", to);
-    } catch (error) {
+  #found(to) {
+    return this.#json("GET", to).catch((error) => {
       if (error.status === 404 && error.fields.address) return null;
       throw error;
-    }
+    });
   }
 
   async #json(method, to, body, headers) {
@@ -183,34 +179,34 @@ export class Keyhouse {
   }
 
   async #send(method, to, body, headers = {}, signal) {
-    const type = body === undefined ? {} : { "Content-Type": "application/json" };
-    const options = { method, headers: { ...this.#headers, ...type, ...headers }, signal, cache: "no-store" };
-    if (body !== undefined) options.body = JSON.stringify(body);
+    const type = body !== undefined && { "Content-Type": "application/json" };
+    headers = { ...this.#headers, ...type, ...headers };
+    const options = { method, headers, signal, cache: "no-store", body: JSON.stringify(body) };
     const response = await fetch(this.#url + to, options).catch((error) => {
-      throw new KeyhouseError(0, { detail: `The service cannot be reached: ${error.message}` });
+      const detail = `${error.message}: is it running, with this page in http.cors_origins?`;
+      throw new KeyhouseError(0, { detail });
     });
     if (response.ok) return response;
     throw new KeyhouseError(response.status, await response.json().catch(() => ({})));
   }
 }
 
-const part = (value) => encodeURIComponent(value === null ? "null" : value);
+const part = encodeURIComponent;
 
-const path = (record, address) => [record, ...address].map(part).join("/");
+const path = (name, address) => [name, ...address].map(part).join("/");
 
-function query(options) {
-  const given = Object.entries(options).filter(([, value]) => value !== undefined);
-  return given.length ? `?${new URLSearchParams(given)}` : "";
-}
+const at = (record, address) => `/records/${path(record, address)}`;
+
+const query = (options) =>
+  `?${new URLSearchParams(Object.entries(options).filter(([, value]) => value !== undefined))}`;
 
 function conditions(expect) {
   if (expect === undefined) return {};
   return expect === null ? { "If-None-Match": "*" } : { "If-Match": `"${expect}"` };
 }
 
-function pause(ms, signal) {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal?.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+const pause = (ms, signal) =>
+  new Promise((resolve) => {
+    setTimeout(resolve, ms);
+    signal?.addEventListener("abort", resolve, { once: true });
   });
-}

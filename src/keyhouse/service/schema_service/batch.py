@@ -175,5 +175,5 @@ async def _apply(
 def _check_expected(expected: int | None, found: int | None) -> None:
     if found != expected:
         raise RevisionError(
-            "The record is not at the revision expected.", expected=expected, found=found
+            "The record is not at the expected revision.", expected=expected, found=found
         )

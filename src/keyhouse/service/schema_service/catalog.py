@@ -1,7 +1,7 @@
 """The served part of a schema: records, counters and logs by name, with key fields and indexes.
 
 The store's own rows (versions, jobs) are not served. The state of a log and the counter of its
-sequence are read-only: `append` alone writes them.
+sequence are read-only: only `append` writes them.
 """
 
 import re
@@ -30,7 +30,7 @@ from keyhouse.service.schema_service.settings import RecordSettings
 __all__ = ["Catalog", "Fields", "Kind", "ServedDerived", "ServedRecord"]
 
 RESERVED: Final = frozenset({"order", "record"})
-"""Parameters of requests that are no arguments of the store, whose names no key field has."""
+"""Parameters of requests that are not arguments of the store, whose names no key field has."""
 
 _NAME: Final = re.compile("[A-Za-z0-9_-]+")
 
@@ -182,7 +182,7 @@ class ServedRecord:
         return value
 
     def may_move(self, patch: Any) -> bool:
-        """Tell whether a merge patch may change a key field of the record."""
+        """Return whether a merge patch may change a key field of the record."""
         held = [name for name in self.segments if self.record.holder(name) is not None]
         members = {self.members.get(name) for name in held}
         return None in members or not isinstance(patch, dict) or not members.isdisjoint(patch)
@@ -281,8 +281,9 @@ def _check_names(record: Record[Any]) -> None:
             )
     if not _NAME.fullmatch(record.name):
         raise DeclarationError(
-            "A record of a served schema needs a name of letters, digits, _ and -.",
+            "A record of a served schema needs a name of letters, digits, _ and -: declare `name`.",
             record=record.name,
+            suggested=re.sub("[^A-Za-z0-9_-]+", "-", record.name).strip("-") or "record",
         )
 
 

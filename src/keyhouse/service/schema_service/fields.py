@@ -34,7 +34,7 @@ def field_of_text(name: str, segment: Segment, text: str) -> Any:
 
 
 def is_text(segment: Segment) -> bool:
-    """Tell whether `field_of_text` returns every text as it is."""
+    """Return whether `field_of_text` returns every text as it is."""
     kinds = (OptionalSegment, Integer, FixedPoint, Day)
     return not isinstance(segment, OptionalSegment) and not isinstance(_inner(segment), kinds)
 

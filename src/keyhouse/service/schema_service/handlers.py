@@ -114,7 +114,7 @@ class SchemaHandlers:
             return self._tenants.get(name)
         except KeyFieldError as error:
             raise AccessError(
-                "The token's tenant, or the header Keyhouse-Space, is no space of this schema.",
+                "The token's tenant, or the header Keyhouse-Space, is not a space of this schema.",
                 space=name,
                 reason=error.sentence,
             ) from None

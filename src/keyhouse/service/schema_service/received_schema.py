@@ -3,8 +3,8 @@
 They are msgspec's own, and beyond those say what the service checks or takes:
 
 - A member that no type has is rejected, unless the record keeps unknown members.
-- The keys of a map whose keys are no text, the text of bytes.
-- A set may have duplicates, and the tag of a Struct that is no choice may be left out.
+- The keys of a map whose keys are not text, the text of bytes.
+- A set may have duplicates, and the tag of a Struct that is not a choice may be left out.
 
 Each record has its own components, named after it: the same type may be closed in one record and
 open in another. A merge patch has all members optional, and null for those that may be removed.
@@ -143,7 +143,7 @@ def plain_type(info: inspect.Type) -> inspect.Type:
 
 
 def is_object(info: inspect.Type) -> bool:
-    """Tell whether a type is an object of named members in JSON."""
+    """Return whether a type is an object of named members in JSON."""
     return isinstance(info, _OBJECTS) and not getattr(info, "array_like", False)
 
 
@@ -204,7 +204,7 @@ def _require_tags(schema: Json) -> None:
 
 
 def _is_patched(info: inspect.Type) -> bool:
-    """Tell whether a merge patch changes parts of a value of this type."""
+    """Return whether a merge patch changes parts of a value of this type."""
     info = plain_type(info)
     return is_object(info) or isinstance(info, (*_MAPS, inspect.AnyType))
 
@@ -216,7 +216,7 @@ def _nullable(schema: Json) -> Json:
 
 
 def _names(key: inspect.Type) -> Mapping[str, Any]:
-    """Return what a schema says of the keys of a map that are no text."""
+    """Return what a schema says of the keys of a map that are not text."""
     key = plain_type(key)
     if isinstance(key, inspect.IntType):
         return {"propertyNames": {"pattern": _INTEGER}}

@@ -29,7 +29,7 @@ class SchemaSettings(JwtTenantSettings, frozen=True, kw_only=True):
         dict[str, RecordSettings],
         setting(
             "Access to records by name: `http = false` and `nats = false` close one there,"
-            " `read_only = true` allows reads alone."
+            " `read_only = true` allows only reads."
         ),
     ] = msgspec.field(default_factory=dict)
     key_ring: KeyRingText = None

@@ -416,7 +416,7 @@ def _check(body: SchemaRequest) -> Callable[[int | None], None] | None:
     def check(found: int | None) -> None:
         if found != expected:
             raise RevisionError(
-                "The record is not at the revision expected.", expected=expected, found=found
+                "The record is not at the expected revision.", expected=expected, found=found
             )
 
     return check

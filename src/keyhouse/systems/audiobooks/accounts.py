@@ -113,7 +113,7 @@ class Accounts:
         )
 
     async def is_allowed(self, member: Member, permission: str) -> bool:
-        """Tell whether a session or API key is still valid, and its user has a permission."""
+        """Return whether a session or API key is still valid, and its user has a permission."""
         found = await self.stored_session(member.device)
         if found is None or permission not in found.caller.scopes:
             return False

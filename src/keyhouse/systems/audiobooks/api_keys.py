@@ -43,7 +43,7 @@ class ApiKeys:
     # Callers
 
     def __contains__(self, id: str) -> bool:
-        """Tell whether a key was used before, and may still be there."""
+        """Return whether a key was used before, and may still be there."""
         return id in self._owners
 
     async def stored_again(self, id: str) -> StoredSession | None:

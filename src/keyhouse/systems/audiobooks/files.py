@@ -53,7 +53,7 @@ class FoundFiles(Struct):
     skipped: dict[str, str] = {}
 
     def has_looked_at(self, path: str) -> bool:
-        """Tell whether a file would be among the files if it were there."""
+        """Return whether a file would be among the files if it were there."""
         return _is_within(path, self.folders) and not _is_within(path, self.skipped)
 
 
@@ -142,7 +142,7 @@ def resolve_below(path: str, roots: Sequence[Path]) -> Path:
     Raises RecordError for a path elsewhere, and NotFoundError if there is nothing.
     """
     if "\0" in path or not _is_text(path):
-        raise RecordError("The path is not one of a file.", path=path)
+        raise RecordError("The path does not name a file.", path=path)
     candidates = [Path(path)] if os.path.isabs(path) else [root / path for root in roots]
     for candidate in candidates:
         resolved = Path(os.path.normpath(candidate))

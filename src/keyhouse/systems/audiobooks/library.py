@@ -44,6 +44,8 @@ __all__ = [
     "valid_body",
 ]
 
+_CURSOR_CHARS_MAX = 12
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -96,7 +98,7 @@ def offset_cursor(cursor: str | None, offset: int) -> int:
         if offset < 0:
             raise UsageError("An offset is not negative.", offset=offset)
         return offset
-    if not cursor.startswith("@") or not cursor[1:].isdecimal() or len(cursor) > 12:
+    if not cursor.startswith("@") or not cursor[1:].isdecimal() or len(cursor) > _CURSOR_CHARS_MAX:
         raise UsageError("This is not the cursor of this list.", cursor=cursor)
     return int(cursor[1:])
 

@@ -97,7 +97,7 @@ class CountedTime(Struct, kw_only=True, frozen=True, omit_defaults=True):
 class Listening(LogState, kw_only=True):
     """The state of counting for one listener and book. `moment` is the position in the whole book,
     if known; `rest` is the fraction of a listened second that is not counted yet. A state that was
-    stored without `counted` knows the last start alone."""
+    stored without `counted` knows only the last start."""
 
     at: str
     playing: bool

@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from keyhouse.errors import AccessError, LinkError, NotFoundError, RecordError
+from keyhouse.read_meter import report_read
 from keyhouse.store import Transaction
 from keyhouse.systems.audiobooks.library import Library, Member, absent_reference, valid_body
 from keyhouse.systems.audiobooks.limits import PLAYLIST_BOOKS_MAX, PLAYLISTS_MAX
@@ -105,21 +106,27 @@ class Playlists:
 
     async def add(self, member: Member, id: str, book_ids: Sequence[str]) -> Playlist:
         """Append books; those that the playlist has already keep their places."""
-        return await self._change(
-            member, id, lambda now: [*now, *(each for each in book_ids if each not in now)]
-        )
+
+        def more(now: list[str]) -> list[str]:
+            listed = set(now)
+            return [*now, *(each for each in book_ids if each not in listed)]
+
+        return await self._change(member, id, more)
 
     async def remove(self, member: Member, id: str, book_ids: Sequence[str]) -> Playlist:
+        removed = set(book_ids)
+
         def rest(now: list[str]) -> list[str]:
-            if absent := [each for each in book_ids if each not in now]:
+            listed = set(now)
+            if absent := [each for each in book_ids if each not in listed]:
                 raise NotFoundError("The playlist does not have these books.", book_ids=absent)
-            return [each for each in now if each not in book_ids]
+            return [each for each in now if each not in removed]
 
         return await self._change(member, id, rest)
 
     async def reorder(self, member: Member, id: str, book_ids: Sequence[str]) -> Playlist:
         """Put the books into another order; RecordError unless they are the same books."""
-        listed = await self._listed(await self._items(id))
+        listed = set(await self._listed(await self._items(id)))
 
         def ordered(now: list[str]) -> list[str]:
             shown = [each for each in now if each in listed]
@@ -154,6 +161,7 @@ class Playlists:
                 "The playlist would have too many books: start another one.",
                 limit=PLAYLIST_BOOKS_MAX,
             )
+        report_read(len(after), 0)  # a change of all places costs like a read of them
         stored = dict(before)
         for position, book_id in enumerate(after, 1):
             if stored.pop(position, None) != book_id:

@@ -189,7 +189,7 @@ def digest(text: str) -> str:
 
 
 def is_listed(book: Book) -> bool:
-    """Tell whether lists show the book: it is not in the bin."""
+    """Return whether lists show the book: it is not in the bin."""
     return not book.deleted_at
 
 

@@ -57,7 +57,7 @@ class StoredViewing(msgspec.Struct, frozen=True):
 
 
 class EventOutcome(msgspec.Struct, frozen=True, rename="camel"):
-    """The result of one event of several. `asset_id` is what was sent, also if it is no text.
+    """The result of one event of several. `asset_id` is what was sent, also if it is not text.
     `stored` is False if a full profile has only newer entries. `error` has `code` and `detail`."""
 
     asset_id: Any

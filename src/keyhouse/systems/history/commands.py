@@ -14,8 +14,8 @@ from keyhouse.cli.target import engine_at, open_file, serve_settings, store_url
 from keyhouse.cli.terminal import ProgressLine
 
 NAME = "history"
-REFUSED = 1
-"""Exit code when a line was refused."""
+REJECTED = 1
+"""Exit code when a line was rejected."""
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -47,7 +47,7 @@ def import_(
     A line is an entry with its profileId, as the API returns it or as a flat item of DynamoDB. Old
     forms are read too: durations such as PT1H50M4S, and states such as "In progress". Each line is
     stored by the rules for events, so a file can be imported again, also into a history in use.
-    Lines that are refused are listed, and the others imported. Exit code 1: some were refused.
+    Lines that are rejected are listed, and the others imported. Exit code 1: some were rejected.
     completed_percent and entries_max are those of the settings of keyhouse serve.
     """
     done = asyncio.run(_import(file, profile, store, data))
@@ -56,16 +56,16 @@ def import_(
     else:
         counts = (
             f"{done.applied:,} applied, {done.unchanged:,} unchanged,"
-            f" {len(done.refused):,} refused."
+            f" {len(done.rejected):,} rejected."
         )
         if done.too_old:
             counts += (
                 f" {done.too_old:,} not stored: older than all of a full profile (entries_max)."
             )
-        lines = [f"Line {each.line}: {each.error}" for each in done.refused]
+        lines = [f"Line {each.line}: {each.error}" for each in done.rejected]
         show_reports([Report("Imported", "\n\n".join([counts, *lines]))])
-    if done.refused:
-        raise typer.Exit(REFUSED)
+    if done.rejected:
+        raise typer.Exit(REJECTED)
 
 
 async def _import(

@@ -131,7 +131,7 @@ def _completed(stored: AssetEntries, event: ViewingEvent) -> AssetEntries:
 
 
 def _wins(event: ViewingEvent, stored: HistoryEntry) -> bool:
-    """Tell whether the event replaces a stored entry of its state."""
+    """Return whether the event replaces a stored entry of its state."""
     at = moment_of(stored)
     if event.at != at:
         return event.at > at

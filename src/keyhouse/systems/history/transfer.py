@@ -12,12 +12,12 @@ from keyhouse.systems.history.legacy import parse_line
 from keyhouse.systems.history.profiles import Profile
 from keyhouse.systems.history.settings import HistorySettings
 
-__all__ = ["ImportReport", "RefusedLine", "import_lines"]
+__all__ = ["ImportReport", "RejectedLine", "import_lines"]
 
 _REPORT_LINES = 100
 
 
-class RefusedLine(msgspec.Struct, frozen=True):
+class RejectedLine(msgspec.Struct, frozen=True):
     """A line that was not imported, and why."""
 
     line: int
@@ -26,12 +26,12 @@ class RefusedLine(msgspec.Struct, frozen=True):
 
 class ImportReport(msgspec.Struct, frozen=True):
     """Lines that changed something, those that did not, those that were too old for a full profile,
-    and those refused."""
+    and those rejected."""
 
     applied: int
     unchanged: int
     too_old: int
-    refused: list[RefusedLine]
+    rejected: list[RejectedLine]
 
 
 async def import_lines(
@@ -46,7 +46,7 @@ async def import_lines(
     given = settings or HistorySettings()
     profiles: dict[str, Profile] = {}
     applied = unchanged = too_old = 0
-    refused: list[RefusedLine] = []
+    rejected: list[RejectedLine] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -58,11 +58,11 @@ async def import_lines(
                 )
             stored = await store_events(profiles[parsed.profile], parsed.events)
         except CallerError as error:
-            refused.append(RefusedLine(number, str(error)))
+            rejected.append(RejectedLine(number, str(error)))
             continue
         applied += stored.applied
         unchanged += stored.stored and not stored.applied
         too_old += not stored.stored
         if on_progress is not None and number % _REPORT_LINES == 0:
             on_progress(number)
-    return ImportReport(applied, unchanged, too_old, refused)
+    return ImportReport(applied, unchanged, too_old, rejected)

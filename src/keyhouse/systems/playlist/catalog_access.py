@@ -1,15 +1,21 @@
 """The catalog as the service asks it: from threads, without a catalog, and as one snapshot each."""
 
+import asyncio
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from keyhouse.service.spec import ServiceContext
 from keyhouse.systems.playlist.catalog import CatalogItem, CatalogReader, MediaCatalog, SearchResult
 from keyhouse.systems.playlist.messages import CatalogQuery
+from keyhouse.thread_priority import spare_cores
 
 __all__ = ["CatalogAccess"]
 
 R = TypeVar("R")
+
+SEARCHES_MAX: Final = 4
+"""Searches at once, where there are as many cores and one more. One of a large catalog computes for
+up to a tenth of a second; the event loop needs a core, and the other threads."""
 
 
 class CatalogAccess:
@@ -18,6 +24,7 @@ class CatalogAccess:
     def __init__(self, catalog: MediaCatalog, context: ServiceContext) -> None:
         self._catalog = catalog
         self._run = context.run_blocking
+        self._searching = asyncio.Semaphore(spare_cores(SEARCHES_MAX))
 
     async def _ask(self, question: Callable[[CatalogReader], R], without: R) -> R:
         def ask() -> R:
@@ -36,7 +43,8 @@ class CatalogAccess:
                 facets=query.facets,
             )
 
-        return await self._ask(search, SearchResult(None, 0, [], {} if query.facets else None))
+        async with self._searching:
+            return await self._ask(search, SearchResult(None, 0, [], {} if query.facets else None))
 
     async def categories(self) -> list[str]:
         return await self._ask(CatalogReader.categories, [])

@@ -135,4 +135,4 @@ class ChannelPushes:
             async with asyncio.timeout(self._lease_seconds):
                 await retrying(lambda: self._store.transact(work, batch_id=batch_id))
         except TimeoutError:
-            raise UnavailableError("The store is away: the push was stopped.") from None
+            raise UnavailableError("The store is unavailable: the push was stopped.") from None

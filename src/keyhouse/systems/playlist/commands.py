@@ -207,7 +207,7 @@ def _add_role(
 _add_role(
     "admins",
     "admin",
-    "Admins of the service: who may do everything.",
+    "Add, remove and list admins, who may do everything.",
     user="Ada",
     helps=(
         "Make a user an admin. The service need not be restarted.",
@@ -218,7 +218,7 @@ _add_role(
 _add_role(
     "blessed",
     "blessed",
-    "The blessed: who may save playlists and push them to the channel.",
+    "Add, remove and list the blessed, who may save playlists and push them to the channel.",
     user="Bob",
     helps=(
         "Bless a user, who may then save playlists and push them.",

@@ -6,7 +6,7 @@ A code has 41 bits, so guesses are what must be bounded, and what is stored must
   cannot try codes.
 - Failures count in `otp/lock/{username}`, over all codes of a name. A guess is counted before its
   code is compared, by compare-and-set: of any number of parallel guesses, in any number of
-  processes, at most three are compared. A guess that was right takes the count back.
+  processes, at most three are compared. A correct guess is subtracted again.
 - A new request never resets the count, and a name is locked whether or not anybody has it.
 """
 

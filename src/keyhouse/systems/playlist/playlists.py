@@ -196,7 +196,7 @@ class SavedPlaylists:
         raise NameTakenError("There are too many copies of this playlist: give a name.")
 
     async def repair_index(self) -> int:
-        """Make the index from the documents if it is missing or lists ids alone, and give each
+        """Make the index from the documents if it is missing or lists only ids, and give each
         document its name row; return how many documents were written for it.
 
         Other programs write documents without either. An index of a newer version is left as it is.

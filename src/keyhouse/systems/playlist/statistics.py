@@ -205,8 +205,8 @@ class ChannelStatistics:
 
 
 def _is_same(counted: ChannelPlay, play: ChannelPlay) -> bool:
-    """Tell whether two plays at one place of the queue are of the same media: a refresh may give an
-    item another id while it plays."""
+    """Return whether two plays at one place of the queue are of the same media: a refresh may give
+    an item another id while it plays."""
     if counted.media_id and play.media_id:
         return counted.media_id == play.media_id
     return counted.video_id == play.video_id

@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from keyhouse.errors import KeyhouseError, MalformedError, MissingFieldError, RecordError
-from keyhouse.nats.endpoint import Endpoint, Request
+from keyhouse.errors import KeyhouseError, MissingFieldError
+from keyhouse.nats.endpoint import Body, Endpoint, Request
 from keyhouse.systems.playlist.errors import RoleError
 from keyhouse.systems.playlist.messages import Username
 from keyhouse.systems.playlist.queue_apply import QueueApply
@@ -138,12 +138,18 @@ def _error(correlation_id: object, code: str, message: str) -> Result:
     return {"status": "error", "correlation_id": correlation_id, "error": error}
 
 
+class _Correlated(msgspec.Struct):
+    correlation_id: Any = None
+
+
+_read_correlated: Final = Body(_Correlated).read
+
+
 def _correlation_id(data: bytes) -> object:
     try:
-        body = msgspec.json.decode(data)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _read_correlated(data).correlation_id
+    except KeyhouseError:
         return None
-    return body.get("correlation_id") if isinstance(body, dict) else None
 
 
 def _name(command: _Named) -> str:
@@ -153,9 +159,4 @@ def _name(command: _Named) -> str:
 
 
 def _read(data: bytes, kind: type[Any]) -> Any:
-    try:
-        return msgspec.json.decode(data or b"{}", type=kind)
-    except msgspec.ValidationError as error:
-        raise RecordError("Invalid field in the command.", reason=str(error)) from None
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise MalformedError("The command is not JSON in UTF-8.", reason=str(error)) from None
+    return Body(kind).read(data)

@@ -72,7 +72,7 @@ class ValueTooLarge(InvalidRequest):
 
 
 class Conflict(PluginError):
-    """The key is not at the revision expected: read it again, and decide again."""
+    """The key is not at the expected revision: read it again, and decide again."""
 
     codes = ("CONFLICT",)
     local = RevisionError

@@ -1,4 +1,4 @@
-"""Errors of plugin storage alone."""
+"""Errors that only plugin storage has."""
 
 from keyhouse.errors import CallerError
 

@@ -1,7 +1,7 @@
 """Plugin storage through its service: `keyhouse get rosey theme --space trivia --service
 nats://host:4222`.
 
-The API reports a value with its revision, but not its expiry. A listing has keys alone.
+The API reports a value with its revision, but not its expiry. A listing has only keys.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable

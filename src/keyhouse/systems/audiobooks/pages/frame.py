@@ -112,7 +112,7 @@ class LibraryFrame:
     ) -> HtmlPage:
         """Render a page for a user, or for a visitor who has not signed in."""
         root, here = _root.get(), options.pop("here", at())
-        return self._templates.page(
+        return await self._templates.page_in_steps(
             template,
             page=page,
             me=await self._user(caller),

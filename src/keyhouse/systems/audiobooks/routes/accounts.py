@@ -31,7 +31,7 @@ class AccountHandlers:
         self._accounts = accounts
 
     async def status(self) -> Data[Json]:
-        """Tell whether the library is set up."""
+        """Return whether the library is set up."""
         has_users = await self._accounts.has_users()
         return data(
             {

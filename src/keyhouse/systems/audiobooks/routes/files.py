@@ -138,7 +138,7 @@ class FileHandlers:
         found = self._roots.get(root)
         if found is None:
             if not await self._run(root.is_dir):
-                raise NotFoundError("The folder of the library is not there: is it mounted?")
+                raise NotFoundError("The folder of the library does not exist: is it mounted?")
             found = self._roots[root] = FileRoot(root, run=self._run)
         return found
 

@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct, to_builtins
 
-from keyhouse.errors import BusyError, DocumentError, KeyhouseError, NotFoundError, RecordError
-from keyhouse.http import EventStream, Response, Route
+from keyhouse.errors import BusyError, KeyhouseError, NotFoundError, RecordError
+from keyhouse.http import EventStream, Response, Route, decode_optional
 from keyhouse.schema import Record
 from keyhouse.service.background_operations import BackgroundOperations
 from keyhouse.service.event_hub import EventHub
@@ -44,7 +43,6 @@ from keyhouse.systems.audiobooks.schema import (
 __all__ = ["operation_reply", "operation_routes"]
 
 Json = dict[str, Any]
-B = TypeVar("B")
 _WATCHED: Mapping[str, Record[Any]] = {
     "book": BOOK,
     "author": AUTHOR,
@@ -101,7 +99,7 @@ class OperationHandlers:
 
     async def scan(self, body: bytes, caller: Member) -> Response[Data[Json]]:
         """Start a scan of the roots, or of one folder below them (`folder_path`)."""
-        asked = _optional(body, messages.ScanBody)
+        asked = decode_optional(body, messages.ScanBody)
         if asked.folder_path is not None:
             await self._run(resolve_below, asked.folder_path, self._library.roots)
         given = {"folder_path": asked.folder_path, "force_update": asked.force_update}
@@ -109,7 +107,7 @@ class OperationHandlers:
 
     async def organize(self, body: bytes, caller: Member) -> Response[Data[Json]]:
         """Move files to the paths of a pattern; by default a dry run, which only logs."""
-        asked = _optional(body, messages.OrganizeBody)
+        asked = decode_optional(body, messages.OrganizeBody)
         if asked.pattern is not None:
             check_pattern(asked.pattern)
         given = {"dry_run": asked.dry_run, "pattern": asked.pattern}
@@ -183,18 +181,6 @@ class OperationHandlers:
     ) -> EventStream:
         stream = self._hub.stream(self._store, *records, since=since, encode=self._encode)
         return stream.while_valid(lambda: self._is_allowed(caller, permission))
-
-
-def _optional(body: bytes, kind: type[B]) -> B:
-    """Decode a body that may be absent, which is an empty one."""
-    try:
-        return msgspec.json.decode(body or b"{}", type=kind)
-    except msgspec.ValidationError as error:
-        raise RecordError(
-            "The body does not have the type of this route.", reason=str(error)
-        ) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DocumentError("The body is not a JSON document.", reason=str(error)) from None
 
 
 def _encoder(store: Store) -> Any:

@@ -184,7 +184,7 @@ def _checked(value: object, name: str, line: int) -> CatalogItem:
 
 
 def _encodable(item: CatalogItem) -> None:
-    """Raise UnicodeEncodeError for a lone surrogate, which is no text."""
+    """Raise UnicodeEncodeError for a lone surrogate, which is not text."""
     for text in (item.video_id, item.title, *item.categories):
         text.encode()
 

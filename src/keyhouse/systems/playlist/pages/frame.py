@@ -104,7 +104,7 @@ class Frame:
         **values: Any,
     ) -> HtmlPage:
         """Render a whole page. `here` is its path with query, without the root."""
-        return self._templates.page(
+        return await self._templates.page_in_steps(
             template,
             status=status,
             headers=headers,

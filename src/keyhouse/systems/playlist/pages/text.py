@@ -48,7 +48,8 @@ def wait(seconds: int) -> str:
 
 
 def ago(text: str, now: int) -> str:
-    """Return how long ago a time of a document was; "" if it is no time. `now` in milliseconds."""
+    """Return how long ago a time of a document was; "" if it is not a time. `now` in
+    milliseconds."""
     try:
         seconds = max(0, (now - SECONDS.parse(text)) // 1_000)
     except DocumentError:

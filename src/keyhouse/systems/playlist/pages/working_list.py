@@ -30,6 +30,8 @@ from keyhouse.systems.playlist.stored_playlist import StoredPlaylist
 
 __all__ = ["ListItem", "ListView", "StepResult", "WorkingLists"]
 
+_PLACE_DIGITS_MAX = 6
+
 ITEMS_SHOWN: Final = 200
 """Items of a playlist that a page shows at once."""
 
@@ -189,7 +191,8 @@ def apply_step(items: Sequence[ItemBody], step: str, titles: dict[str, str]) -> 
     if verb not in _PLACES:
         raise UsageError("Unknown step.", step=verb, known=[*_WHOLE, *_PLACES])
     *places, id = rest.split(" ", _PLACES[verb])
-    if not all(each.isdigit() and len(each) < 7 for each in places) or len(places) < _PLACES[verb]:
+    are_places = all(each.isdigit() and len(each) <= _PLACE_DIGITS_MAX for each in places)
+    if not are_places or len(places) < _PLACES[verb]:
         raise UsageError("A step names a place and an item.", step=step[:100])
     _check_id(id)
     title = titles.get(id, id)

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import UNSET, Meta
 
 from keyhouse.errors import DocumentError, NotFoundError, RecordError, RevisionError
-from keyhouse.http import Conditions, Response, ResponseSpec, Route
+from keyhouse.http import Conditions, Response, ResponseSpec, Route, decode_optional
 from keyhouse.systems.playlist import messages
 from keyhouse.systems.playlist.errors import (
     NameTakenError,
@@ -113,16 +112,7 @@ def _created(id: str, name: str) -> Response[messages.Created]:
 
 
 def _fork_name(body: bytes) -> str | None:
-    if not body.strip():
-        return None
-    try:
-        return msgspec.json.decode(body, type=messages.ForkBody).name
-    except msgspec.ValidationError as error:
-        raise RecordError(
-            "The body does not have the type that this route takes.", reason=str(error)
-        ) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DocumentError("The body is not a JSON document.", reason=str(error)) from None
+    return decode_optional(body, messages.ForkBody).name if body.strip() else None
 
 
 def playlist_routes(
