@@ -67,6 +67,7 @@ METHODS: Final[dict[str, tuple[str, ...] | None]] = {
         "update",
         "delete",
         "add",
+        "append",
         "restore",
         "rewrite",
     ),

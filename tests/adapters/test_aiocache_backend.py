@@ -88,7 +88,7 @@ def test_values_expire_and_an_expiry_can_be_changed(with_cache: Run) -> None:
     with_cache(work)
 
 
-def test_a_namespace_is_cleared_alone(with_cache: Run) -> None:
+def test_clearing_a_namespace_leaves_the_others(with_cache: Run) -> None:
     async def work(cache: KeyhouseCache) -> None:
         long = "k" * 5_000
         for namespace in ("one:", "two:"):

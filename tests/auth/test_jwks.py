@@ -101,27 +101,27 @@ def test_a_set_with_one_key_needs_no_kid() -> None:
 
 FORGED: dict[str, str] = {
     "signed with the public key as a secret": hs(GOOD, pem(rsa_key()), kid="one"),
-    "and called RS256": hs(GOOD, pem(rsa_key()), kid="one", alg="RS256"),
+    "the same, declared as RS256": hs(GOOD, pem(rsa_key()), kid="one", alg="RS256"),
     "signed with the key set as a secret": hs(GOOD, keys(ONE), kid="one"),
     "no signature": unsigned(GOOD, alg="none", kid="one"),
-    "no signature, called RS256": unsigned(GOOD, alg="RS256", kid="one"),
-    "a key of theirs under our name": rs(GOOD, rsa_key("theirs")),
-    "a key of theirs in jwk": rs(GOOD, rsa_key("theirs"), jwk=jwk(rsa_key("theirs"), kid="one")),
-    "a place of theirs in jku": rs(GOOD, rsa_key("theirs"), jku="https://theirs.example/keys.json"),
-    "a certificate of theirs in x5u": rs(
+    "no signature, declared as RS256": unsigned(GOOD, alg="RS256", kid="one"),
+    "an attacker's key under our key id": rs(GOOD, rsa_key("theirs")),
+    "an attacker's key in jwk": rs(GOOD, rsa_key("theirs"), jwk=jwk(rsa_key("theirs"), kid="one")),
+    "an attacker's URL in jku": rs(GOOD, rsa_key("theirs"), jku="https://theirs.example/keys.json"),
+    "an attacker's certificate in x5u": rs(
         GOOD, rsa_key("theirs"), x5u="https://theirs.example/cert.pem"
     ),
-    "our second key under the first's name": rs(GOOD, rsa_key("two"), kid="one"),
+    "our second key under the id of the first": rs(GOOD, rsa_key("two"), kid="one"),
     "ES256": es(GOOD),
     "RS512": rs(GOOD, alg="RS512"),
     "PS256": rs(GOOD, alg="PS256"),
     "a foreign kid": rs(GOOD, rsa_key("theirs"), kid="theirs"),
-    "a kid that is no text": rs(GOOD, kid=["one"]),
+    "a kid that is not text": rs(GOOD, kid=["one"]),
 }
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_a_forgery_is_refused(name: str) -> None:
+def test_a_forgery_is_rejected(name: str) -> None:
     asyncio.run(refused(Source(ONE, TWO).auth(), FORGED[name]))
 
 
@@ -187,7 +187,7 @@ def test_an_unknown_kid_triggers_a_throttled_fetch() -> None:
         assert await tenant_of(auth, rs(GOOD, rsa_key("two"), kid="two")) == CUSTOMER
         assert at.fetches == 2
         assert "unknown key" in await refused(auth, rs(GOOD)), (
-            "a token of a key that is gone, remembered before"
+            "a token of a removed key, cached before"
         )
         for number in range(100):
             await refused(auth, rs(GOOD, rsa_key("theirs"), kid=f"theirs-{number}"))
@@ -222,7 +222,7 @@ def test_a_stale_key_set_is_refreshed_in_the_background() -> None:
         at.now = 3_601
         assert await tenant_of(auth, token) == CUSTOMER, "answered with the cached set"
         await until(lambda: at.fetches == 2 and auth._keys.version == 2)
-        assert "unknown key" in await refused(auth, token), "and the key that is gone is gone"
+        assert "unknown key" in await refused(auth, token), "and the removed key is not in it"
 
     asyncio.run(story())
 

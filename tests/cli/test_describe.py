@@ -308,10 +308,25 @@ def test_describe_prints_markdown_and_json_of_a_users_schema() -> None:
     described = msgspec.convert(printed["schemas"], list[SchemaText])
     assert [record.name for record in described[0].records] == [
         "clip",
-        "on screen",
+        "on-screen",
         "version",
         "migration",
         "job",
     ]
     for record in described[0].records:
         assert f"`{record.key}`" in page
+
+
+def test_a_condition_and_a_source_are_described_by_their_docstrings() -> None:
+    """The page said "only when return whether it is new", and had the help text of `str`."""
+
+    def is_new(value: Any) -> bool:
+        """Return whether it is new."""
+        return bool(value)
+
+    index = Index("new:{name}:{id}", fields={"name": str}, when=is_new)
+    record = Record(Point, "point:{id}", index)
+    [made] = describe(Schema("points", record, space=Space("a shop"))).records
+    [row] = made.derived
+    assert row.notes == {"only when": "it is new"}
+    assert row.fields[0].source == "computed from the record"

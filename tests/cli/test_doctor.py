@@ -126,6 +126,15 @@ def test_doctor_finds_a_damaged_file(folder: Path) -> None:
     assert "✗" in shown and "Traceback" not in shown
 
 
+def test_a_file_with_damaged_pages_is_restored_and_not_unreachable(folder: Path) -> None:
+    """It was reachable, and not reachable, with the advice to check the URL."""
+    with open(folder / "clips.db", "r+b") as file:
+        file.seek(4_096)
+        file.write(b"\xa5" * 8_192)
+    ran = run("doctor", "--store", "sqlite:clips.db", cwd=folder, code=1)
+    assert "restore" in ran.stdout and "URL comes from" not in ran.stdout
+
+
 def test_doctor_reports_version_sync_and_clock_of_a_server(tmp_path: Path) -> None:
     url = asyncio.run(postgres_schema())
     asyncio.run(make(url))

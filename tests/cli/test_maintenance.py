@@ -269,6 +269,11 @@ def test_the_environment_names_the_system(tmp_path: Path) -> None:
     assert "Missing argument 'KEY'" in run("get", "rosey", environment=named, code=2).stderr
 
 
+def test_the_environment_names_the_schema_of_acl(folder: Path) -> None:
+    shown = run("acl", "ann", "--json", cwd=folder, environment={"KEYHOUSE_SYSTEM": CLIPS})
+    assert [user["user"] for user in json.loads(shown.stdout)["users"]] == ["keyhouse", "ann"]
+
+
 def test_convert_gives_all_keys_a_prefix_and_takes_it_away_again(folder: Path) -> None:
     prefixed = f"{CLIPS}@channel:{{channel}}:"
     before = run("export", CLIPS, *STORE, cwd=folder).stdout

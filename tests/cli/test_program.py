@@ -216,6 +216,20 @@ def test_a_closed_pipe_is_not_an_error() -> None:
         assert running.stderr.read() == b""
 
 
+def test_a_full_disk_is_one_sentence() -> None:
+    """The output went to a file on a full disk: there was a traceback, and cron mailed that."""
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "keyhouse.cli", "describe", "rosey"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("keyhouse: The disk of the file is full: free space")
+    assert ran.stderr.count("\n") == 1
+
+
 def test_a_terminal_without_the_characters_gets_escapes() -> None:
     environment = os.environ | {"PYTHONPATH": str(SOURCE), "PYTHONIOENCODING": "ascii"}
     program = [sys.executable, "-m", "keyhouse.cli", "describe", BOARD]

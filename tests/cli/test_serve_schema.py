@@ -26,6 +26,8 @@ def folder(tmp_path: Path) -> Path:
         ("nothing:BOX", "No module named 'nothing'. Run this in the folder of nothing.py."),
         ("recipes:Recipe", "neither a Schema nor a service function"),
         ("recipes:SMALL", "was not found"),
+        ("recipes.py:BOX", "names a file: name its module, as in recipes:BOX, in the folder of"),
+        ("./recipes.py:BOX", "names a file: name its module, as in recipes:BOX, in the folder of"),
     ],
 )
 def test_a_wrong_module_or_name_is_one_sentence(folder: Path, name: str, sentence: str) -> None:

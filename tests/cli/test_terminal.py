@@ -54,6 +54,17 @@ def test_a_terminal_gets_colours_and_a_header(folder: Path) -> None:
     assert any(line.split()[1:4] == ["index", "of", "clip"] for line in lines)
 
 
+def test_a_space_without_rows_is_named_on_a_terminal_only(folder: Path) -> None:
+    """A misspelled space printed nothing at all."""
+    misspelled = ("--store", "sqlite:clips.db", "--space", "chanel-7")
+    for command in ("list", "scan"):
+        shown = plain(on_terminal(command, NAME, *misspelled, cwd=folder))
+        assert "in the space `chanel-7`" in shown and "keyhouse spaces" in shown
+        assert "No such rows" not in plain(on_terminal(command, NAME, *STORE, cwd=folder))
+        piped = run(command, NAME, *misspelled, cwd=folder)
+        assert (piped.stdout, piped.stderr) == ("", "")
+
+
 def test_no_color_disables_all_escape_sequences(folder: Path) -> None:
     for arguments in (
         ("list", NAME),

@@ -27,6 +27,15 @@ def test_the_service_of_the_data_folder_accepts_the_token(tmp_path: Path) -> Non
         authenticate(token, tmp_path / "another")
 
 
+def test_a_new_secret_is_noted_once_and_not_in_the_token(tmp_path: Path) -> None:
+    """In a folder that no service uses, the token would be rejected without a reason to see."""
+    command = ("token", "streamkit", "--customer", "12345")
+    first, second = run(*command, cwd=tmp_path), run(*command, cwd=tmp_path)
+    assert "keyhouse-data/streamkit-jwt.secret" in first.stderr and "--data" in first.stderr
+    assert second.stderr == ""
+    assert len(first.stdout.split()) == len(second.stdout.split()) == 1
+
+
 def test_scopes_and_lifetime_are_options(tmp_path: Path) -> None:
     options = [
         "--customer",

@@ -11,6 +11,7 @@ import pytest
 
 from keyhouse.errors import DeclarationError
 from keyhouse.schema import Record, Schema
+from keyhouse.service.schema_service.catalog import Catalog
 from tests.docs.pages import DOCS, blocks
 from tests.support.program import SOURCE, run
 
@@ -58,10 +59,17 @@ def test_the_tutorials_commands_work_on_its_file(tmp_path: Path) -> None:
 def test_the_tutorials_mistake_is_rejected_as_shown() -> None:
     from keyhouse.demo.clips import BOARD, CLIP
 
-    screen = Record(str, "clip:screen", name="on screen")
+    screen = Record(str, "clip:screen", name="on-screen")
     with pytest.raises(DeclarationError) as refused:
         Schema("clips", CLIP, screen, space=BOARD.space)
     assert f"keyhouse.errors.DeclarationError: {refused.value}\n" in blocks(PAGE, "text")
+
+
+def test_the_tutorials_schema_can_be_served() -> None:
+    from keyhouse.demo.clips import BOARD, NEXT_BOARD
+
+    for schema in (BOARD, NEXT_BOARD):
+        Catalog(schema, {})  # raises DeclarationError
 
 
 def test_the_tutorial_is_typed(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ It knows no route and no record.
 
 from keyhouse.auth.caller import Authenticator, Caller, HeaderPairs
 from keyhouse.auth.jwt_auth import JwtAuth, jwt_auth
-from keyhouse.auth.secret import load_or_create_secret, mint
+from keyhouse.auth.secret import load_or_create_secret, mint, secret_path
 from keyhouse.auth.session_auth import (
     HASHED_KEY,
     ID_SECRET,
@@ -36,4 +36,5 @@ __all__ = [
     "mint",
     "new_token",
     "secret_hash",
+    "secret_path",
 ]

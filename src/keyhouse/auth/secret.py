@@ -19,6 +19,11 @@ from keyhouse.clock import Clock, SystemClock
 from keyhouse.errors import UsageError
 
 
+def secret_path(folder: Path, system: str = "", kind: str = "jwt") -> Path:
+    """Return the file of a secret in a data folder."""
+    return folder / (f"{system}-{kind}.secret" if system else f"{kind}.secret")
+
+
 def load_or_create_secret(
     folder: Path, system: str = "", *, make: bool = True, kind: str = "jwt"
 ) -> str:
@@ -28,7 +33,7 @@ def load_or_create_secret(
     for another, and one for each kind of use. Raises UsageError if other users can read the file,
     if this user cannot, or if it is missing and `make` is false.
     """
-    path = folder / (f"{system}-{kind}.secret" if system else f"{kind}.secret")
+    path = secret_path(folder, system, kind)
     try:
         if not path.exists():
             if not make:
@@ -84,7 +89,11 @@ def mint(
             "These tokens need the private key of their issuer.", algorithm=settings.jwt_algorithm
         )
     if not re.fullmatch(tenant_pattern, tenant):
-        raise UsageError("Invalid tenant name.", tenant=tenant, pattern=tenant_pattern)
+        raise UsageError(
+            "Invalid tenant name: the name of a tenant or space must match the pattern.",
+            tenant=tenant,
+            pattern=tenant_pattern,
+        )
     if not 0 < seconds <= 366 * 86_400:
         raise UsageError(
             "The lifetime of a token must be greater than 0 and at most a year.", seconds=seconds

@@ -14,6 +14,9 @@ from keyhouse.errors import UsageError
 from keyhouse.limits import SECRET_BYTES_MIN, SECRET_CHARS_MIN
 from keyhouse.settings.parser import setting
 
+_LEEWAY_SECONDS_MAX = 300
+"""Clocks of servers differ by seconds; a token must not live on for long."""
+
 TENANT_PATTERN: Final = r"[A-Za-z0-9_-]{1,64}"
 
 Names = tuple[str, ...]
@@ -91,9 +94,10 @@ class JwtSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(
                 "The name of a cookie has letters, digits, _ . and - only.", cookie=self.jwt_cookie
             )
-        if not 0 <= self.jwt_leeway_seconds <= 300:
+        if not 0 <= self.jwt_leeway_seconds <= _LEEWAY_SECONDS_MAX:
             raise UsageError(
-                "jwt_leeway_seconds must be between 0 and 300.", leeway=self.jwt_leeway_seconds
+                f"jwt_leeway_seconds must be between 0 and {_LEEWAY_SECONDS_MAX}.",
+                leeway=self.jwt_leeway_seconds,
             )
         if not (self.jwks_cache_seconds > 0 and self.jwks_refresh_min_seconds > 0):
             raise UsageError("The times of a key set must be greater than 0.")

@@ -178,7 +178,9 @@ class TokenVerifier:
                 token, key, algorithms=[self._settings.jwt_algorithm]
             )
         except (jwt.PyJWTError, ValueError):
-            raise TokenError("The token's signature is invalid.") from None
+            raise TokenError(
+                "The token's signature is invalid: another key or secret signed it."
+            ) from None
         payload: bytes = decoded["payload"]
         return payload
 

@@ -1,13 +1,16 @@
 """The program's entry point. Every error becomes one sentence with its fields, and an exit code."""
 
+import errno
 import os
 import sys
 
 from keyhouse.cli.output import show_error
-from keyhouse.errors import ConflictError, KeyhouseError
+from keyhouse.errors import ConflictError, FullError, KeyhouseError, UnavailableError
 
 _INTERRUPTED = 130
 _NOT_FOUND = 404
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK = (*_FULL, errno.EIO, errno.EROFS)
 
 
 def main() -> None:
@@ -23,7 +26,13 @@ def main() -> None:
         else:
             _run()
     except BrokenPipeError:  # the reader of the output has closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
+        sys.exit(1)
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        _discard_output()  # what is buffered cannot be written either
+        show_error(_disk_error(error), as_json="--json" in sys.argv)
         sys.exit(1)
     except KeyboardInterrupt:  # before the command started; later it becomes a SystemExit
         print("keyhouse: Stopped.", file=sys.stderr)
@@ -48,6 +57,18 @@ def _run() -> None:
         raise
     finally:
         sys.stdout.flush()
+
+
+def _discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _disk_error(error: OSError) -> KeyhouseError:
+    """Return the error for a file of the command, or its output; engines raise their own."""
+    fields = {"reason": error.strerror} | ({"file": error.filename} if error.filename else {})
+    if error.errno in _FULL:
+        return FullError("The disk of the file is full: free space, then run it again.", **fields)
+    return UnavailableError("The file could not be written: check its disk.", **fields)
 
 
 def _exit_code(error: Exception) -> int:

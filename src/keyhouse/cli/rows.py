@@ -153,10 +153,18 @@ _VALUE_MIN: Final = 8
 class Listing:
     """A context manager that prints rows: a table on a terminal, tabs in a pipe, or lines of JSON.
 
-    `columns` are members of RowView. `live` prints each row at once.
+    `columns` are members of RowView. `live` prints each row at once. `space`, if given, is named on
+    a terminal when there was no row.
     """
 
-    def __init__(self, columns: Sequence[str], *, json: bool = False, live: bool = False) -> None:
+    def __init__(
+        self,
+        columns: Sequence[str],
+        *,
+        json: bool = False,
+        live: bool = False,
+        space: str | None = None,
+    ) -> None:
         self._columns = tuple(columns)
         self._json = json
         self._tty = sys.stdout.isatty()
@@ -164,6 +172,7 @@ class Listing:
         self._widest = dict.fromkeys(self._columns, 0) | ({"key": _KEY_LIVE} if live else {})
         self._chunk: list[RowView] = []
         self._has_header = False
+        self._unseen_space = space if self._tty and not json else None
 
     def __enter__(self) -> "Listing":
         return self
@@ -174,10 +183,18 @@ class Listing:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self._flush()
+        if kind is not None:
+            return
+        self._flush()
+        if self._unseen_space is not None:
+            print(
+                f"No such rows in the space `{one_line(self._unseen_space)}`."
+                " `keyhouse spaces` lists the spaces that hold rows.",
+                file=sys.stderr,
+            )
 
     def add(self, row: RowView) -> None:
+        self._unseen_space = None
         if self._json:
             show_line(row)
         elif not self._tty:

@@ -113,6 +113,12 @@ def check_system(name: str) -> None:
 def load_object(name: str) -> Any:
     """Import `module:NAME`, also from the working directory. Exits with 2 if that fails."""
     module_name, _, attribute = name.partition(":")
+    if "/" in module_name or module_name.endswith(".py"):
+        stem = Path(module_name).stem
+        raise typer.BadParameter(
+            f"{name!r} names a file: name its module, as in {stem}:{attribute}, in the folder of"
+            f" {stem}.py."
+        )
     if (folder := os.getcwd()) not in sys.path:
         sys.path.insert(0, folder)
     module = _imported(name, module_name)

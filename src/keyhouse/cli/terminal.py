@@ -94,7 +94,7 @@ def _ask(question: str) -> bool:
     """Ask on standard error; Ctrl-C exits with 130.
 
     asyncio's SIGINT handler would only cancel a task, and the read would wait, so the default one
-    is set. `typer.confirm` does not suffice: it waits for ever if Ctrl-C arrives after the question
+    is set. `typer.confirm` does not suffice: it waits forever if Ctrl-C arrives after the question
     is printed and before the read starts.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

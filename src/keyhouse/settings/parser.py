@@ -11,13 +11,17 @@ that still uses it gets an error with the new one, which has a table if it is in
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
 
 from keyhouse.errors import UsageError
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
+
+_VARIABLE: Final = "KEYHOUSE_"
+TABLE_OWN: Final = {"http": "listen"}
+"""The setting of a table that is read before the others; in every other table, `engine`."""
 
 
 def setting(doc: str, *, secret: bool = False) -> msgspec.Meta:
@@ -42,8 +46,9 @@ def read_settings(kind: type[Kind], given: Mapping[str, Any], *, table: str = ""
                 _qualified(table, name), new if "." in new else _qualified(table, new)
             )
         if name not in fields:
+            own = [TABLE_OWN.get(table, "engine")] if table else []
             raise unknown_setting(
-                _qualified(table, name), [_qualified(table, known) for known in fields]
+                _qualified(table, name), [_qualified(table, known) for known in (*fields, *own)]
             )
     values = {name: _parse(fields[name].type, value) for name, value in given.items()}
     try:
@@ -73,8 +78,11 @@ def renamed_settings(kind: type[msgspec.Struct]) -> dict[str, str]:
 
 
 def unknown_setting(name: str, known: list[str]) -> UsageError:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    fields = {"nearest": near[0]} if near else {"known": sorted(known)}
+    """The nearest is by the name alone: that of its table would make all of them similar."""
+    start = name.rfind(".") + 1 or (len(_VARIABLE) if name.startswith(_VARIABLE) else 0)
+    ends = {each[start:]: each for each in known}
+    near = difflib.get_close_matches(name[start:], ends, n=1)
+    fields = {"nearest": ends[near[0]]} if near else {"known": sorted(known)}
     return UsageError("Unknown setting: correct it, or remove it.", setting=name, **fields)
 
 

@@ -16,6 +16,8 @@ from keyhouse.settings.parser import setting
 
 __all__ = ["EMBEDDED", "OFF", "Address", "ServerSettings"]
 
+_PORT_MAX = 65_535
+
 OFF: Final = "off"
 EMBEDDED: Final = "embedded"
 HTTP_DEFAULT: Final = "127.0.0.1:8080"
@@ -140,7 +142,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.http == OFF:
             return None
         match = _ADDRESS.fullmatch(self.http)
-        if match is None or int(match["port"]) > 65_535:
+        if match is None or int(match["port"]) > _PORT_MAX:
             raise UsageError(
                 "Invalid HTTP address: give HOST:PORT, such as 127.0.0.1:8080, or off.",
                 http=self.http,

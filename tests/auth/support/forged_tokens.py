@@ -112,8 +112,8 @@ def _about_the_algorithm() -> Iterator[tuple[str, str]]:
     yield "alg a list", hs(GOOD, alg=["HS256"])
     yield "HS384 with the secret", hs(GOOD, hash_name="sha384", alg="HS384")
     yield "HS512 with the secret", hs(GOOD, hash_name="sha512", alg="HS512")
-    yield "RS256 with a key of theirs", rs(GOOD, rsa_key("theirs"))
-    yield "ES256 with a key of theirs", es(GOOD, ec_key("theirs"))
+    yield "RS256 with an attacker's key", rs(GOOD, rsa_key("theirs"))
+    yield "ES256 with an attacker's key", es(GOOD, ec_key("theirs"))
     yield "RS256 named, signed with the secret", hs(GOOD, alg="RS256")
     yield "HS256 named, signed with RSA", rs(GOOD, rsa_key("theirs"), alg="HS256")
 
@@ -125,12 +125,15 @@ def _about_the_key() -> Iterator[tuple[str, str]]:
     yield "kid that is a query", hs(GOOD, "x", kid="x' UNION SELECT 'x")
     yield "kid a number", hs(GOOD, kid=1)
     yield (
-        "a key of theirs in jwk",
+        "an attacker's key in jwk",
         rs(GOOD, rsa_key("theirs"), jwk=jwk(rsa_key("theirs"), kid="one")),
     )
-    yield "a secret of theirs in jwk", hs(GOOD, "theirs", jwk={"kty": "oct", "k": part(b"theirs")})
-    yield "a place of theirs in jku", hs(GOOD, "theirs", jku="https://theirs.example/keys.json")
-    yield "a place of theirs in x5u", hs(GOOD, "theirs", x5u="https://theirs.example/cert.pem")
+    yield (
+        "an attacker's secret in jwk",
+        hs(GOOD, "theirs", jwk={"kty": "oct", "k": part(b"theirs")}),
+    )
+    yield "an attacker's URL in jku", hs(GOOD, "theirs", jku="https://theirs.example/keys.json")
+    yield "an attacker's URL in x5u", hs(GOOD, "theirs", x5u="https://theirs.example/cert.pem")
     yield "crit", hs(GOOD, crit=["exp"])
     yield "a payload beside the token", hs(GOOD, b64=False, crit=["b64"])
 
@@ -179,9 +182,9 @@ def _about_the_tenant() -> Iterator[tuple[str, str]]:
         hs({"userId": 7, "sub": CUSTOMER, "exp": NOW + 3_600}),
     )
     yield "an audience where none is set", hs(GOOD | {"aud": "another-service"})
-    yield "an audience that is no text", hs(GOOD | {"aud": [1]})
-    yield "an issuer that is no text", hs(GOOD | {"iss": 1})
-    yield "a scope that is no text", hs(GOOD | {"scope": ["read", "write"]})
+    yield "an audience that is not text", hs(GOOD | {"aud": [1]})
+    yield "an issuer that is not text", hs(GOOD | {"iss": 1})
+    yield "a scope that is not text", hs(GOOD | {"scope": ["read", "write"]})
 
 
 def _about_the_form() -> Iterator[tuple[str, str]]:
@@ -201,8 +204,8 @@ def _about_the_form() -> Iterator[tuple[str, str]]:
     )
     yield "claims that are a list", hs([GOOD])
     yield "claims that are text", hs("customerId")
-    yield "claims that are no JSON", hs(b"customerId=12345")
-    yield "claims that are no text", hs(b"\xff\xfe")
+    yield "claims that are not JSON", hs(b"customerId=12345")
+    yield "claims that are not text", hs(b"\xff\xfe")
     yield "claims nested without end", hs(b'{"customerId":' * 50_000)
     for text in (
         "x",

@@ -12,8 +12,9 @@ from keyhouse.errors import UsageError
 
 @examples("keyhouse acl recipes:BOX ann bob > authorization.conf")
 def acl(
-    schema: Annotated[
-        str, typer.Argument(metavar="SCHEMA", help="Your own schema as module:NAME.")
+    system: Annotated[
+        str,
+        typer.Argument(metavar="SYSTEM", help="Your own schema as module:NAME. [KEYHOUSE_SYSTEM]"),
     ],
     spaces: Annotated[list[str], typer.Argument(metavar="SPACE...", help="Names of spaces.")],
     json: Json = False,
@@ -24,14 +25,14 @@ def acl(
     in the server's configuration. Passwords are new each time: give each client its own, and that
     of `keyhouse` to the service. A client connects with the inbox prefix above its name.
     """
-    if ":" not in schema:
+    if ":" not in system:
         raise UsageError(
-            "Name your own schema as module:NAME; for plugins, `keyhouse rosey acl`.", schema=schema
+            "Name your own schema as module:NAME; for plugins, `keyhouse rosey acl`.", schema=system
         )
     from keyhouse.service.nats_acl import authorization
     from keyhouse.service.schema_service.acl import space_users
 
-    users = space_users(load_system(schema).schemas[0], spaces)
+    users = space_users(load_system(system).schemas[0], spaces)
     if json:
         show_line({"users": users})
     else:

@@ -23,7 +23,7 @@ from keyhouse.cli.target import engine_at, find_store_url, load_system, store_op
 from keyhouse.engine import Engine
 from keyhouse.engines.health import HealthCheck, check_health
 from keyhouse.engines.url import public_url
-from keyhouse.errors import KeyhouseError, NewerError
+from keyhouse.errors import KeyhouseError, NewerError, UnreadableError
 from keyhouse.nats.credentials import embedded_url
 from keyhouse.service.system import System
 from keyhouse.store import MARK_SPACE, Finding, verify
@@ -184,6 +184,9 @@ async def check_store(url: str) -> tuple[list[HealthCheck], bool]:
             facts += _check_engine(engine, time.perf_counter() - start)
             facts += await _check_moves(engine)
         facts += await check_health(url)
+    except UnreadableError as error:
+        fix = "Stop its programs, restore a backup into a new store, and check the disk."
+        return [*facts, HealthCheck("damage", str(error), "bad", fix)], False
     except (KeyhouseError, ImportError, OSError) as error:
         fix = "Fix the cause; the URL comes from --store, --data or KEYHOUSE_STORE."
         return [*facts, HealthCheck("reachable", str(error), "bad", fix)], False

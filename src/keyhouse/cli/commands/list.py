@@ -33,7 +33,7 @@ async def _list(query: Query, json: bool) -> None:
     columns = ("key", "what", "revision", "expires") if sys.stdout.isatty() else ("key",)
     target = select_space(query)
     async with open_access(query.system, target, query) as access:
-        with Listing(columns, json=json) as listing:
+        with Listing(columns, json=json, space=target.space) as listing:
             async for row in access.rows(query, keys_only=True):
                 listing.add(row)
 
@@ -69,7 +69,7 @@ async def _scan(query: Query, resolve: bool, json: bool) -> None:
 
     target = select_space(query)
     async with open_access(query.system, target, query) as access:
-        with Listing(("key", "value"), json=json) as listing:
+        with Listing(("key", "value"), json=json, space=target.space) as listing:
             async for row in access.rows(query, resolve=resolve):
                 listing.add(row)
 

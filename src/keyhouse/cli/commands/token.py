@@ -1,6 +1,9 @@
 """`keyhouse token`: create a development token for a service on this machine."""
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -76,15 +79,17 @@ def token(
             raise UsageError("Name the system, or give --operator for a token of the Studio.")
         service, system, scopes = studio_service(), NAME, scope or [*SCOPES]
         loaded = load_settings({"data": data}, os.environ, config, systems=NAMES)
-        created = mint_token(
-            service,
-            system,
-            loaded.tables.get(system, {}),
-            Path(loaded.settings.data),
-            _OPERATOR,
-            scopes=scopes,
-            seconds=hours * 3_600,
-        )
+        folder = Path(loaded.settings.data)
+        with _new_secret_noted(folder, system):
+            created = mint_token(
+                service,
+                system,
+                loaded.tables.get(system, {}),
+                folder,
+                _OPERATOR,
+                scopes=scopes,
+                seconds=hours * 3_600,
+            )
         _show(created, {"operator": True, "scopes": scopes}, system, hours, json)
         return
     service = load_system(system).service if ":" in system else load_service(system)
@@ -106,17 +111,35 @@ def token(
     if operator and scope:
         raise UsageError("The scopes of an operator's token are fixed: omit --scope.", scope=scope)
     loaded = load_settings({"data": data}, os.environ, config, systems=tuple({*NAMES, name}))
-    created = mint_token(
-        service,
-        name,
-        loaded.tables[name],
-        Path(loaded.settings.data),
-        _OPERATOR if customer is None else customer,
-        scopes=service.operator_scopes if customer is None else scope or None,
-        seconds=hours * 3_600,
-    )
+    folder = Path(loaded.settings.data)
+    with _new_secret_noted(folder, name):
+        created = mint_token(
+            service,
+            name,
+            loaded.tables[name],
+            folder,
+            _OPERATOR if customer is None else customer,
+            scopes=service.operator_scopes if customer is None else scope or None,
+            seconds=hours * 3_600,
+        )
     subject = {"operator": True} if customer is None else {"customer": customer}
     _show(created, subject, name, hours, json)
+
+
+@contextmanager
+def _new_secret_noted(data: Path, system: str) -> Iterator[None]:
+    """Note on standard error that a secret was created: in a wrong folder, nothing accepts it."""
+    from keyhouse.auth import secret_path
+
+    path = secret_path(data, system)
+    was_there = path.exists()
+    yield
+    if not was_there and path.exists():
+        print(
+            f"keyhouse: Created the secret {path}, which signs this token. A service with another"
+            " data folder rejects it: give its folder with --data.",
+            file=sys.stderr,
+        )
 
 
 def _show(created: str, subject: dict[str, Any], system: str, hours: float, json: bool) -> None:

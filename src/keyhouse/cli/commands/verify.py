@@ -142,7 +142,7 @@ async def _new_indexes(system: System, engine: Engine, spaces: list[str] | None)
         behind = [each.space for each in (await find_pending(system, engine, spaces)).behind]
     except NewerError:  # the indexes of this code are not those of the space
         return []
-    # a single row that was lost is no new index
+    # a single missing row does not mean a new index
     unbuilt = await find_unbuilt(system, engine, spaces, skip=behind, may_guess=False)
     return [f"{each.space}: {each.index}" for each in unbuilt]
 
