@@ -66,7 +66,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "studio": (*BASE, *CORE, *SERVING, ""),
     "serve": (*BASE, *CORE, *SERVING, "engines", "studio", "thread_priority", ""),
-    "systems": (*BASE, *CORE, *SERVING, "catalog", "layout", ""),
+    "systems": (*BASE, *CORE, *SERVING, "catalog", "layout", "thread_priority", ""),
     "adapters": ("errors", "schema", "store"),
     "catalog": (*BASE, "search", "systems"),
     "bench": (*BASE, *CORE, "engines", ""),
@@ -200,7 +200,10 @@ MEANINGLESS_NAMES = frozenset(
 PUBLIC_ONLY = ("systems", "cli", "demo", "adapters")
 
 
-ENGINE_CALLS = frozenset({"read", "scan", "commit", "watch"})
+ENGINE_CALLS = frozenset({"read", "scan", "commit", "watch", "sweep", "forget", "snapshot"})
+"""The methods of an engine that read or write rows. Anyone may list its spaces, ask for its clock
+and capabilities, and close what it opened."""
+
 ENGINE_CALLERS = ("store", "engines", "testing", "bench", "metrics")
 """Layers that call an engine: the store, engines and their wrappers, benchmarks and tests."""
 
@@ -210,3 +213,16 @@ ENGINE_CALLING_MODULES = {
     "keyhouse.demo.story": "a writer that bypasses the store, which verify then repairs",
 }
 """Modules elsewhere that call an engine, with the reason. The list only shrinks."""
+
+USES_PRIVATE_NAMES = {
+    "keyhouse.eager_task": "asyncio's functions for other implementations of tasks, Python 3.11",
+    "keyhouse.nats.client": "the subclass of the client: tests/nats/test_private_names.py",
+    "keyhouse.nats.parser": "the parser of that client: tests/nats/test_private_names.py",
+}
+"""Modules that use private names of a library, with the reason. The list only shrinks."""
+
+COMPARES_NUMBERS = {"keyhouse.nats.parser": "counts the words of a line of the protocol"}
+"""Modules that reject a message by its form, with a number that is not a limit."""
+
+PUBLIC_BY_DOCUMENTATION = frozenset({"_exit", "_replace", "_asdict", "_fields"})
+"""`os._exit` and the methods of a NamedTuple."""

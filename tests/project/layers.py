@@ -8,11 +8,17 @@ instead, so that a contributor need not read this file.
 import ast
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
+from tests.project.code_rules import (
+    errors_by_type_not_by_message,
+    file_size,
+    limits_have_names,
+    meaningful_module_names,
+    no_patching,
+    private_names_stay_inside,
+)
 from tests.project.layer_tables import (
     ENGINE_CALLERS,
     ENGINE_CALLING_MODULES,
@@ -20,103 +26,13 @@ from tests.project.layer_tables import (
     IMPURE_CALLS,
     INSTEAD,
     MAY_IMPORT,
-    MEANINGLESS_NAMES,
     PUBLIC_ONLY,
     PURE,
     PURE_IMPORTS,
     STANDARD_DRIVERS,
     THIRD_PARTY,
 )
-
-FILE_LINES_MAX = 550
-
-
-class Import(NamedTuple):
-    line: int
-    module: str
-    """Absolute; `from keyhouse import store` imports keyhouse.store."""
-    name: str | None
-    """The imported name; None for the module itself."""
-
-
-@dataclass(frozen=True, eq=False)
-class Source:
-    """One file of the package."""
-
-    root: Path
-    path: Path
-    tree: ast.Module
-
-    @cached_property
-    def nodes(self) -> list[ast.AST]:
-        return list(ast.walk(self.tree))
-
-    @cached_property
-    def imports(self) -> list[Import]:
-        return list(self._imports())
-
-    @property
-    def module(self) -> str:
-        parts = self.path.relative_to(self.root).with_suffix("").parts
-        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-    @property
-    def layer(self) -> str:
-        return layer_of(self.module)
-
-    def at(self, line: int) -> str:
-        return f"{self.path.relative_to(self.root.parent)}:{line}"
-
-    def _imports(self) -> Iterator[Import]:
-        for node in self.nodes:
-            match node:
-                case ast.Import(names=names):
-                    yield from (Import(node.lineno, alias.name, None) for alias in names)
-                case ast.ImportFrom(module=module, names=names, level=level):
-                    origin = (
-                        ".".join(filter(None, [self._package(level), module]))
-                        if level
-                        else module or ""
-                    )
-                    yield from (
-                        self._import_from(node.lineno, origin, alias.name) for alias in names
-                    )
-                case ast.Call(func=function, args=[ast.Constant(value=str(module)), *_]):
-                    if ast.unparse(function) in (
-                        "importlib.import_module",
-                        "import_module",
-                        "__import__",
-                    ):
-                        yield Import(node.lineno, module, None)
-
-    def _import_from(self, line: int, origin: str, name: str) -> Import:
-        inside = self.root.joinpath(*origin.split("."), name)
-        if inside.is_dir() or inside.with_suffix(".py").is_file():
-            return Import(line, f"{origin}.{name}", None)
-        return Import(line, origin, name)
-
-    def _package(self, level: int) -> str:
-        inside = self.path.relative_to(self.root).parent.parts
-        return ".".join(inside[: len(inside) - level + 1])
-
-
-def sources(root: Path) -> list[Source]:
-    """Return every file of the package; `root` is the folder that contains `keyhouse/`."""
-    return [
-        Source(root, path, ast.parse(path.read_text()))
-        for path in sorted((root / "keyhouse").rglob("*.py"))
-    ]
-
-
-def layer_of(module: str) -> str:
-    """The folder below the package; a system's own commands belong to the command line, and its
-    folder `catalog`, the SQL tables that its document prescribes, is a separate layer."""
-    parts = module.split(".")
-    if parts[1:2] == ["systems"] and parts[3:4] == ["catalog"] and parts[4:]:
-        return "catalog"
-    if parts[1:2] == ["systems"] and parts[3:] == ["commands"]:
-        return "cli"
-    return parts[1] if len(parts) > 1 else ""
+from tests.project.package_source import Source, last_name, layer_of
 
 
 def import_only_lower_layers(source: Source) -> Iterator[str]:
@@ -216,27 +132,50 @@ def only_the_store_calls_engines(source: Source) -> Iterator[str]:
     """A schema meets an engine in the store and nowhere else."""
     if source.layer in ENGINE_CALLERS:
         return
+    engines = {"engine", *_names_of_engines(source)}
     calls = [
-        node
+        (getattr(node, "lineno", 1), call)
         for node in source.nodes
-        if isinstance(node, ast.Attribute) and node.attr in ENGINE_CALLS and _is_engine(node.value)
+        if (call := _engine_call(node, engines)) in ENGINE_CALLS
     ]
     if source.module in ENGINE_CALLING_MODULES:
         if not calls:
             yield f"{source.at(1)} no longer calls an engine: take it off ENGINE_CALLING_MODULES"
         return
-    for call in calls:
+    for line, call in calls:
         yield (
-            f"{source.at(call.lineno)} calls engine.{call.attr}: ask a Store, which has `row`, "
+            f"{source.at(line)} calls engine.{call}: ask a Store, which has `row`, "
             "`rows`, `row_page`, `row_scan`, `row_watch`, `record_row`, `usage` and `transact`"
         )
 
 
-def _is_engine(node: ast.expr) -> bool:
+def _engine_call(node: Any, engines: set[str]) -> str | None:
+    """Return the method of an engine that an expression looks up."""
     match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name.lstrip("_") == "engine"
-    return False
+        case (
+            ast.Attribute(value=value, attr=method)
+            | ast.Call(
+                func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(method)), *_]
+            )
+        ):
+            return method if last_name(value) in engines else None
+    return None
+
+
+def _names_of_engines(source: Source) -> Iterator[str]:
+    """Yield other names of engines in a module: annotated as one, or assigned from one."""
+    for node in source.nodes:
+        match node:
+            case (
+                ast.arg(arg=name, annotation=ast.expr() as declared)
+                | ast.AnnAssign(target=ast.Name(id=name), annotation=declared)
+                | ast.AnnAssign(target=ast.Attribute(attr=name), annotation=declared)
+            ):
+                if last_name(declared) == "Engine":
+                    yield name.lstrip("_")
+            case ast.Assign(targets=[target], value=value):
+                if last_name(value) == "engine" and (assigned := last_name(target)):
+                    yield assigned
 
 
 def no_type_checking_imports(source: Source) -> Iterator[str]:
@@ -246,23 +185,6 @@ def no_type_checking_imports(source: Source) -> Iterator[str]:
             case ast.If(test=ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING")):
                 at = source.at(node.lineno)
                 yield f"{at} uses TYPE_CHECKING: move shared code into a lower module"
-
-
-def meaningful_module_names(source: Source) -> Iterator[str]:
-    """A module is named by what it contains."""
-    for part in source.module.split("."):
-        if part.strip("_").lower() in MEANINGLESS_NAMES:
-            yield f"{source.at(1)} is named {part}, which says nothing: use a noun for its content"
-
-
-def file_size(source: Source) -> Iterator[str]:
-    """A file holds one idea."""
-    lines = len(source.path.read_text().splitlines())
-    if lines > FILE_LINES_MAX:
-        yield (
-            f"{source.at(lines)} has {lines} lines, over {FILE_LINES_MAX}: move the second idea "
-            "in it to another file"
-        )
 
 
 def public_names_only(source: Source) -> Iterator[str]:
@@ -338,64 +260,6 @@ def published(root: Path, module: str) -> list[str] | None:
     return None
 
 
-SEARCHES_MESSAGES = {"keyhouse.settings.parser": "takes the path of a setting from msgspec's text"}
-"""Modules outside an engine's `error_map` that search an error's message, with the reason."""
-
-
-def errors_by_type_not_by_message(source: Source) -> Iterator[str]:
-    """An error is chosen by its type; only an engine's `error_map` may search a driver's text."""
-    if source.path.stem == "error_map" or source.module in SEARCHES_MESSAGES:
-        return
-    for node in source.nodes:
-        match node:
-            case ast.Compare(
-                left=ast.Constant(value=str()),
-                ops=[ast.In() | ast.NotIn()],
-                comparators=[ast.Call(func=ast.Name(id="str"), args=[ast.Name(id=name)])],
-            ) if name in ("error", "e", "exception", "cause"):
-                yield (
-                    f"{source.at(node.lineno)} searches the text of an error: "
-                    "catch its type, or translate it in the engine's error_map"
-                )
-
-
-def limits_have_names(source: Source) -> Iterator[str]:
-    """A number that rejects a caller is a named limit, not a literal."""
-    for node in source.nodes:
-        match node:
-            case ast.Call(func=ast.Name(id="LimitError"), keywords=keywords):
-                if any(
-                    isinstance(each.value, ast.Constant) for each in keywords if _is_number(each)
-                ):
-                    yield (
-                        f"{source.at(node.lineno)} rejects a caller by a literal: "
-                        "name it in keyhouse.limits, with its unit and origin"
-                    )
-
-
-def _is_number(keyword: ast.keyword) -> bool:
-    return isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, int | float)
-
-
-def no_patching(source: Source) -> Iterator[str]:
-    """No module assigns to an attribute of another one: that changes it for the whole process."""
-    imported = {
-        alias.asname or alias.name.split(".")[0]
-        for node in source.nodes
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    }
-    for node in source.nodes:
-        targets = node.targets if isinstance(node, ast.Assign) else ()
-        for target in targets:
-            match target:
-                case ast.Attribute(value=ast.Name(id=name)) if name in imported:
-                    yield (
-                        f"{source.at(target.lineno)} assigns to {name}.{target.attr}: "
-                        "subclass or wrap it instead of patching it for the whole process"
-                    )
-
-
 Rule = Callable[[Source], Iterator[str]]
 
 RULES: tuple[Rule, ...] = (
@@ -411,4 +275,5 @@ RULES: tuple[Rule, ...] = (
     errors_by_type_not_by_message,
     limits_have_names,
     no_patching,
+    private_names_stay_inside,
 )

@@ -3,8 +3,9 @@
 import re
 from pathlib import Path
 
+from tests.project.code_rules import FILE_LINES_MAX
 from tests.project.layer_tables import MAY_IMPORT
-from tests.project.layers import FILE_LINES_MAX, RULES
+from tests.project.layers import RULES
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "keyhouse"

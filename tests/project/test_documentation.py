@@ -10,7 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
+from keyhouse.cli.app import _COMMANDS
+from keyhouse.systems.registry import NAMES
+
 ROOT = Path(__file__).parents[2]
+COMMANDS = {*_COMMANDS, *NAMES}
 ARCHITECTURE_LINES_MAX = 150
 
 
@@ -186,6 +190,18 @@ def test_every_error_is_documented() -> None:
     assert [name for name in errors if not re.search(rf"\b{name}\b", page)] == []
 
 
+def test_every_command_that_a_text_names_exists() -> None:
+    """The error of a remote store named `keyhouse forget`, which is not a command."""
+    found = {
+        (str(path.relative_to(ROOT)), command)
+        for folder, suffix in (("src", ".py"), ("docs", ".md"))
+        for path in sorted((ROOT / folder).rglob(f"*{suffix}"))
+        for command in re.findall(r"`keyhouse ([a-z][a-z-]*)", path.read_text())
+        if command not in COMMANDS
+    }
+    assert found == set()
+
+
 def test_every_decision_is_in_the_index() -> None:
     folder = ROOT / "docs" / "adr"
     index = (folder / "README.md").read_text()
@@ -194,8 +210,44 @@ def test_every_decision_is_in_the_index() -> None:
     ] == []
 
 
-def test_the_changelog_has_an_unreleased_section() -> None:
-    assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
+def test_the_index_of_decisions_lists_the_missing_numbers() -> None:
+    folder = ROOT / "docs" / "adr"
+    [listed] = re.findall(
+        r"The missing ones \(([^)]+)\)", (folder / "README.md").read_text().replace("\n", " ")
+    )
+    missing: set[int] = set()
+    for part in listed.split(","):
+        first, _, last = part.partition(" to ")
+        missing.update(range(int(first), int(last or first) + 1))
+    numbers = {int(path.name[:4]) for path in folder.glob("0*.md")}
+    assert missing == set(range(1, max(numbers) + 1)) - numbers
+
+
+def test_every_release_of_the_changelog_has_the_four_sections_in_order() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert "## [Unreleased]" in text
+    for release in re.split(r"^## \[", text, flags=re.MULTILINE)[1:]:
+        headings = re.findall(r"^### (.+)$", release, re.MULTILINE)
+        assert headings == [
+            each for each in ("Added", "Changed", "Fixed", "Security") if each in headings
+        ]
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "eager_task.py",
+        "engines/commit_queue.py",
+        "engines/jetstream/feed.py",
+        "engines/jetstream/mirror.py",
+    ],
+)
+def test_the_head_of_a_hard_module_has_the_theory_and_a_table_of_states(module: str) -> None:
+    source = (ROOT / "src" / "keyhouse" / module).read_text()
+    head = ast.get_docstring(ast.parse(source)) or ""
+    theory = head.partition("Theory of operation")[2]
+    assert re.match(r"\.|\n[-=]+\n", theory)
+    assert re.search(r"^[ |]*state\s", theory, re.MULTILINE)
 
 
 # The project

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.project.layers import FILE_LINES_MAX, RULES, Rule, sources
+from tests.project.code_rules import FILE_LINES_MAX
+from tests.project.layers import RULES, Rule
+from tests.project.package_source import sources
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -114,6 +116,16 @@ PLANTED = [
         "cli/commands.py",
         "async def put(self, batch):\n    return await self._store.engine.commit('a', batch)",
         "calls engine.commit: ask a Store",
+    ),
+    (
+        "cli/commands.py",
+        "async def sweep(store):\n    found = store.engine\n    await found.sweep(limit=1)",
+        "calls engine.sweep: ask a Store",
+    ),
+    (
+        "cli/commands.py",
+        "async def copy(origin: Engine):\n    return await getattr(origin, 'scan')('a')",
+        "calls engine.scan: ask a Store",
     ),
     ("keys/key.py", "from keyhouse.clock import Clock", "take the time or the id as an argument"),
     (
@@ -252,7 +264,24 @@ PLANTED = [
     ("systems/rosey/schema.py", "from keyhouse.serve import run", "use keyhouse.service"),
     ("store/store.py", "x = 'gone' in str(error)", "searches the text of an error"),
     ("store/store.py", "raise LimitError('Too large.', limit=5)", "rejects a caller by a literal"),
+    (
+        "store/store.py",
+        "def check(text):\n    if len(text) > 20:\n        raise ValueError",
+        "rejects a caller by a literal",
+    ),
     ("engines/sqlite.py", "apsw.VERSION = 1", "assigns to apsw.VERSION"),
+    (
+        "engines/sqlite.py",
+        "from apsw import ext\next.LINE: int = 1",
+        "assigns to ext.LINE",
+    ),
+    (
+        "engines/sqlite.py",
+        "from apsw import Connection\nsetattr(Connection, 'execute', print)",
+        "assigns to Connection.execute",
+    ),
+    ("store/store.py", "x = asyncio.current_task()._must_cancel", "a private name of another"),
+    ("store/store.py", "from asyncio.tasks import _enter_task", "a private name of asyncio.tasks"),
 ]
 
 

@@ -73,6 +73,7 @@ def test_no_class_name_is_used_twice() -> None:
         ('def f():\n    """Return it. Whoever asks waits."""\n', "Whoever"),
         ("# the row is mended\n", "mended"),
         ("# so it goes\n# on\n", "goes on"),
+        ("def test_a_key_that_is_no_text(): ...\n", "is no text"),
         ('raise ValueError("It cannot be that.")\n', "cannot be that"),
         ("_told = 1\n", "_told"),
         ("class PatienceError: ...\n", "PatienceError"),

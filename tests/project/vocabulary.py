@@ -78,6 +78,10 @@ WORDS: dict[str, str] = {
     r"in good order": "cleanly",
     r"grave(?:st|r)?": "severe, minimum level",
     r"cures?": "fix, advice, hint",
+    r"of theirs": "the attacker's, another program's",
+    r"for ever": "forever",
+    r"(?:has|have) still": "still has",
+    r"(?<!there )(?:is|are|was|were) no (?!longer|more|such|other|default)[a-z]\w*": "is not a",
 }
 """Banned word or phrase (a regular expression, matched as whole words) and its replacements."""
 
@@ -115,6 +119,9 @@ NAMES: dict[str, str] = {
     "manieth": "nth",
     "nudge": "refresh_if_stale",
     "rehearse": "preflight",
+    "earned": "added",
+    "heir": "successor",
+    "accompany": "spawn",
 }
 """Banned part of an identifier (split at underscores and capitals) and its replacements."""
 
