@@ -46,17 +46,32 @@ def errors_by_type_not_by_message(source: Source) -> Iterator[str]:
     """An error is chosen by its type; only an engine's `error_map` may search a driver's text."""
     if source.path.stem == "error_map" or source.module in SEARCHES_MESSAGES:
         return
+    texts = {
+        target.id
+        for node in source.nodes
+        if isinstance(node, ast.Assign) and _is_error_text(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
     for node in source.nodes:
         match node:
-            case ast.Compare(
-                left=ast.Constant(value=str()),
-                ops=[ast.In() | ast.NotIn()],
-                comparators=[ast.Call(func=ast.Name(id="str"), args=[ast.Name(id=name)])],
-            ) if name in ("error", "e", "exception", "cause"):
+            case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[searched]) if (
+                _is_error_text(searched)
+                or (isinstance(searched, ast.Name) and searched.id in texts)
+            ):
                 yield (
                     f"{source.at(node.lineno)} searches the text of an error: "
                     "catch its type, or translate it in the engine's error_map"
                 )
+
+
+def _is_error_text(node: ast.expr) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id="str"), args=[ast.Name(id=name)]):
+            return name in ("error", "e", "exception", "cause")
+        case ast.BoolOp(values=[first, *_]):
+            return _is_error_text(first)
+    return False
 
 
 def limits_have_names(source: Source) -> Iterator[str]:

@@ -263,6 +263,7 @@ PLANTED = [
     ("demo.py", "from keyhouse.store.store import Store", "import it from keyhouse.store"),
     ("systems/rosey/schema.py", "from keyhouse.serve import run", "use keyhouse.service"),
     ("store/store.py", "x = 'gone' in str(error)", "searches the text of an error"),
+    ("store/store.py", "y = str(error)\nx = 'gone' in y", "searches the text of an error"),
     ("store/store.py", "raise LimitError('Too large.', limit=5)", "rejects a caller by a literal"),
     (
         "store/store.py",

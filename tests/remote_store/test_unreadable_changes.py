@@ -22,7 +22,7 @@ from keyhouse.service.schema_service.service import schema_service
 from keyhouse.service.spec import ServiceContext
 from tests.remote_store.support.shows import (
     GUIDE,
-    LACKS_A_MEMBER,
+    OF_ANOTHER_TYPE,
     OLD,
     OLD_GUIDE,
     SHOW,
@@ -152,7 +152,7 @@ def test_the_event_of_an_unreadable_record_names_its_key(tmp_path: Path) -> None
             "key": "show:dark",
             "revision": int(dark.id or 0),
             "type": "urn:keyhouse:error:unreadable",
-            "detail": LACKS_A_MEMBER,
+            "detail": OF_ANOTHER_TYPE,
         }
         with watching(http, "record=show", last=dark.data["revision"]) as events:
             assert next(events).data["key"] == "show:lost", "it is resumed after it"

@@ -38,7 +38,7 @@ from keyhouse.service.spec import ServiceContext
 from tests.remote_store.support.shows import (
     BY_GENRE,
     GUIDE,
-    LACKS_A_MEMBER,
+    OF_ANOTHER_TYPE,
     ONE_TITLE,
     SHOW,
     Show,
@@ -159,7 +159,7 @@ def test_a_list_names_the_rows_that_it_leaves_out(served: Served) -> None:
             "key": "show:dark",
             "revision": 2,
             "type": "urn:keyhouse:error:unreadable",
-            "detail": LACKS_A_MEMBER,
+            "detail": OF_ANOTHER_TYPE,
         }
     ]
     warnings = [each for each in logs if each["log_level"] == "warning"]

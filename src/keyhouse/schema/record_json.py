@@ -32,9 +32,9 @@ KEEP: Final = "keep"
 
 _NAME_CHARS_MAX: Final = 64
 _UNREADABLE: Final = "A stored row does not decode as its record; see `keyhouse verify`."
-_LACKS_A_MEMBER: Final = (
-    "A stored row does not decode as its record: give a member that is new in the declaration a"
-    " default, or migrate the rows; see `keyhouse verify`."
+_OF_ANOTHER_TYPE: Final = (
+    "A stored row does not have its record's type: give a member that is new in the declaration a"
+    " default, migrate the rows if its type has changed; see `keyhouse verify`."
 )
 
 _UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, DocumentError, RecursionError)
@@ -259,12 +259,12 @@ class RecordJson(Generic[T]):
             value = self._read(data)
         except _UNDECODABLE as error:
             self._reject_newer(data, key)
-            reason = str(error)
+            is_json = isinstance(error, msgspec.ValidationError)
             raise UnreadableError(
-                _LACKS_A_MEMBER if "missing required field" in reason else _UNREADABLE,
+                _OF_ANOTHER_TYPE if is_json else _UNREADABLE,
                 record=self.name,
                 key=key,
-                reason=reason,
+                reason=str(error),
             ) from None
         if self.version is not None and getattr(value, self.version[0]) > self.version[1]:
             self._reject_newer(data, key)

@@ -45,7 +45,7 @@ async def fill(engine: Engine, space: str) -> None:
     )
 
 
-LACKS_A_MEMBER = (
-    "A stored row does not decode as its record: give a member that is new in the declaration a"
-    " default, or migrate the rows; see `keyhouse verify`."
+OF_ANOTHER_TYPE = (
+    "A stored row does not have its record's type: give a member that is new in the declaration a"
+    " default, migrate the rows if its type has changed; see `keyhouse verify`."
 )
