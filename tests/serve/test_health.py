@@ -123,6 +123,24 @@ def test_readiness_is_cached_briefly() -> None:
     asyncio.run(main())
 
 
+def test_a_scrape_checks_whether_systems_are_ready() -> None:
+    """`keyhouse_system_ready` was the result of the last probe of /ready, and missing without
+    one."""
+
+    async def main() -> None:
+        metrics = Metrics("1")
+        asked = Health(metrics)
+        asked.add("one", fine)
+        asked.add("two", unreachable)
+        scrape = health_routes(asked, metrics)[2]
+        assert scrape.path == "/metrics"
+        page = (await scrape.handler()).body.decode()
+        assert 'keyhouse_system_ready{system="one"} 1.0' in page
+        assert 'keyhouse_system_ready{system="two"} 0.0' in page
+
+    asyncio.run(main())
+
+
 def test_metrics_are_rendered_in_a_thread_and_one_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
