@@ -4,14 +4,13 @@ A cursor is opaque: it holds a mark of its scan and the last key returned. A pag
 span of its scan, even if the key in the cursor was made up.
 """
 
-import base64
-import binascii
 import zlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 import msgspec
 
+from keyhouse.cursor import decode_cursor, encode_cursor, invalid_cursor
 from keyhouse.engine import Engine, Page, Row, Span, fitting_rows
 from keyhouse.errors import CursorError, DataError, UsageError
 from keyhouse.keys.ranges import KeyRange
@@ -317,22 +316,13 @@ class Scan:
         return span.before(key) if self.reverse else span.after(key)
 
     def _cursor(self, key: str) -> str:
-        return (
-            base64.urlsafe_b64encode(msgspec.json.encode([self._checksum(), key]))
-            .decode()
-            .rstrip("=")
-        )
+        return encode_cursor(msgspec.json.encode([self._checksum(), key]))
 
     def _decode(self, cursor: str) -> str:
         try:
-            padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-            mark, key = msgspec.json.decode(
-                base64.b64decode(padded, b"-_", validate=True), type=tuple[int, str]
-            )
-        except (binascii.Error, ValueError, AttributeError, msgspec.MsgspecError):
-            raise CursorError(
-                "Not a cursor: pass one exactly as a page gave it.", cursor=cursor
-            ) from None
+            mark, key = msgspec.json.decode(decode_cursor(cursor), type=tuple[int, str])
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise invalid_cursor(cursor) from None
         if mark != self._checksum():
             raise CursorError(
                 "The cursor is of another scan: pass the same fields and direction.", cursor=cursor

@@ -5,16 +5,15 @@ same in any profile. A show or a sport is found by its path rows, and sorted in 
 costs what the show costs. A position in any list is the time, asset and state of its last entry.
 """
 
-import base64
-import binascii
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
 from contextlib import aclosing
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from keyhouse.cursor import decode_cursor, encode_cursor, invalid_cursor
 from keyhouse.engine import Row
-from keyhouse.errors import CursorError, DataError, KeyFieldError, UsageError
+from keyhouse.errors import DataError, KeyFieldError, UsageError
 from keyhouse.keys import Span
 from keyhouse.schema import Index
 from keyhouse.store import Store
@@ -372,21 +371,18 @@ def _page(tag: str, found: list[FoundEntry], limit: int) -> FacetPage:
 
 
 def _encode_cursor(tag: str, position: Position) -> str:
-    data = msgspec.json.encode((tag, *position))
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+    return encode_cursor(msgspec.json.encode((tag, *position)))
 
 
 def _decode_cursor(tag: str, cursor: str | None) -> Position | None:
     if cursor is None:
         return None
+    data = decode_cursor(cursor)
     try:
-        data = base64.b64decode(
-            cursor.encode("ascii") + b"=" * (-len(cursor) % 4), b"-_", validate=True
-        )
         found, moment, asset, state = msgspec.json.decode(data, type=tuple[str, int, str, State])
         ENTRY.template.build({"state": state, "asset": asset})
-    except (binascii.Error, ValueError, msgspec.MsgspecError, KeyFieldError):
-        found, moment, asset, state = "", 0, "", COMPLETED
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyFieldError):
+        raise invalid_cursor(cursor) from None
     if found != tag or not 0 <= moment <= MOMENT_MAX:
-        raise CursorError("Invalid cursor: pass one exactly as a page returned it.", cursor=cursor)
+        raise invalid_cursor(cursor)
     return moment, asset, state

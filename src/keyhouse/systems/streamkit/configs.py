@@ -4,18 +4,16 @@ HTTP.
 The server sets a config's times and owner, and never takes them from the caller.
 """
 
-import base64
-import binascii
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
 import msgspec
 
+from keyhouse.cursor import decode_cursor, encode_cursor, invalid_cursor
 from keyhouse.engine import Row
 from keyhouse.errors import (
     ConflictError,
-    CursorError,
     KeyFieldError,
     LimitError,
     NotFoundError,
@@ -298,20 +296,18 @@ def _updated_at(row: Row) -> str | None:
 
 
 def _encode_cursor(id: str) -> str:
-    return base64.urlsafe_b64encode(_CURSOR_VERSION + id.encode()).decode().rstrip("=")
+    return encode_cursor(_CURSOR_VERSION + id.encode())
 
 
 def _decode_cursor(record: Record[Any], customer: str, cursor: str) -> str:
     """Return the id after which the page starts. A forged cursor starts among the customer's own
     configs."""
+    data = decode_cursor(cursor)
+    if not data.startswith(_CURSOR_VERSION):
+        raise invalid_cursor(cursor)
     try:
-        data = base64.b64decode(
-            cursor.encode("ascii") + b"=" * (-len(cursor) % 4), b"-_", validate=True
-        )
         id = data.removeprefix(_CURSOR_VERSION).decode()
         record.template.join((customer, id))
-    except (binascii.Error, ValueError, KeyFieldError):
-        data, id = b"", ""
-    if not data.startswith(_CURSOR_VERSION):
-        raise CursorError("Invalid cursor: pass one exactly as a page returned it.", cursor=cursor)
+    except (UnicodeDecodeError, KeyFieldError):
+        raise invalid_cursor(cursor) from None
     return id
