@@ -22,7 +22,7 @@ from keyhouse.errors import KeyhouseError, UnavailableError
 from keyhouse.nats.client import NatsClient
 from keyhouse.nats.connection import _ConnectionLog, connect
 from keyhouse.nats.errors import connection_problem
-from keyhouse.nats.server import free_port
+from keyhouse.nats.server import ReservedPort
 from keyhouse.systems.rosey.remote import connect as ask
 from tests.support.nats_server_configs import ConfiguredServer, configured
 
@@ -301,7 +301,8 @@ def test_scheme_and_user_apply_to_every_server_of_a_url(
     """The second server was connected without a password: a cluster lost its first server, and the
     service with it."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
-    address = f"tls://keyhouse:{SPELLED}@127.0.0.1:{free_port()},127.0.0.1:{server.port}"
+    gone = ReservedPort()
+    address = f"tls://keyhouse:{SPELLED}@127.0.0.1:{gone.number},127.0.0.1:{server.port}"
     asyncio.run(everyone(address))  # type: ignore[arg-type]
 
 

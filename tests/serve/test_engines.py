@@ -20,7 +20,7 @@ from keyhouse.engine import Engine
 from keyhouse.engines.system_urls import default_url, embedded_server, url_of, with_server
 from keyhouse.errors import ClosedError, UnavailableError, UsageError
 from keyhouse.layout import JetstreamLayout, Layouts, register_layouts
-from keyhouse.nats.server import NatsServer, free_port
+from keyhouse.nats.server import NatsServer, ReservedPort
 from keyhouse.schema import Record, Schema, Space
 from keyhouse.serve.server import Server
 from keyhouse.service.spec import ServiceContext, ServiceSpec
@@ -95,8 +95,8 @@ def test_the_default_engine_of_a_system_can_be_the_embedded_nats_server(tmp_path
 
 def test_the_embedded_server_of_an_engine_syncs_every_commit(tmp_path: Path) -> None:
     async def start() -> None:
-        built = Built()
-        async with served(tmp_path, built, {"nats_monitor_port": free_port()}):
+        built, monitor_port = Built(), ReservedPort()
+        async with served(tmp_path, built, {"nats_monitor_port": monitor_port.number}):
             assert built.engines[0].capabilities.durable
             configuration = json.loads((tmp_path / "data/nats/nats-server.json").read_text())
             assert configuration["jetstream"]["sync_interval"] == "always"

