@@ -120,6 +120,20 @@ def test_an_item_that_started_again_after_it_was_counted_from_the_bucket_counts_
     asyncio.run(main())
 
 
+def test_a_play_counts_once_though_its_event_is_a_second_later_than_the_bucket() -> None:
+    """The bucket was read just before a second ended, and the robot's event had the next one: the
+    play counted twice."""
+
+    async def main() -> None:
+        clock = ManualClock()
+        one = Process(MemoryEngine(clock=clock))
+        assert await one.statistics.count_missed_play("lounge", 1, "v", 60)
+        await one.statistics.count_play("lounge", 1, "v", 60, clock.now() // 1_000 + 1)
+        assert await one.plays("v") == 1
+
+    asyncio.run(main())
+
+
 def test_a_play_counts_once_though_a_refresh_changes_the_id_of_its_item(tmp_path: Path) -> None:
     async def before(robot: DemoRobot) -> None:
         robot.queue = [
@@ -158,6 +172,9 @@ def test_what_plays_while_no_process_runs_is_counted_at_the_start(tmp_path: Path
                     await asyncio.sleep(0.05)
             await robot.announce(START)  # an event of the past: the same start
             await robot.play()  # its event and the changed row
+            async with asyncio.timeout(30):
+                while await _plays(service, "v3") == 1:
+                    await asyncio.sleep(0.05)
             await asyncio.sleep(0.5)
             assert await _plays(service, "v3") == 2
 
@@ -172,7 +189,8 @@ async def _plays(service: PlaylistService, video_id: str) -> int:
 def test_a_push_is_cancelled_between_two_items_and_shown_as_cancelled(tmp_path: Path) -> None:
     async def work(service: PlaylistService, robot: DemoRobot, url: str) -> None:
         bob, vic = await service.member("Bob"), await service.member("Vic")
-        made = await saved(bob, "v0", "v1", "v2", "v3", "v4")
+        ids = ("v0", "v1", "v2", "v3", "v4") * 8  # 12 seconds: longer than the requests below
+        made = await saved(bob, *ids)
         apply = {"playlist_id": made, "mode": "append"}
         running = asyncio.ensure_future(bob.post("/queue/apply", apply))
         async with asyncio.timeout(10):
@@ -186,7 +204,7 @@ def test_a_push_is_cancelled_between_two_items_and_shown_as_cancelled(tmp_path: 
         assert (await bob("DELETE", f"/queue/apply/{id}")).json() == {"status": "ok"}
         done = await running
         assert done["status"] == "cancelled" and done["apply_id"] == id
-        assert done["enqueued_count"] == len(robot.queue) < 5
+        assert done["enqueued_count"] == len(robot.queue) < len(ids)
         assert (await bob("DELETE", f"/queue/apply/{id}")).status_code == 404
 
     run(tmp_path, work, queue_interval_seconds=0.3)
@@ -212,7 +230,9 @@ def test_an_event_for_many_clients_leaves_turns_to_requests(tmp_path: Path) -> N
             await asyncio.sleep(0)
         assert turns >= len(clients) / PUSHES_PER_TURN
         received = await asyncio.gather(*(client.next() for client in clients))
-        assert {*received} == {b'event: like\ndata: {"id":1}\n\n'}
+        like = b'event: like\ndata: {"id":1}\n\n'
+        # the watch of the robot's bucket may have started late, and sent the state again
+        assert {(each or b"").count(like) for each in received} == {1}
         for client in clients:
             client.close()
 

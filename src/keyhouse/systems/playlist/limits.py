@@ -53,6 +53,10 @@ LIKE_SECONDS: Final = 24 * 3_600
 PLAY_SECONDS: Final = 24 * 3_600
 """Time for which a counted play is remembered, so that it is not counted from the bucket again."""
 
+PLAY_EVENT_SECONDS: Final = 5
+"""An event that starts an item this soon after its play was counted from the bucket is that play:
+both times are whole seconds, of different clocks."""
+
 SEARCH_ITEMS_MAX: Final = 200
 """Items in one response to a search."""
 

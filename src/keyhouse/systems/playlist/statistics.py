@@ -16,7 +16,7 @@ from typing import Any
 from keyhouse.schema import SECONDS, Record
 from keyhouse.store import Store, Transaction
 from keyhouse.systems.playlist.catalog_access import CatalogAccess
-from keyhouse.systems.playlist.limits import LIKE_SECONDS
+from keyhouse.systems.playlist.limits import LIKE_SECONDS, PLAY_EVENT_SECONDS
 from keyhouse.systems.playlist.messages import CountedItem, LikeReply
 from keyhouse.systems.playlist.schema import (
     CHANNEL_PLAY,
@@ -74,7 +74,7 @@ class ChannelStatistics:
             await tx.put(CHANNEL_PLAY, play, channel=channel, uid=str(uid))
             if counted is None or not counted.is_reconciled or not _is_same(counted, play):
                 await self._count_play(tx, video_id, seconds)
-            elif start_second * 1_000 > SECONDS.parse(counted.counted_at):
+            elif start_second - PLAY_EVENT_SECONDS > SECONDS.parse(counted.counted_at) // 1_000:
                 await self._count_play(tx, video_id, seconds)  # it started again since
 
         played = f"play:{channel}:{uid}:{start_second}"
