@@ -1,4 +1,4 @@
-"""The text of a cursor: bytes in the alphabet of URLs. What they mean, their scan knows."""
+"""The text of a cursor: bytes in the alphabet of URLs. Only its scan knows their meaning."""
 
 import base64
 import binascii

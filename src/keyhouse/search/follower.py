@@ -397,9 +397,11 @@ async def _next(queue: "asyncio.Queue[Change]", receiving: "asyncio.Task[None]")
     if not queue.empty():
         return queue.get_nowait()
     getting = asyncio.create_task(queue.get())
-    await asyncio.wait([getting, receiving], return_when=asyncio.FIRST_COMPLETED)
-    if getting.done():
-        return getting.result()
-    getting.cancel()
+    try:
+        await asyncio.wait([getting, receiving], return_when=asyncio.FIRST_COMPLETED)
+        if getting.done():
+            return getting.result()
+    finally:
+        getting.cancel()
     await receiving
     raise UnavailableError("The watch of the store ended.")

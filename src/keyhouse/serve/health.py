@@ -97,8 +97,7 @@ def health_routes(health: Health, metrics: Metrics) -> Sequence[Route]:
         return Response(readiness, 200 if readiness.ready else 503)
 
     async def page() -> Response[bytes]:
-        """Return the metrics in the text format of Prometheus. Whether systems are ready is checked
-        for it."""
+        """Return the metrics in the text format of Prometheus, after a check of all systems."""
         await health.readiness()
         async with scraping:  # one at a time, in a thread: 15 MB with a thousand plugins
             return Response(await asyncio.to_thread(metrics.page), media_type=metrics.content_type)

@@ -154,13 +154,17 @@ class Overview:
 
     async def _size(self, system: StudioSystem, deadline: float) -> SpaceSize:
         """Count the rows of all spaces, until the deadline."""
-        total = SpaceSize()
+        total, is_late = SpaceSize(), False
         async for space in self._catalog.spaces(system):
-            size = await count(self._catalog.stores(system, space)[0], deadline)
-            total.rows, total.bytes = total.rows + size.rows, total.bytes + size.bytes
-            if not size.is_exact or perf_counter() > deadline:
+            if is_late:
                 total.is_exact = False
                 break
+            size = await count(self._catalog.stores(system, space)[0], deadline)
+            total.rows, total.bytes = total.rows + size.rows, total.bytes + size.bytes
+            if not size.is_exact:
+                total.is_exact = False
+                break
+            is_late = perf_counter() > deadline
         return total
 
     async def system(self, system: str, query: SpacesQuery, caller: Caller) -> SpaceList:

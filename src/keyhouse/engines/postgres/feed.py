@@ -260,10 +260,11 @@ class Feed:
             try:
                 await self._listen_on(connection)
             except DRIVER:
-                await asyncio.sleep(RETRY_SECONDS)
+                pass
             finally:
                 self.listening = False
                 await close_quietly(connection)
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def _listen_on(self, connection: Connection) -> None:
         """Listen and poll until the connection is lost."""

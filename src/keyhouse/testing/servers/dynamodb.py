@@ -82,6 +82,7 @@ class DynamoDBServer:
         own = {
             "GATEWAY_PORT": str(self._port),
             "SERVICES": "dynamodb",
+            "IOT_MTLS_ENABLED": "0",  # it would listen on all interfaces, if port 8883 is free
             "LOG_LEVEL": "ERROR",
             "TMPDIR": folder,
             "STATE_DIR": folder,
