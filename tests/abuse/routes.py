@@ -74,22 +74,23 @@ def _audiobooks_token(server: ServerProcess) -> str:
     """Return an API key of the first admin, whom this creates."""
     api = f"{server.http}/audiobooks/api/v1/auth"
     who = {"username": "mallory", "password": PASSWORD}
-    httpx.post(f"{api}/setup", json=who).raise_for_status()
-    login = httpx.post(f"{api}/login", json=who).raise_for_status().json()
+    httpx.post(f"{api}/setup", json=who, timeout=60).raise_for_status()
+    login = httpx.post(f"{api}/login", json=who, timeout=60).raise_for_status().json()
     headers = {"Authorization": f"Bearer {login['data']['token']}"}
-    made = httpx.post(f"{api}/api-keys", json={"name": "attack"}, headers=headers)
+    made = httpx.post(f"{api}/api-keys", json={"name": "attack"}, headers=headers, timeout=60)
     return str(made.raise_for_status().json()["data"]["key"])
 
 
 def _playlist_token(server: ServerProcess) -> str:
     """Return the session of an admin, who signs in with the code that the service prints."""
     api = f"{server.http}/playlist/api/v1/auth/otp"
-    httpx.post(f"{api}/request", json={"username": "mallory"}).raise_for_status()
+    httpx.post(f"{api}/request", json={"username": "mallory"}, timeout=60).raise_for_status()
     deadline = time.monotonic() + 30
     while not (codes := re.findall(r"Code for mallory: (\w{8})", server.log.read_text())):
         assert time.monotonic() < deadline, "no code was printed"
         time.sleep(0.05)
-    verified = httpx.post(f"{api}/verify", json={"username": "mallory", "otp": codes[-1]})
+    who = {"username": "mallory", "otp": codes[-1]}
+    verified = httpx.post(f"{api}/verify", json=who, timeout=60)
     return next(iter(verified.raise_for_status().cookies.values()))
 
 
@@ -147,7 +148,8 @@ def _call(
 def _stored_books(server: ServerProcess, token: str) -> str:
     """Store some books, and return the id of the last."""
     headers = {"Authorization": f"Bearer {token}"}
-    with httpx.Client(base_url=f"{server.http}/audiobooks/api/v1", headers=headers) as client:
+    api = f"{server.http}/audiobooks/api/v1"
+    with httpx.Client(base_url=api, headers=headers, timeout=60) as client:
         for number in range(200):
             book = {"title": f"Book {number}", "description": "x" * 1_000}
             stored = client.post("/books", json=book).raise_for_status().json()

@@ -84,6 +84,6 @@ def test_a_client_that_pipelines_and_hangs_up_leaves_no_error_in_the_log(tmp_pat
             with closing(socket.create_connection(server.address)) as connection:
                 connection.sendall(request * 30)
                 time.sleep(0.02 * (number % 5))
-        with httpx.Client(base_url=server.http) as client:
+        with httpx.Client(base_url=server.http, timeout=60) as client:
             client.get("/health").raise_for_status()
         assert '"level":"error"' not in server.log.read_text()

@@ -131,7 +131,7 @@ def test_no_operation_of_another_service_takes_memory_or_time_from_a_neighbor(
 async def listed_subjects(url: str, service: str) -> dict[str, str]:
     """Return the subjects of the operations that a service lists, of the tenant `mallory`."""
     connection = await nats.connect(url)
-    info = json.loads((await connection.request(f"$SRV.INFO.{service}", timeout=10)).data)
+    info = json.loads((await connection.request(f"$SRV.INFO.{service}", timeout=60)).data)
     await connection.close()
     return {each["name"]: each["subject"].replace("*", "mallory") for each in info["endpoints"]}
 
@@ -173,7 +173,7 @@ def test_nonsense_over_nats_leaves_memory_flat_and_is_answered_by_documented_cod
 async def listed_operations(url: str) -> set[str]:
     """Return the operations that the service lists by the micro protocol."""
     connection = await nats.connect(url)
-    info = json.loads((await connection.request("$SRV.INFO.rosey", timeout=10)).data)
+    info = json.loads((await connection.request("$SRV.INFO.rosey", timeout=60)).data)
     await connection.close()
     return {endpoint["name"] for endpoint in info["endpoints"]}
 

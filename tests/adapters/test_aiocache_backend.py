@@ -10,7 +10,7 @@ from aiocache import cached
 from aiocache.lock import OptimisticLock, OptimisticLockError, RedLock
 from aiocache.serializers import NullSerializer, PickleSerializer, StringSerializer
 
-from keyhouse import open_store
+from keyhouse import ManualClock, Store, open_engine, open_store
 from keyhouse.adapters.aiocache_backend import CACHES, VALUE, KeyhouseCache
 
 Work = Callable[[KeyhouseCache], Awaitable[None]]
@@ -24,7 +24,7 @@ def with_cache(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     def run(work: Work) -> None:
         async def main() -> None:
             async with open_store(CACHES, url, "main") as store:
-                await work(KeyhouseCache(store))
+                await work(KeyhouseCache(store, timeout=60))
 
         asyncio.run(main())
 
@@ -75,17 +75,21 @@ def test_increments_are_exact_and_reject_other_values(with_cache: Run) -> None:
     with_cache(work)
 
 
-def test_values_expire_and_an_expiry_can_be_changed(with_cache: Run) -> None:
-    async def work(cache: KeyhouseCache) -> None:
-        for key in ("short", "kept", "counted"):
-            await cache.set(key, 1, ttl=0.1)
-        assert await cache.expire("kept", 0) is True
-        assert await cache.expire("absent", 5) is False
-        assert await cache.increment("counted") == 2
-        await asyncio.sleep(0.3)
-        assert await cache.multi_get(["short", "kept", "counted"]) == [None, 1, None]
+@pytest.mark.parametrize("url", ["memory:", "sqlite:{folder}/cache.db"])
+def test_values_expire_and_an_expiry_can_be_changed(url: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        async with open_engine(url.format(folder=tmp_path), clock=clock) as engine:
+            cache = KeyhouseCache(Store(CACHES, engine, "main"), timeout=60)
+            for key in ("short", "kept", "counted"):
+                await cache.set(key, 1, ttl=0.1)
+            assert await cache.expire("kept", 0) is True
+            assert await cache.expire("absent", 5) is False
+            assert await cache.increment("counted") == 2
+            clock.advance(seconds=0.3)
+            assert await cache.multi_get(["short", "kept", "counted"]) == [None, 1, None]
 
-    with_cache(work)
+    asyncio.run(main())
 
 
 def test_clearing_a_namespace_leaves_the_others(with_cache: Run) -> None:

@@ -315,7 +315,7 @@ def test_a_hanging_source_is_reported_in_time(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(UnavailableError, match="key set cannot be read"):
             await slow.check()
         hung.set()
-        monkeypatch.undo()
+        monkeypatch.setattr(jwks, "CHECK_TIMEOUT_SECONDS", 30)
         await slow.check()  # the same fetch
         assert at.fetches == 1
 
@@ -324,7 +324,7 @@ def test_a_hanging_source_is_reported_in_time(monkeypatch: pytest.MonkeyPatch) -
 
 async def until_found(keys: KeySet, name: str) -> Any:
     """Retry while the keys are being fetched."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while True:
             with suppress(UnavailableError):
                 return await keys.find(name)
@@ -332,7 +332,7 @@ async def until_found(keys: KeySet, name: str) -> Any:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not holds():
             await asyncio.sleep(0.001)
 
@@ -388,7 +388,7 @@ class _Answer(BaseHTTPRequestHandler):
         with suppress(OSError):
             for byte in text:
                 self.wfile.write(bytes([byte]))
-                time.sleep(0.02)
+                time.sleep(0.05)
 
     def _send(self, status: int, body: bytes, *headers: tuple[str, str]) -> None:
         self.send_response(status)
@@ -434,7 +434,7 @@ def test_a_trickling_source_is_aborted(
     started = time.monotonic()
     with pytest.raises(TimeoutError, match="too long"):
         asyncio.run(load(server + path))
-    assert time.monotonic() - started < 5  # a whole one takes 10 seconds
+    assert time.monotonic() - started < 15  # a whole one takes 20 seconds
 
 
 def test_waiting_for_a_key_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -445,7 +445,7 @@ def test_waiting_for_a_key_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -> Non
         at, come = Source(ONE), threading.Event()
 
         async def load() -> bytes:
-            return await at.load() if await asyncio.to_thread(come.wait, 5) else b""
+            return await at.load() if await asyncio.to_thread(come.wait, 60) else b""
 
         found = KeySet(load, "RS256", cache_seconds=3_600, refresh_min_seconds=30)
         with pytest.raises(UnavailableError):

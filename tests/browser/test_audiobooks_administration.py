@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
 from playwright.async_api import Page
 
+from keyhouse.engine import Batch
 from keyhouse.systems.audiobooks.generated_audio import write_audio
 from tests.support.audiobook_pages import ServedLibrary, open_book, served_library, signed_in
 from tests.support.browser_pages import NARROW, WIDE, Pages, check_page, open_browser
@@ -93,7 +95,18 @@ def test_a_scan_shows_its_log_live_and_a_merge_its_preview(library: ServedLibrar
     listener.close()
 
 
-def test_a_running_operation_is_followed_and_cancelled(library: ServedLibrary) -> None:
+def test_a_running_operation_is_followed_and_cancelled(
+    library: ServedLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine: Any = library.service._engine
+    commit = engine.commit
+
+    async def slow(space: str, batch: Batch) -> int | None:
+        """Commit so slowly that the scan still runs when the page shows it."""
+        await asyncio.sleep(0.2)
+        result: int | None = await commit(space, batch)
+        return result
+
     for number in range(120):
         folder = library.root / "many" / f"{number}"
         write_audio(folder / "1.wav", 20, tags={"album": f"Many {number}", "author": "Mo"})
@@ -103,6 +116,7 @@ def test_a_running_operation_is_followed_and_cancelled(library: ServedLibrary) -
             signed_in(library, browser, "admin") as context,
             browser.visit(f"{library.url}/operations", context=context) as page,
         ):
+            monkeypatch.setattr(engine, "commit", slow)
             await page.get_by_role("button", name="Scan").click()
             await page.get_by_role("button", name="Cancel").click()
             await page.get_by_text("cancelled").first.wait_for()

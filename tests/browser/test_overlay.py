@@ -1,6 +1,7 @@
 """`keyhouse.js` in a real browser: the overlay of the examples updates live."""
 
 import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -181,7 +182,7 @@ EXPIRING = """async ([service, token]) => {
   const seen = [await store.get("now", [])];
   await store.put("now", [], "a song", { ttl: 600 });
   seen.push((await store.get("now", [])).value);
-  await store.put("shout", ["ada"], "hi", { ttl: 2 });
+  await store.put("shout", ["ada"], "hi", { ttl: 6 });
   await store.put("shout", ["bo"], "hello");
   const shown = [];
   await new Promise((resolve) => {
@@ -217,25 +218,30 @@ def test_a_watch_of_the_script_survives_a_restart(tmp_path: Path, page_origin: s
 
             async with RemoteStore(SCORES, second.http, given) as store:
                 await store.put(SCORE, Score(id="late", name="Late", points=1))
-            await page.wait_for_selector("#scores li", timeout=30_000)
+            await page.wait_for_selector("#scores li", timeout=60_000)
         finally:
             again.__exit__(None, None, None)
         await context.close()
 
+    reserved = socket.socket()  # no other process gets its port during the restart
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    address = f"127.0.0.1:{reserved.getsockname()[1]}"
+
     async def main() -> None:
-        first = started(tmp_path, page_origin)
+        first = started(tmp_path, page_origin, "--http", address)
         running = first.__enter__()
-        given, port = token(tmp_path), running.http.rpartition(":")[2]
+        given = token(tmp_path)
 
         def restart() -> tuple[Any, Serving]:
             assert running.end() == 0
             first.__exit__(None, None, None)
-            again = started(tmp_path, page_origin, "--http", f"127.0.0.1:{port}")
+            again = started(tmp_path, page_origin, "--http", address)
             return again, again.__enter__()
 
         async with open_browser() as browser:
             await scenario(browser, running.http, given, restart)
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, reserved:
         patch.syspath_prepend(str(tmp_path))
         asyncio.run(main())

@@ -27,7 +27,7 @@ def studio(
 async def changed_keys(store: Store, since: int, count: int) -> dict[str, bytes | None]:
     """Return the rows of the change log after a revision."""
     found: dict[str, bytes | None] = {}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         async for change in store.engine.watch(store.space, Span(), since=since):
             found[change.key] = change.value
             if len(found) == count:
@@ -69,7 +69,7 @@ def test_an_operator_signs_in_walks_to_a_space_unlocks_and_signs_out(studio: Stu
             await page.get_by_role("link", name="walk", exact=True).click()
             assert "book:{id}" in await page.get_by_role("region", name="Records").inner_text()
             await page.get_by_role("button", name="Unlock").click()
-            assert "Edits are unlocked" in await page.get_by_role("status").inner_text()
+            await page.get_by_role("status").filter(has_text="Edits are unlocked").wait_for()
             await page.get_by_role("button", name="Lock").click()
             await page.get_by_role("button", name="Sign out").click()
             await page.get_by_label("Operator's token").wait_for()
@@ -241,9 +241,14 @@ def test_a_deletion_by_filter_is_cancelled_half_way_and_undone(
 ) -> None:
     async def scenario(space: str, store: Store) -> None:
         commit: Any = studio.visitor.served.engine.commit
+        commits, cancelled = 0, asyncio.Event()
 
         async def slow(name: str, batch: Batch) -> int | None:
+            nonlocal commits
             if name == store.space:
+                commits += 1
+                if commits > 3:
+                    await cancelled.wait()
                 await asyncio.sleep(0.1)
             result: int | None = await commit(name, batch)
             return result
@@ -256,10 +261,11 @@ def test_a_deletion_by_filter_is_cancelled_half_way_and_undone(
             await page.get_by_role("link", name="Delete all of these").click()
             await page.get_by_label("Type the number of records").fill("40")
             await page.get_by_role("button", name="Delete 40 records").click()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(30):
                 while await store.count(BOOK) == 80:
                     await asyncio.sleep(0.1)
             await page.get_by_role("button", name="Cancel").click()
+            cancelled.set()
             await page.get_by_text("cancelled").first.wait_for()
             left = await store.count(BOOK)
             assert 40 < left < 80

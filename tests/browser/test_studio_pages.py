@@ -101,6 +101,7 @@ def test_keys_move_filter_and_edit_without_a_mouse(studio: Studio) -> None:
             await page.keyboard.press("/")
             await page.keyboard.type("author=lem")
             await page.keyboard.press("Enter")
+            await page.wait_for_url("**/book?*author*")
             await page.get_by_role("link", name="book:b002").wait_for()
             await page.wait_for_load_state()
             await page.keyboard.press("j")

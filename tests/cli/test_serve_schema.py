@@ -78,7 +78,7 @@ def test_a_schema_of_the_working_folder_is_served(folder: Path) -> None:
         refused = process.get("/recipes/records/recipe")
         assert refused.status_code == 401
         assert (folder / "data" / "recipes.db").exists()
-        assert httpx.get(process.http + "/recipes/docs").status_code == 200
+        assert httpx.get(process.http + "/recipes/docs", timeout=30).status_code == 200
 
 
 def test_a_setting_of_an_unknown_record_stops_the_start(folder: Path) -> None:
@@ -140,5 +140,5 @@ def test_the_page_at_the_root_says_what_to_try(folder: Path) -> None:
         assert "/recipes/records/recipe" in page.text and "keyhouse token" in page.text
         # its examples had the default port, on whichever it listened
         assert f"{process.http}/recipes/schema" in page.text
-        odd = httpx.get(process.http, headers={"Host": "<b>"}, trust_env=False)
+        odd = httpx.get(process.http, headers={"Host": "<b>"}, trust_env=False, timeout=30)
         assert "<b>" not in odd.text and "127.0.0.1:8080/recipes/schema" in odd.text

@@ -10,7 +10,7 @@ import pytest
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.rocksdb import RocksdbEngine
 from keyhouse.engines.sqlite import SqliteEngine
-from keyhouse.nats.server import NatsServer
+from tests.support.nats_servers import own_server
 
 
 @pytest.fixture
@@ -61,10 +61,5 @@ def test_a_rocksdb_folder_is_private(folder: Path) -> None:
 
 
 def test_the_folder_of_the_nats_server_is_private(folder: Path) -> None:
-    server = NatsServer(folder / "nats")
-    server.start()
-    try:
-        server.ready()
+    with own_server(folder / "nats"):
         assert open_to_others(folder) == []
-    finally:
-        server.kill()

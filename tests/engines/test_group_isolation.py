@@ -143,7 +143,7 @@ def test_a_write_that_arrives_as_the_last_workers_return_is_not_stranded(
         await asyncio.sleep(0)
         for answer in (*calls.answers, first):
             answer.set_result(None)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await calls.number(3)
             calls.answers[2].set_result(None)
             assert await asyncio.gather(*tasks) == [[None] if reads else 1] * 3

@@ -34,6 +34,10 @@ class Queue(TaskCommitQueue[PendingCommit]):
     async def commit(self, space: str, batch_id: str, *, rows: int = 1) -> int | None:
         return await self.submit(PendingCommit(space, Batch(id=batch_id), rows=rows), space)
 
+    async def until_in_flight(self) -> None:
+        while not self.in_flight:
+            await asyncio.sleep(0)
+
     def _closed_error(self) -> KeyhouseError:
         return ClosedError("closed")
 
@@ -65,7 +69,7 @@ def test_writes_that_arrive_while_a_group_is_in_flight_share_the_next() -> None:
     async def scenario() -> None:
         queue = Queue()
         first = asyncio.ensure_future(queue.commit("s", "a"))
-        await asyncio.sleep(0.0005)
+        await queue.until_in_flight()
         await asyncio.gather(first, *(queue.commit("s", each) for each in "bcd"))
         assert queue.groups == [["a"], ["b", "c", "d"]]
 
@@ -167,7 +171,7 @@ def test_a_cancelled_caller_withdraws_a_queued_write() -> None:
     async def scenario() -> None:
         queue = Queue()
         first = asyncio.ensure_future(queue.commit("s", "a"))
-        await asyncio.sleep(0.0005)
+        await queue.until_in_flight()
         withdrawn = [asyncio.ensure_future(queue.commit(space, "w")) for space in "st"]
         await asyncio.sleep(0)
         for task in withdrawn:
@@ -183,7 +187,7 @@ def test_a_lane_of_withdrawn_writes_does_not_strand_the_next_lane() -> None:
     async def scenario() -> None:
         queue = Queue(LanePool(workers_max=1, lanes_max=1))
         first = asyncio.ensure_future(queue.commit("a", "a"))
-        await asyncio.sleep(0.0005)
+        await queue.until_in_flight()
         withdrawn = asyncio.ensure_future(queue.commit("b", "b"))
         waiting = asyncio.ensure_future(queue.commit("c", "c"))
         await asyncio.sleep(0)

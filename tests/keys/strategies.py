@@ -169,10 +169,18 @@ class Drawn(NamedTuple):
 
 
 @st.composite
-def templates(draw: st.DrawFn, *, fields_max: int = 4, kinds: list[Kind] | None = None) -> Drawn:
+def templates(
+    draw: st.DrawFn,
+    *,
+    fields_max: int = 4,
+    kinds: list[Kind] | None = None,
+    first: Kind | None = None,
+) -> Drawn:
     """Draw templates as authors write them: fields separated by literals, in either alphabet."""
     escape: Escape = draw(st.sampled_from([PLAIN, PLAIN, PLAIN, NATS]))
     chosen = draw(st.lists(st.sampled_from(kinds or KINDS), min_size=1, max_size=fields_max))
+    if first is not None:
+        chosen[0] = first
     divider = literals if escape is PLAIN else nats_literals
     text = draw(
         st.sampled_from(["", "b:", "idx:x:", "k/"])

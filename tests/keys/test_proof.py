@@ -332,10 +332,10 @@ def test_any_character_may_separate_fields(character: str) -> None:
 
 
 def test_a_proof_is_fast() -> None:
-    started = time.monotonic()
+    started = time.thread_time()
     one = Template("idx:book:series:{a:ulid}:{p:010.3f?}:{b:ulid}")
     other = Template("idx:book:{kind:series|author|narrator}:{x}")
     assert proof.ambiguity(one) is None and proof.spill(one) is None
     assert proof.collision(one, other) is not None
     assert proof.intrusion(one, other) is not None
-    assert time.monotonic() - started < 5
+    assert time.thread_time() - started < 5

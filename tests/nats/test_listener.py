@@ -26,7 +26,7 @@ from keyhouse.nats.endpoint import Endpoint, Request, error_reply
 from keyhouse.nats.listener import NatsListener
 from keyhouse.nats.server import NatsServer
 from tests.nats.support.listeners import ask, client, listener, until
-from tests.support.nats_servers import nats_server
+from tests.support.nats_servers import nats_server, own_server
 
 
 def endpoint(
@@ -349,10 +349,10 @@ def test_a_drain_finishes_accepted_requests_and_accepts_no_more() -> None:
             asked = [asyncio.ensure_future(ask(plugin, "tested.a.echo")) for _ in range(20)]
             await until(lambda: taken == 20)
             draining = asyncio.ensure_future(serving.drain())
-            await asyncio.sleep(0.05)
+            await until(lambda: not connection.handlers)  # the server has unsubscribed it
             assert not draining.done()
             with pytest.raises(NoRespondersError):
-                await plugin.request("tested.a.echo", b"", timeout=5)
+                await plugin.request("tested.a.echo", b"", timeout=30)
             gate.set()
             await draining
             await serving.drain()
@@ -361,7 +361,9 @@ def test_a_drain_finishes_accepted_requests_and_accepts_no_more() -> None:
     asyncio.run(scenario())
 
 
-def test_spawned_tasks_stop_with_the_listener_and_has_listener_detects_subscribers() -> None:
+def test_spawned_tasks_stop_with_the_listener_and_has_listener_detects_subscribers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ended: list[str] = []
     heard: list[bool] = []
 
@@ -370,6 +372,7 @@ def test_spawned_tasks_stop_with_the_listener_and_has_listener_detects_subscribe
             try:
                 await request.publisher.publish("tested.pushed", b"change")
                 heard.append(await request.publisher.has_listener("tested.pushed", b"anybody?"))
+                monkeypatch.setattr("keyhouse.nats.listener.HAS_LISTENER_SECONDS", 30)
                 heard.append(await request.publisher.has_listener("tested.nobody", b"anybody?"))
                 await asyncio.Event().wait()
             finally:
@@ -383,7 +386,7 @@ def test_spawned_tasks_stop_with_the_listener_and_has_listener_detects_subscribe
             pushed = await plugin.subscribe("tested.pushed")
             async with listener([endpoint(handler)]):
                 await ask(plugin, "tested.a.echo")
-                assert (await pushed.next_msg(timeout=5)).data == b"change"
+                assert (await pushed.next_msg(timeout=30)).data == b"change"
                 await until(lambda: len(heard) == 2)
                 assert ended == []
             assert ended == ["push"] and heard == [True, False]
@@ -408,30 +411,24 @@ def test_a_task_that_cannot_publish_is_logged_without_a_traceback() -> None:
 
 
 def test_the_listener_serves_again_after_the_server_returns(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        server = NatsServer(tmp_path)
-        server.start()
-        server.ready()
-        try:
-            with capture_logs() as logs:
-                async with (
-                    connect(server.url) as connection,
-                    NatsListener(connection, [endpoint(echo)], name="tested", version="1.0.0"),
-                ):
-                    server.kill()
-                    await until(lambda: any(line["event"] == "nats disconnected" for line in logs))
-                    server.start()
-                    await until(
-                        lambda: any(line["event"] == "nats reconnected" for line in logs), 30
-                    )
-                    plugin = await nats.connect(server.url)
-                    assert (await ask(plugin, "tested.a.echo", b"again"))["data"] == "again"
-                    assert (await ask(plugin, "$SRV.PING.tested"))["name"] == "tested"
-                    await plugin.close()
-        finally:
-            server.kill()
+    async def scenario(server: NatsServer) -> None:
+        with capture_logs() as logs:
+            async with (
+                connect(server.url) as connection,
+                NatsListener(connection, [endpoint(echo)], name="tested", version="1.0.0"),
+            ):
+                server.kill()
+                await until(lambda: any(line["event"] == "nats disconnected" for line in logs))
+                server.start()
+                await until(lambda: any(line["event"] == "nats reconnected" for line in logs))
+                await connection.flush_all()  # the server has received the subscriptions
+                plugin = await nats.connect(server.url)
+                assert (await ask(plugin, "tested.a.echo", b"again"))["data"] == "again"
+                assert (await ask(plugin, "$SRV.PING.tested"))["name"] == "tested"
+                await plugin.close()
 
-    asyncio.run(scenario())
+    with own_server(tmp_path) as server:
+        asyncio.run(scenario(server))
 
 
 def test_an_unreachable_server_is_reported_without_the_password() -> None:

@@ -176,7 +176,7 @@ def test_a_readable_list_has_no_member_unreadable(served: Served) -> None:
 
 
 def test_the_description_of_a_list_has_the_member_unreadable(served: Served) -> None:
-    described = httpx.get(f"{served.url}/openapi.json").json()
+    described = httpx.get(f"{served.url}/openapi.json", timeout=30).json()
     assert "unreadable" in described["components"]["schemas"]["ShowPage"]["properties"]
 
 

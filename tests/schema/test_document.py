@@ -213,17 +213,17 @@ def test_no_text_takes_longer_to_reject_than_to_send(text: bytes) -> None:
     """An unterminated string of escaped quotes was scanned again from each quote: 200 KB blocked
     the event loop for five minutes.
     """
-    started = time.monotonic()
+    started = time.thread_time()
     with pytest.raises(DocumentError):
         document.parse(text)
-    assert time.monotonic() - started < 2
+    assert time.thread_time() - started < 2
 
 
 def test_numbers_as_long_as_may_be_are_counted_once() -> None:
     """Digits were counted again from each digit: 1 MB blocked the event loop for six seconds."""
-    started = time.monotonic()
+    started = time.thread_time()
     document.check_text(b"[" + b",".join([b"1" * INTEGER_DIGITS_MAX] * 250) + b"]")
-    assert time.monotonic() - started < 2
+    assert time.thread_time() - started < 2
 
 
 def test_the_depth_of_a_text_is_the_depth_of_its_value() -> None:

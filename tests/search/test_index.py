@@ -52,7 +52,7 @@ def test_writes_are_found_and_deletions_are_not_on_every_engine(name: str, tmp_p
             await index.search("fish", after=entry.revision + 1)
         await store.delete(VOLUME, id="late")
         writer = await store.put(WRITER, Writer(id="w", name="Bird, Ann"))
-        page = await index.search("bird", after=writer.revision)
+        page = await index.search("bird", after=writer.revision, timeout_seconds=30)
         assert [(hit.record, hit.key, hit.fields) for hit in page.hits] == [
             ("writer", "writer:w", {"id": "w"})
         ]
@@ -102,7 +102,7 @@ def test_results_are_ranked_by_weight_then_by_their_sort_text(tmp_path: Path) ->
         ):
             entry = await store.put(VOLUME, each)
         index = index_on(engine, folder)
-        page = await index.search("dragon", after=entry.revision, count=True)
+        page = await index.search("dragon", after=entry.revision, count=True, timeout_seconds=30)
         assert [hit.fields["id"] for hit in page.hits] == ["y", "z", "tag", "about"]
         assert page.hits[0].score > page.hits[2].score > page.hits[3].score > 0
         assert (page.total, page.revision) == (4, entry.revision)
@@ -254,7 +254,7 @@ def test_hits_of_a_space_in_the_key_have_the_fields_that_the_store_takes(tmp_pat
         for space in ("ann", "bob"):
             await store(space).put(tenant_volume, volume("1", f"Plans of {space}"))
         for space in ("ann", "bob"):
-            [hit] = (await index.search("plans", space=space)).hits
+            [hit] = (await index.search("plans", space=space, timeout_seconds=30)).hits
             [value] = await store(space).get_many(tenant_volume, [hit.fields])
             assert value is not None and value.title == f"Plans of {space}"
         await index.close()
@@ -276,7 +276,7 @@ def test_changes_of_other_records_advance_the_revision(tmp_path: Path) -> None:
         await index.close()
         await engine.sweep(limit=1_000)
         index = index_on(engine, folder)
-        assert (await index.search("one")).revision == entry.revision
+        assert (await index.search("one", timeout_seconds=30)).revision == entry.revision
         assert index._followers[""].rebuilds == 0
         await index.close()
 

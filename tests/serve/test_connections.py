@@ -11,6 +11,8 @@ from keyhouse.limits import HTTP_HEAD_BYTES_MAX
 from keyhouse.serve.uvicorn_protocol import HttpProtocol
 from tests.serve.support.raw_connections import GET, Wide, problem, run, served, to_the_end
 
+CLOSING = GET[:-2] + b"Connection: close\r\n\r\n"
+
 
 @pytest.mark.parametrize(
     "sent",
@@ -44,9 +46,9 @@ def test_an_invalid_request_is_rejected_with_a_problem_document_and_the_connecti
         async with served() as port:
             answer = await to_the_end(port, sent)
             assert problem(answer, 400)["detail"] == "Invalid HTTP request."
-            assert (
-                await to_the_end(port, GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-            ).startswith(b"HTTP/1.1 200 "), "the next one is served"
+            assert (await to_the_end(port, CLOSING)).startswith(b"HTTP/1.1 200 "), (
+                "the next one is served"
+            )
 
     run(scenario)
 
@@ -140,13 +142,14 @@ def test_an_invalid_pipelined_request_does_not_answer_the_one_before_it() -> Non
     async def scenario() -> None:
         wide = Wide()
         async with served(wide) as port:
-            talking = asyncio.create_task(
-                to_the_end(port, b"GET /wide/wait HTTP/1.1\r\nHost: x\r\n\r\n", b"NONSENSE\r\n\r\n")
-            )
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /wide/wait HTTP/1.1\r\nHost: x\r\n\r\n")
             await wide.started.wait()
-            await asyncio.sleep(0.05)
+            writer.write(b"NONSENSE\r\n\r\n")
+            await to_the_end(port, CLOSING)  # a later one is answered: it has been read
             wide.resume.set()
-            answer = await talking
+            answer = await reader.read()
+            writer.close()
             assert (
                 answer.count(b"HTTP/1.1") == 1
                 and answer.startswith(b"HTTP/1.1 200 ")
@@ -199,9 +202,8 @@ def test_a_closed_connection_leaves_nothing_to_the_garbage_collector() -> None:
                 writer.close()
                 await writer.wait_closed()
             wide.resume.set()
-            closing = GET[:-2] + b"Connection: close\r\n\r\n"
-            assert (await to_the_end(port, closing)).startswith(b"HTTP/1.1 200 ")
-            for _ in range(20):
+            assert (await to_the_end(port, CLOSING)).startswith(b"HTTP/1.1 200 ")
+            for _ in range(100):
                 if not connections():
                     break
                 await asyncio.sleep(0.1)

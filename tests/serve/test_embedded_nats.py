@@ -80,7 +80,7 @@ def test_the_error_without_the_password_names_its_place(
                 plain = f"nats://127.0.0.1:{server.port}"
                 with pytest.raises(UnavailableError, match="set KEYHOUSE_DATA to the data folder"):
                     await connect_to_service(plain, "rosey", "plugin", "trivia")
-                async with asyncio.timeout(5), RemoteStore(BOX, plain, space="ann") as store:
+                async with asyncio.timeout(30), RemoteStore(BOX, plain, space="ann") as store:
                     with pytest.raises(UnavailableError, match="Authorization Violation"):
                         await store.get(RECIPE, name="soup")
                 (tmp_path / "keyhouse.toml").write_text(f'data = "{tmp_path}"')

@@ -77,7 +77,7 @@ async def talk(port: int, sent: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(sent)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             return await reader.read()
     finally:
         writer.close()
@@ -246,7 +246,7 @@ def test_a_stream_ends_when_its_client_disconnects() -> None:
             writer.write(b"GET /slow/endless HTTP/1.1\r\nHost: x\r\n\r\n")
             await reader.readexactly(50_000)
             writer.transport.abort()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await slow.ended.wait()
 
     asyncio.run(story())
@@ -271,7 +271,7 @@ def test_requests_without_the_path_that_a_proxy_removed_have_it_in_links(tmp_pat
             with bind(Address("127.0.0.1", 0)) as bound:
                 async with (
                     listening(served.app, bound, drain_seconds=1, root_path="/data") as address,
-                    httpx.AsyncClient(base_url=address.url) as client,
+                    httpx.AsyncClient(base_url=address.url, timeout=30) as client,
                 ):
                     answer = await client.get("/studio/library/")
                     assert answer.headers["location"].startswith("/data/studio/login?next=")

@@ -44,7 +44,9 @@ async def served(folder: Path, **flags: Any) -> AsyncIterator[Client]:
     loaded = load_settings(given, {}, None, systems=("tested",))
     async with asyncio.timeout(60), Server(loaded, {"tested": build}) as addresses:
         assert addresses.nats is not None
-        client = await nats.connect(addresses.nats, reconnect_time_wait=0.1)
+        client = await nats.connect(
+            addresses.nats, reconnect_time_wait=0.1, max_reconnect_attempts=-1
+        )
         try:
             yield client
         finally:
@@ -109,7 +111,7 @@ def test_a_restarted_server_has_the_mappings(
             [server] = servers
             assert server.process_id is not None
             os.kill(server.process_id, signal.SIGKILL)
-            await until(lambda: client.stats["reconnects"])
+            await until(lambda: client.stats["reconnects"], 30)
             while True:
                 try:
                     await ask(client, "tested.trivia.echo")

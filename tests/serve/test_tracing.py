@@ -97,7 +97,10 @@ def attributes(span: Any) -> dict[str, Any]:
     }
 
 
-def test_the_span_of_a_request_contains_those_of_the_engine(tmp_path: Path) -> None:
+def test_the_span_of_a_request_contains_those_of_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracing, "CLOSE_SECONDS", 30)
     with collector() as server:
         asyncio.run(use(tmp_path, otlp_endpoint=server.url))
         spans = server.spans()
@@ -154,6 +157,7 @@ def test_a_collector_that_does_not_answer_does_not_delay_the_shutdown(
 def test_the_variable_of_opentelemetry_is_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tracing, "CLOSE_SECONDS", 30)
     with collector() as server:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url)
         asyncio.run(use(tmp_path))

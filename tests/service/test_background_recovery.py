@@ -63,21 +63,26 @@ def test_one_process_runs_each_operation_and_others_leave_it_alone() -> None:
 
 def test_a_long_chunk_keeps_its_lease() -> None:
     async def scenario(engine: Engine) -> None:
-        gate = Gate()
+        store, gate = store_on(engine), Gate()
         kind = OperationKind(run=gate, resumes=True)
-        first = counting(store_on(engine), lease_seconds=0.3, gate=kind)
+        first = counting(store, lease_seconds=0.3, gate=kind)
         second = counting(store_on(engine), lease_seconds=0.3, gate=kind)
         async with running(first):
             id = await first.submit("gate")
             await gate.started.wait()
             async with running(second):
-                await asyncio.sleep(1)
+                for _ in range(5):  # longer than a lease, whose clock waits for each renewal
+                    before = await store.get(RECORDS.run, id=id)
+                    clock.advance(seconds=0.2)
+                    while await store.get(RECORDS.run, id=id) == before:
+                        await asyncio.sleep(0.01)
                 assert gate.runs == 1
                 gate.resume.set()
                 await second.wait(id, poll_seconds=0.01)
         assert gate.runs == 1
 
-    run(scenario)
+    clock = ManualClock()
+    run(scenario, MemoryEngine(clock))
 
 
 def test_a_runner_that_stalled_commits_nothing_after_another_took_over() -> None:

@@ -262,13 +262,13 @@ def test_shutdown_ends_streams_at_once_and_they_are_not_slow_requests() -> None:
     async def scenario() -> None:
         board = Board(await open_engine("memory:"))
         with capture_logs() as logs:
-            async with serving(board.spec(), drain_seconds=30, slow_seconds=0.01) as client:
+            async with serving(board.spec(), drain_seconds=30, slow_seconds=1) as client:
                 stream = watching(client.port, "/board/watch")
                 events = await stream.__aenter__()
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(1.1)
                 assert client.app.metrics.in_flight == 0, "a stream is not a request in flight"
                 started = time.monotonic()
-            assert time.monotonic() - started < 5
+            assert time.monotonic() - started < 15
             assert await events.next() is None
             await stream.__aexit__(None, None, None)
         assert [each for each in logs if each["event"] == "slow request"] == []
@@ -303,7 +303,7 @@ def test_a_client_that_reads_slowly_gets_the_newest_and_costs_bounded_memory() -
         latest: dict[str, str] = {}
         revisions: list[int] = []
         while len(latest) < 7 or any(int(t.rstrip("x")) < 493 for t in latest.values()):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 blocks = await source.next()
             assert blocks is not None
             for block in blocks.decode().split("\n\n")[:-1]:

@@ -13,11 +13,11 @@ from tests.http.support.real_server import run
 from tests.soak import SOAK
 
 STREAMS, LISTENERS, PINGS = 1_000, 64, 800
-FLOOR_SECONDS = 0.003 if SOAK else 0.2
+FLOOR_SECONDS = 0.003 if SOAK else 2.0
 """Below this a 99th percentile is fast enough: it is less than a time slice of the scheduler, which
 decides when a process runs whose core is in use. Everyday runs share cores with other tests."""
 
-DELIVERY_SECONDS_MAX = 0.25 if SOAK else 2.0
+DELIVERY_SECONDS_MAX = 0.25 if SOAK else 10.0
 STREAM_BYTES_MAX = 50 * 1_024
 
 

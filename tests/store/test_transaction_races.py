@@ -122,7 +122,7 @@ async def test_concurrent_writes_in_one_transaction_are_rejected(harness: Harnes
         with pytest.raises(RevisionError):
             await tx.put(BOOK, book("2"), expect=None)
         await asyncio.wait_for(
-            tx.put(BOOK, book("1", shelf="a")), 5
+            tx.put(BOOK, book("1", shelf="a")), 30
         )  # in a separate task, but not concurrently
         await tx.delete(BOOK, id="2")
         await append_in(tx, store.ids, HEARD, Heard(user="ann", book="1", seconds=1))

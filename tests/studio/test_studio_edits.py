@@ -44,7 +44,7 @@ def test_a_preview_writes_nothing_and_equals_what_a_save_commits(tmp_path: Path)
             saved = await edit(client, "save", author="asimov")
             assert saved.status_code == 303, saved.text
         changed: set[str] = set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             async for change in store.row_watch(since=before):
                 changed.add(f"{'delete' if change.value is None else 'put'} {change.key}")
                 if len(changed) == 3:

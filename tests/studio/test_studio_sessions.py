@@ -55,7 +55,7 @@ def test_a_wrong_token_is_rejected_and_guesses_are_slowed(tmp_path: Path) -> Non
                 for n in range(8)
             ]
             assert statuses[0] == 401
-            assert statuses[-1] == 429
+            assert 429 in statuses[5:]
             assert not client.cookies
 
     run(tmp_path, scenario)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import nats
 from nats.aio.client import Client
@@ -22,6 +22,9 @@ from keyhouse.engines.jetstream import JetstreamEngine
 from keyhouse.limits import CHANGES_KEPT
 from keyhouse.nats.server import NatsServer
 from keyhouse.testing.servers.nats_cluster import NatsCluster
+
+REPLY_SECONDS: Final = 30
+"""Timeout of a reply that must come, from a server that may be slow."""
 
 
 @cache
@@ -74,7 +77,7 @@ class SharedBucket(NamedTuple):
 
     async def api(self, subject: str, **body: object) -> dict[str, Any]:
         answer = await self.client.request(
-            f"$JS.API.{subject}", json.dumps(body).encode(), timeout=5
+            f"$JS.API.{subject}", json.dumps(body).encode(), timeout=REPLY_SECONDS
         )
         decoded: dict[str, Any] = json.loads(answer.data)
         assert "error" not in decoded, decoded
@@ -99,7 +102,11 @@ async def shared_bucket(
     client = await nats.connect(server.url)
     try:
         yield SharedBucket(
-            engine, url, name if space is None else f"{name}{space}", client, client.jetstream()
+            engine,
+            url,
+            name if space is None else f"{name}{space}",
+            client,
+            client.jetstream(timeout=REPLY_SECONDS),
         )
     finally:
         await engine.close()

@@ -17,7 +17,7 @@ async def config_of(js: JetStreamContext, bucket: str) -> Any:
 
 
 async def next_of(watch: Any) -> Change:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         change: Change = await anext(watch)
         return change
 

@@ -8,7 +8,8 @@ import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Change, Row, Span
-from keyhouse.engines.jetstream import JetstreamEngine, sweep
+from keyhouse.engines.jetstream import JetstreamEngine, feed, sweep
+from keyhouse.engines.jetstream import bucket as bucket_module
 from keyhouse.engines.jetstream.feed import BATCH_MESSAGES, PRUNE_DELAY_SECONDS
 from keyhouse.engines.jetstream.layout import RowKey
 from keyhouse.engines.jetstream.message import Entry, entry
@@ -159,7 +160,10 @@ def test_a_page_with_fetched_values_is_consistent(tmp_path: Path) -> None:
     run(tmp_path, scenario, more="&values=300")
 
 
-def test_a_deleted_consumer_is_replaced(tmp_path: Path) -> None:
+def test_a_deleted_consumer_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its silence is noticed after three to four seconds, which is as long as a read waits."""
+    monkeypatch.setattr(bucket_module, "TIMEOUT_SECONDS", 30.0)
+
     async def scenario(there: SharedBucket) -> None:
         await put(there.engine, "a")
         kv = await there.kv()
@@ -227,14 +231,19 @@ def test_a_large_bucket_is_loaded_in_batches_while_it_is_written(tmp_path: Path)
     run(tmp_path, scenario)
 
 
-def test_a_stream_whose_end_was_purged_loads_without_waiting(tmp_path: Path) -> None:
+def test_a_stream_whose_end_was_purged_loads_without_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither for a message nor for a heartbeat: here the first would come after a minute, and the
+    read would fail."""
+
     async def scenario(there: SharedBucket) -> None:
         await put(there.engine, "a")
         await put(there.engine, "b")
         await there.api(f"STREAM.PURGE.KV_{there.bucket}", filter=f"$KV.{there.bucket}.b")
         other = JetstreamEngine.open(there.url)
-        async with asyncio.timeout(2):
-            page = await other.scan("s", ALL, limit=10)
+        monkeypatch.setattr(feed, "HEARTBEAT_SECONDS", 60)
+        page = await other.scan("s", ALL, limit=10)
         assert [row.key for row in page.rows] == ["a"]
         assert await put(other, "b") == 3
         await other.close()

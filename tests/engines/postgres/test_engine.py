@@ -41,7 +41,7 @@ def test_weaker_database_settings_are_overridden_per_connection() -> None:
             ("plan_cache_mode", "force_generic_plan"),
         ):
             assert await connection.fetchval(f"SHOW {name}") == value
-        await connection.close(timeout=1)
+        await connection.close(timeout=30)
         async with opened(url) as engine:
             assert await put(engine, "a") == 1
 
@@ -54,7 +54,7 @@ def test_a_stronger_synchronous_commit_is_kept() -> None:
             await database("synchronous_commit = 'remote_apply'"), LAYOUT
         ).connect()
         assert await connection.fetchval("SHOW synchronous_commit") == "remote_apply"
-        await connection.close(timeout=1)
+        await connection.close(timeout=30)
 
     asyncio.run(scenario())
 
@@ -267,6 +267,6 @@ def test_every_statement_uses_an_index_at_any_size(rows: int) -> None:
                 )
                 assert "Seq Scan on keyhouse_" not in plan, plan
                 await connection.execute("DEALLOCATE p")
-            await connection.close(timeout=1)
+            await connection.close(timeout=30)
 
     asyncio.run(scenario())

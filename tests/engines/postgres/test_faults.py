@@ -151,7 +151,7 @@ def test_a_server_killed_under_load_loses_no_acknowledged_write_and_recovers(
             await asyncio.to_thread(server.start)
             back = time.monotonic()
             await load.until(more=1)
-            assert time.monotonic() - back < 5
+            assert time.monotonic() - back < 20
         load.stop()
         await running
         assert any(isinstance(error, UnknownOutcomeError) for error in load.errors)
@@ -171,6 +171,9 @@ def test_the_engine_reconnects_after_a_clean_server_restart(
         engine = PostgresEngine.open(server.url)
         await engine.commit("s", Batch(puts=(Put("a", b"1"),)))
         await asyncio.to_thread(server.stop)
+        async with asyncio.timeout(30):  # a commit that is sent has an unknown outcome
+            while not all(connection.is_closed() for connection in engine._writes._idle):
+                await asyncio.sleep(0.005)
         for call in (
             engine.commit("s", Batch(puts=(Put("b", b"1"),))),
             engine.read("s", ["a"]),
@@ -218,8 +221,10 @@ def test_a_repeatedly_disconnected_listener_leaves_no_gap_in_a_watch() -> None:
             keys.append(f"k{number:03d}")
             await writer.commit("s", Batch(puts=(Put(keys[-1], b"1"),)))
             if number % 20 == 10:
-                await listening(watcher)
-                assert await terminate(url, "keyhouse watch") == 1
+                async with asyncio.timeout(60):  # the server may end the last one late
+                    await listening(watcher)
+                    while not await terminate(url, "keyhouse watch"):
+                        await listening(watcher)
         await writer.commit("s", Batch(puts=(Put("end", b"1"),)))
         check_watch(await asyncio.wait_for(watching, 30), keys)
         await writer.close()
@@ -252,7 +257,10 @@ def test_a_started_watch_waits_for_the_server_and_a_new_one_raises(
     asyncio.run(scenario())
 
 
-def test_a_waiting_watch_is_notified_of_other_processes() -> None:
+def test_a_waiting_watch_is_notified_of_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Polling would find the commits too late."""
+    monkeypatch.setattr("keyhouse.engines.postgres.feed.POLL_SECONDS", 3_600)
+
     async def scenario() -> None:
         url = await postgres_schema()
         writer, watcher = PostgresEngine.open(url), PostgresEngine.open(url)
@@ -260,15 +268,11 @@ def test_a_waiting_watch_is_notified_of_other_processes() -> None:
         await writer.commit("s", Batch(puts=(Put("first", b"1"),)))
         await step(watch)
         await listening(watcher)
-        waits = []
         for number in range(10):
             waiting = asyncio.ensure_future(step(watch))
             await asyncio.sleep(0.02)
             await writer.commit("s", Batch(puts=(Put(f"k{number}", b"1"),)))
-            committed_at = time.monotonic()
             assert (await waiting).key == f"k{number}"
-            waits.append(time.monotonic() - committed_at)
-        assert sorted(waits)[5] < 0.5  # polling alone takes half a second on average
         await leave(watch)
         await writer.close()
         await watcher.close()
@@ -278,7 +282,7 @@ def test_a_waiting_watch_is_notified_of_other_processes() -> None:
 
 async def listening(engine: PostgresEngine) -> None:
     """Wait until the engine listens."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not engine._feed.listening:
             await asyncio.sleep(0.01)
 
@@ -391,7 +395,7 @@ def test_the_server_stops_with_the_process_that_started_it(tmp_path: Path) -> No
     assert Path(folder).is_dir()
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 30
     while (Path(folder).exists() or running(int(pid))) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not Path(folder).exists()

@@ -61,7 +61,7 @@ class Load:
             self._stopping = True
             await asyncio.gather(*tasks)
 
-    async def until(self, writes: int, *, seconds: float = 30) -> None:
+    async def until(self, writes: int, *, seconds: float = 60) -> None:
         """Wait for `more` writes."""
         target = len(self.times) + writes
         async with asyncio.timeout(seconds):

@@ -48,7 +48,7 @@ async def value(engine: JetstreamEngine, key: str) -> bytes | None:
 
 async def keys_of(kv: KeyValue) -> list[str]:
     """List keys with the driver; on a busy machine its first listing may be empty."""
-    for _ in range(10):
+    for _ in range(200):
         try:
             return sorted(await kv.keys())
         except nats.js.errors.NoKeysError:
@@ -56,7 +56,7 @@ async def keys_of(kv: KeyValue) -> list[str]:
     return []
 
 
-async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = 10) -> None:
+async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = 30) -> None:
     async with asyncio.timeout(seconds):
         while not await holds():
             await asyncio.sleep(0.02)

@@ -45,11 +45,11 @@ async def listener(endpoints: Sequence[Endpoint], **options: Any) -> AsyncIterat
 
 async def ask(connection: Client, subject: str, body: object = b"") -> Any:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    answer = await connection.request(subject, data, timeout=10)
+    answer = await connection.request(subject, data, timeout=30)
     return json.loads(answer.data)
 
 
-async def until(condition: Any, seconds: float = 10) -> None:
+async def until(condition: Any, seconds: float = 30) -> None:
     """Wait until the condition is true."""
     async with asyncio.timeout(seconds):
         while not condition():

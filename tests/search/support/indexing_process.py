@@ -21,6 +21,7 @@ async def main(folder: Path) -> None:
             await store.put(VOLUME, Volume(id=id, title=f"Title {number % 13}", about="round"))
             number += 1
         await store.delete(VOLUME, id=str(number % 50))
+        print("wrote", flush=True)
         await asyncio.sleep(0)
 
 

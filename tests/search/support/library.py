@@ -58,7 +58,8 @@ def index_on(engine: Engine, folder: Path, space: str = "main") -> SearchIndex:
 
 
 async def found(index: SearchIndex, query: str, **named: object) -> list[str]:
-    """Return the ids of all hits, sorted."""
+    """Return the ids of all hits, sorted. A busy machine has time to build and to follow."""
+    named = {"timeout_seconds": 30, **named}
     page = await index.search(query, limit=1_000, **named)  # type: ignore[arg-type]
     return sorted(str(hit.fields["id"]) for hit in page.hits)
 

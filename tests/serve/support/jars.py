@@ -38,7 +38,9 @@ def service(context: ServiceContext) -> ServiceSpec:
         return msgspec.json.encode(await get(name))
 
     async def slow(name: str) -> dict[str, Any]:
-        await asyncio.sleep(1)
+        (context.data / "slow-started").touch()
+        while not (context.data / "slow-released").exists():
+            await asyncio.sleep(0.01)
         return {"name": name}
 
     async def forever(name: str) -> Response[Stream]:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -74,17 +74,33 @@ def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def to_the_end(port: int, *pieces: bytes) -> bytes:
-    """Send the pieces, and return everything the server sends until it disconnects."""
+    """Send the pieces, and return everything the server sends until it disconnects.
+
+    It reads while it sends: a server that closes before it has read all pieces resets the
+    connection, and what has arrived but was not read would be lost.
+    """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    receiving = asyncio.create_task(_received(reader))
     try:
-        for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
-            await asyncio.sleep(0.01)  # so that the server sees them one by one
+        with suppress(ConnectionError):
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0.01)  # so that the server sees them one by one
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            return await reader.read()
+            return await receiving
     finally:
+        receiving.cancel()
         writer.close()
+
+
+async def _received(reader: asyncio.StreamReader) -> bytes:
+    """Return everything until the end of the connection, or its reset."""
+    received = b""
+    with suppress(ConnectionError):
+        while piece := await reader.read(65_536):
+            received += piece
+    return received
 
 
 def problem(answer: bytes, status: int) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def http(served: Served) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def document(served: Served) -> Any:
-    return httpx.get(served.url + "/openapi.json").json()
+    return httpx.get(served.url + "/openapi.json", timeout=30).json()
 
 
 def body_validator(document: Any, path: str, method: str) -> Any:

@@ -26,8 +26,12 @@ def test_a_killed_service_loses_no_acknowledged_write(kind: str, tmp_path: Path)
     acknowledged: list[set[int]] = [set() for _ in range(WRITERS)]
     attempted = [0] * WRITERS
 
+    def client(url: str) -> httpx.Client:
+        base = f"{url}/recipes"
+        return httpx.Client(base_url=base, headers=headers, trust_env=False, timeout=60)
+
     def write(writer: int, url: str) -> None:
-        with httpx.Client(base_url=f"{url}/recipes", headers=headers, trust_env=False) as box:
+        with client(url) as box:
             try:
                 while True:
                     number = attempted[writer]
@@ -62,7 +66,7 @@ def test_a_killed_service_loses_no_acknowledged_write(kind: str, tmp_path: Path)
                 thread.join()
     with (
         serving(tmp_path, *served) as process,
-        httpx.Client(base_url=f"{process.http}/recipes", headers=headers, trust_env=False) as box,
+        client(process.http) as box,
     ):
         stored: set[str] = set()
         query = {"limit": "500"}

@@ -104,9 +104,10 @@ def test_a_watch_through_restarts_has_no_gap_and_no_repeat(
     asked = ("token", "recipes:BOX", "--space", "ann", "--data", "data")
     token = run(*asked, cwd=tmp_path).stdout.strip()
     engine = engine_url(kind, tmp_path)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    reserved = socket.socket()  # no other process gets its port, also between two restarts
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    address = f"127.0.0.1:{reserved.getsockname()[1]}"
     nats = nats_server().url if protocol == "nats" else "off"
     served = ("recipes:BOX", "--http", address, "--nats", nats, "--engine", engine)
 
@@ -140,4 +141,5 @@ def test_a_watch_through_restarts_has_no_gap_and_no_repeat(
         assert len(seen) == len(set(seen)), "an event came twice"
         assert writers.acknowledged <= set(seen) <= writers.attempted
 
-    asyncio.run(scenario())
+    with reserved:
+        asyncio.run(scenario())

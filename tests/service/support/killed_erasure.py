@@ -12,15 +12,22 @@ from tests.store.support.linked_schema import PERSON, SCHEMA
 COMMIT_ROWS = 8
 """Few enough that the work takes many commits."""
 
+COMMITS = 20
+"""Then it waits to be killed."""
+
 
 def erase(path: str, work: str, now: int) -> None:
-    """Work at a time whose leases have expired by now, slowly enough to be killed meanwhile."""
+    """Work at a time whose leases have expired by now, until the process is killed."""
     asyncio.run(_erase(path, work, now))
 
 
 async def _erase(path: str, work: str, now: int) -> None:
+    commits = 0
+
     async def wait() -> None:
-        await asyncio.sleep(0.005)
+        nonlocal commits
+        commits += 1
+        await asyncio.sleep(0.005 if commits <= COMMITS else 600)
 
     slow = meanwhile(None, wait, call="commit")
     engine = FaultyEngine(SqliteEngine.open(path, clock=ManualClock(now)), slow, rows=COMMIT_ROWS)

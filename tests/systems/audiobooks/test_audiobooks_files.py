@@ -52,7 +52,7 @@ def test_cover_files_without_a_book_are_removed_at_start(tmp_path: Path) -> None
         [cover] = covers(service)
         cover.with_name(f"{'0' * 64}.png").write_bytes(b"left by a process that was killed")
     with LibraryService(opener, tmp_path / "data", roots=[root]) as service:
-        for _ in range(500):
+        for _ in range(3_000):
             if covers(service) == [cover]:
                 break
             threading.Event().wait(0.01)

@@ -61,9 +61,12 @@ def test_pages_do_not_read_the_playlists_of_other_users(tmp_path: Path) -> None:
 
             def rows(path: str, client: httpx.Client = viewer) -> int:
                 client.get(path)
-                before = counters[0].rows
-                assert client.get(path).status_code == 200
-                return counters[0].rows - before
+                found = []
+                for _ in range(3):  # tasks of the service read too, at times
+                    before = counters[0].rows
+                    assert client.get(path).status_code == 200
+                    found.append(counters[0].rows - before)
+                return min(found)
 
             pages = (f"books/{book}", viewer), ("playlists", viewer), ("/playlists", api)
             few = [rows(*page) for page in pages]

@@ -26,7 +26,7 @@ def finished(client: httpx.Client, reply: httpx.Response) -> dict[str, Any]:
     """Return an operation when it has ended."""
     assert reply.status_code in (200, 202), reply.text
     id = reply.json()["data"]["id"]
-    for _ in range(300):
+    for _ in range(1_200):
         found: dict[str, Any] = client.get(f"/operations/{id}").json()["data"]
         if found["status"] in ("completed", "failed"):
             return found

@@ -250,6 +250,9 @@ def test_no_acknowledged_event_is_lost_by_a_kill(tmp_path: Path) -> None:
             for thread in threads:
                 thread.start()
             time.sleep(1.5)
+            deadline = time.monotonic() + 60
+            while len(acknowledged) <= 20 * (round + 1) and time.monotonic() < deadline:
+                time.sleep(0.05)
             served.end(signal.SIGKILL)
             for thread in threads:
                 thread.join()

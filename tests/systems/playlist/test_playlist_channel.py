@@ -87,7 +87,6 @@ def test_the_queue_and_the_current_item_are_shown(tmp_path: Path) -> None:
         made = await saved(bob, "v0", "v1")
         await bob.post("/queue/apply", {"playlist_id": made, "mode": "append"})
         await robot.play()
-        await asyncio.sleep(0.2)
         shown = await bob.get("/queue")
         assert shown["total_seconds"] == 200
         assert shown["current"]["video_id"] == "v0" and shown["current"]["uid"] == 1
@@ -126,9 +125,13 @@ def test_likes_and_plays_are_counted_once(tmp_path: Path) -> None:
         for _ in range(5):
             await robot.announce(at)
         await robot.announce(datetime(2026, 1, 1, 1, tzinfo=UTC))
-        await asyncio.sleep(0.5)
-        counters = await service.stores.analytics.get(ITEM_COUNTERS, video_id="v0")
-        assert counters is not None and counters.play_count == 3  # `play` announced one, too
+        async with asyncio.timeout(30):  # events are counted in order: the last one is counted
+            while True:
+                counters = await service.stores.analytics.get(ITEM_COUNTERS, video_id="v0")
+                if counters is not None and counters.play_count >= 3:
+                    break
+                await asyncio.sleep(0.02)
+        assert counters.play_count == 3  # `play` announced one, too
         top = await bob.get("/stats/top-played")
         assert top["items"][0]["video_id"] == "v0" and top["items"][0]["count"] == 3
         liked = await bob.get("/stats/top-liked", window_days=1)
@@ -156,6 +159,11 @@ def test_events_show_the_queue_likes_and_a_push(tmp_path: Path) -> None:
         async def send(message: dict[str, Any]) -> None:
             received.extend(message.get("body", b""))
 
+        async def until(text: bytes) -> None:
+            async with asyncio.timeout(30):
+                while text not in received:
+                    await asyncio.sleep(0.02)
+
         scope = {
             "type": "http",
             "method": "GET",
@@ -166,15 +174,15 @@ def test_events_show_the_queue_likes_and_a_push(tmp_path: Path) -> None:
             "client": ("192.0.2.1", 1),
         }
         stream = asyncio.ensure_future(service.app(scope, receive, send))
-        await asyncio.sleep(0.3)
-        assert b"event: nowplaying\ndata: null\n\n" in received
+        await until(b"event: nowplaying\ndata: null\n\n")
         await bob.post("/queue/apply", {"playlist_id": made, "mode": "append"})
         await robot.play()
-        await asyncio.sleep(0.5)
+        await until(b'"status":"done"')
         await bob.post("/likes/current")
-        await asyncio.sleep(0.3)
+        for name in (b"like", b"queue"):
+            await until(b"event: %s\n" % name)
         done.set()
-        await asyncio.wait_for(stream, 5)
+        await asyncio.wait_for(stream, 30)
         blocks = received.decode().split("\n\n")
         names = {block.split("\n")[0] for block in blocks if block.startswith("event")}
         assert names == {"event: nowplaying", "event: queue", "event: like", "event: apply"}

@@ -83,7 +83,7 @@ class Member:
 
 async def leader_of(cluster: NatsCluster, bucket: str) -> NatsServer:
     client = await nats.connect([f"nats://127.0.0.1:{node.port}" for node in cluster.nodes])
-    info = await client.jetstream().stream_info(f"KV_{bucket}")
+    info = await client.jetstream(timeout=30).stream_info(f"KV_{bucket}")
     await client.close()
     assert info.cluster is not None and info.config.num_replicas == 3
     numbered = {f"{node.name}-{at}": node for at, node in enumerate(cluster.nodes)}
@@ -129,6 +129,9 @@ async def scenario(cluster: NatsCluster, served: list[Serving], view: Shared) ->
     async with EventReader(await view.member(1, "Vic")) as events:
         running = [asyncio.create_task(each.run(stop)) for each in members]
         await asyncio.sleep(2)
+        async with asyncio.timeout(60):  # the buckets are there, and under load
+            while not all(each.saved for each in members):
+                await asyncio.sleep(0.1)
         node = await leader_of(cluster, "kryten_playlist_playlists")
         node.kill()
         await asyncio.sleep(6)

@@ -186,11 +186,10 @@ def test_the_python_of_the_guide_pushes_a_playlist(tmp_path: Path) -> None:
         with terminal.background("keyhouse playlist demo --data keyhouse-data"):
             url = f"{terminal.served.http}/playlist"
             api = f"{url}/api/v1"
-            httpx.post(f"{api}/auth/otp/request", json={"username": "Ada"})
+            httpx.post(f"{api}/auth/otp/request", json={"username": "Ada"}, timeout=60)
             body = {"username": "Ada", "otp": terminal.code()}
-            token = httpx.post(f"{api}/auth/otp/verify", json=body).cookies[
-                "kryten_playlist_session"
-            ]
+            verified = httpx.post(f"{api}/auth/otp/verify", json=body, timeout=60)
+            token = verified.cookies["kryten_playlist_session"]
             assert names["push_all"](url, token, "harbour") >= 1
 
 

@@ -63,8 +63,8 @@ def test_kryten_reads_what_the_service_writes(tmp_path: Path) -> None:
         await bob.post("/queue/apply", {"playlist_id": made, "mode": "append"})
         await robot.play()
         await bob.post("/likes/current")
-        await asyncio.sleep(0.3)
         async with connected(url) as client:
+            await played(client, 1)
             stored = await read(client, "playlists", f"playlists/{made}")
             assert stored["name"] == "v0 v1" and stored["created_at"].endswith("Z")
             assert [each["video_id"] for each in stored["items"]] == ["v0", "v1"]
@@ -135,7 +135,7 @@ def test_the_service_reads_what_kryten_writes(tmp_path: Path) -> None:
 
 
 async def played(client: Any, count: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while (await read(client, "analytics", "items/v0") or {}).get("play_count") != count:
             await asyncio.sleep(0.05)
 
@@ -227,7 +227,7 @@ def test_the_robot_gets_the_commands_of_kryten(tmp_path: Path) -> None:
             await client.send_pm("lounge", "Bob", "hello")
             await received(robot, 5)
             own = Robot(
-                Bus(ours), service.clock, channel="lounge", domain="cytu.be", timeout_seconds=5
+                Bus(ours), service.clock, channel="lounge", domain="cytu.be", timeout_seconds=30
             )
             assert await own.add(MANIFESTS[0], "next") is None
             await own.remove(5)

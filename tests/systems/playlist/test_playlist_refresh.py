@@ -203,7 +203,9 @@ def test_a_refresh_under_64_searchers_never_shows_a_mix(tmp_path: Path) -> None:
                 built = await asyncio.to_thread(build_catalog, tmp_path, info, items)
                 await asyncio.sleep(0.3)
                 publish_catalog(built, tmp_path / "catalog.sqlite3")
-            await asyncio.sleep(0.5)
+            async with asyncio.timeout(60):
+                while "s5" not in seen and not any(each.done() for each in searchers):
+                    await asyncio.sleep(0.05)
             done.set()
             await asyncio.gather(*searchers)
             assert "s5" in seen and len(seen) > 1

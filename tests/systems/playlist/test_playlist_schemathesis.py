@@ -79,7 +79,7 @@ def tokens(served: Serving) -> list[str]:
 @pytest.mark.soak
 def test_every_response_is_in_the_openapi_document(served: Serving) -> None:
     url = f"{served.http}/playlist"
-    schema = schemathesis.openapi.from_dict(httpx.get(f"{url}/openapi.json").json())
+    schema = schemathesis.openapi.from_dict(httpx.get(f"{url}/openapi.json", timeout=60).json())
     sessions = tokens(served)
     count, statuses = 0, set[int]()
     api = schema.include(path_regex="^/api/").exclude(path_regex="/(events|logout)$")

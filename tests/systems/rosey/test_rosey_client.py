@@ -21,7 +21,7 @@ from keyhouse.errors import AccessError
 from keyhouse.metrics import Metrics
 from keyhouse.nats.connection import connect
 from keyhouse.nats.listener import NatsListener
-from keyhouse.nats.server import find_binary, free_port
+from keyhouse.nats.server import ReservedPort, find_binary
 from keyhouse.service.nats_acl import NatsUser, authorization
 from keyhouse.service.spec import ServiceContext
 from keyhouse.store import ANY
@@ -289,7 +289,8 @@ async def guarded(
     """A server with the printed permissions, and the service on it; its address, and the passwords.
     `more`: users whose permissions somebody has written by hand."""
     passwords = {name: f"pw-{name}" for name in (SERVICE, *plugins)}
-    port = free_port()
+    reserved = ReservedPort()
+    port = reserved.number
     configuration = folder / "nats.conf"
     allowed = authorization([*users(plugins, passwords=passwords), *more])
     configuration.write_text(f"host: 127.0.0.1\nport: {port}\n{mappings}" + allowed)
@@ -338,6 +339,7 @@ def test_with_the_printed_permissions_a_plugin_reaches_only_its_own(
                 return await nats.connect(
                     f"nats://{name}:{passwords[name]}@{address}",
                     inbox_prefix=f"_INBOX_{name}".encode(),
+                    connect_timeout=30,  # a connection that is tried again is an error, too
                     error_cb=collect,
                 )
 
@@ -349,9 +351,10 @@ def test_with_the_printed_permissions_a_plugin_reaches_only_its_own(
             await kv.set("mine", 1)
             await other.set("secret", "quote")
             assert await kv.keys() == ["mine"] and await other.get("secret") == "quote"
-            changes = kv.watch()
+            started = asyncio.Event()
+            changes = kv.watch(started=lambda revision: started.set())
             first = asyncio.ensure_future(anext(changes))
-            await asyncio.sleep(0.3)
+            await asyncio.wait_for(started.wait(), 30)
             await kv.set("mine", 2)
             assert (await asyncio.wait_for(first, 30)).value == 2
             await changes.aclose()
@@ -404,6 +407,7 @@ def test_a_missing_permission_is_reported_at_once(tmp_path: Path) -> None:
             trivia = await remote.connect(
                 f"nats://trivia:{passwords['trivia']}@{address}", "trivia", None
             )
+            trivia._storage._timeout = 30
             await trivia.put("mine", b"1", ttl=None, expect=ANY)
             for user in (SERVICE, "quote-db", "deaf"):
                 with pytest.raises(AccessError, match="keyhouse rosey acl") as refused:
@@ -412,8 +416,8 @@ def test_a_missing_permission_is_reported_at_once(tmp_path: Path) -> None:
                     )
                 assert refused.value.fields["plugin"] == "trivia"
             reads = await remote.connect(f"nats://reads:pw@{address}", "trivia", None)
-            assert (found := await reads.get("mine")) is not None and found.value == b"1"
             reads._storage._timeout = 600  # nobody waits for it
+            assert (found := await reads.get("mine")) is not None and found.value == b"1"
             with pytest.raises(AccessError, match=r"db[.]kv[.]trivia[.]set"):
                 await reads.put("mine", b"2", ttl=None, expect=ANY)
             writes = (

@@ -144,6 +144,9 @@ def test_nothing_acknowledged_is_lost_when_the_service_is_killed_under_load(
             for _ in range(KILLS):
                 start = sum(writer.acknowledged for writer in writers)
                 await asyncio.sleep(SECONDS / (KILLS + 1))
+                async with asyncio.timeout(60):  # writers wait 2 seconds for replies that are lost
+                    while sum(writer.acknowledged for writer in writers) == start:
+                        await asyncio.sleep(0.05)
                 before.append(sum(writer.acknowledged for writer in writers) - start)
                 await service.kill()
                 await service.start()

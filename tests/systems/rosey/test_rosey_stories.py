@@ -15,6 +15,7 @@ import pytest
 from nats.errors import NoRespondersError
 from structlog.testing import capture_logs
 
+from keyhouse.service import operation_log
 from tests.systems.rosey.support.harness import ENGINES, Harness, Live, living
 
 
@@ -435,7 +436,9 @@ def test_us_010_works_identically_in_sqlite_and_postgresql(tmp_path: Path) -> No
     assert answers["sqlite"] == answers["postgres"]
 
 
-def test_us_011_observability_for_operators(live: Live) -> None:
+def test_us_011_observability_for_operators(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operation_log, "SLOW_SWEEP_SECONDS", 60)  # as `slow_seconds` of `live`
+
     async def story(harness: Harness) -> None:
         with capture_logs() as logs:
             await harness.ask("trivia.set", {"key": "game_123", "value": {"a": 1}, "ttl": 60})

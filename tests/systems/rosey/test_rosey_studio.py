@@ -40,7 +40,7 @@ def test_the_plugins_are_shown_to_operators_only(tmp_path: Path) -> None:
             operator(office.clock, "operator"): 403,
         }
         office.clock.advance(seconds=2)
-        async with httpx.AsyncClient(base_url=f"{office.url}/studio") as client:
+        async with httpx.AsyncClient(base_url=f"{office.url}/studio", timeout=60) as client:
             for path in LOOKS:
                 for bearer, status in others.items():
                     headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
@@ -67,7 +67,7 @@ def test_reading_a_value_is_logged_without_the_value(tmp_path: Path) -> None:
 
 def test_the_page_of_plugin_storage_is_that_of_the_studio(tmp_path: Path) -> None:
     async def story(office: Office) -> None:
-        async with httpx.AsyncClient(base_url=office.url) as client:
+        async with httpx.AsyncClient(base_url=office.url, timeout=60) as client:
             page = await client.get("/rosey/")
             assert (page.status_code, page.headers["location"]) == (307, "/studio/rosey/")
 

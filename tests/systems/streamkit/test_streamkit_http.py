@@ -214,18 +214,19 @@ def test_the_expiration_of_a_token_is_enforced_at_every_request(
 
 
 def test_only_health_works_without_a_token(service: Service) -> None:
-    assert httpx.get(f"{service.url}/health").json() == {"status": "ok"}
+    assert httpx.get(f"{service.url}/health", timeout=60).json() == {"status": "ok"}
     for method, path in (
         ("GET", "/configs/notes"),
         ("GET", "/export"),
         ("POST", "/scene-activity/record"),
     ):
-        assert httpx.request(method, service.url + path).status_code == 401
+        assert httpx.request(method, service.url + path, timeout=60).status_code == 401
 
 
 def test_a_token_is_accepted_as_cookie_or_bearer(service: Service, customer: str) -> None:
     made = token(customer, service.clock)
-    with httpx.Client(base_url=service.url, cookies={"auth_token": made}) as client:
+    cookies = {"auth_token": made}
+    with httpx.Client(base_url=service.url, cookies=cookies, timeout=60) as client:
         assert client.get("/configs/notes").status_code == 200
 
 

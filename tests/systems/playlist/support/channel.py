@@ -56,7 +56,8 @@ async def channel(
                     **settings,
                 ) as service:
                     await service.stores.acl.put(BLESSED, ["Bob"])
-                    await asyncio.sleep(0.3)  # the subscriptions of its tasks
+                    await asyncio.sleep(0.3)  # the subscriptions of its tasks are sent
+                    await client.flush()  # and the server has them
                     yield service, made, server.url
         finally:
             await made.__aexit__()

@@ -62,7 +62,10 @@ def processes(
 def demonstration(data: Path) -> Iterator[None]:
     """Run the demonstration, with its catalog and robot, for the service with this data folder."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "keyhouse.cli", "playlist", "demo", "--data", str(data)],
+        [
+            *(sys.executable, "-m", "keyhouse.cli", "playlist", "demo", "--data", str(data)),
+            *("--seconds", "600"),  # so that no item ends during a test
+        ],
         env=environment(),
         stdout=subprocess.PIPE,
         text=True,
@@ -79,7 +82,7 @@ def demonstration(data: Path) -> Iterator[None]:
 
 def printed_code(served: Serving, name: str) -> str:
     """Return the code that a service with `delivery = "console"` printed last."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if codes := re.findall(rf"Code for {name}: (\w{{8}})", served.log_path.read_text()):
             return str(codes[-1])
@@ -101,7 +104,7 @@ class Shared:
         client = httpx.AsyncClient(
             base_url=self._served[process].http + API,
             cookies={COOKIE: cookie} if cookie else None,
-            timeout=60,
+            timeout=httpx.Timeout(60, pool=None),  # of a thousand requests, most wait their turn
             limits=limits,
             trust_env=False,
         )
@@ -182,7 +185,7 @@ class EventReader:
     def data(self, name: str) -> list[Any]:
         return [data for each, data in self.events if each == name]
 
-    async def until(self, condition: Any, seconds: float = 20) -> None:
+    async def until(self, condition: Any, seconds: float = 60) -> None:
         async with asyncio.timeout(seconds):
             while not condition(self.events):
                 await asyncio.sleep(0.02)

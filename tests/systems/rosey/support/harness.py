@@ -30,7 +30,8 @@ ENGINES = ("sqlite", "postgres")
 
 
 class Patient(Client):
-    """The driver's waits half a second, unless told; these machines are busy."""
+    """The driver's waits half a second, unless told; these machines are busy. The document's
+    own code waits five."""
 
     async def request(
         self,
@@ -40,7 +41,7 @@ class Patient(Client):
         old_style: bool = False,
         headers: dict[str, Any] | None = None,
     ) -> Msg:
-        return await super().request(subject, payload, timeout, old_style, headers)
+        return await super().request(subject, payload, max(timeout, 30), old_style, headers)
 
 
 class Harness:
