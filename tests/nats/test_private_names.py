@@ -44,6 +44,7 @@ ATTRIBUTES = {
     "_pongs_received",
     "_ps",
     "_reading_task",
+    "_reconnection_task",
     "_server_pool",
     "_sid",
     "_status",

@@ -39,6 +39,7 @@ Private names of nats-py in use (checked by `tests/nats/test_private_names.py`):
 | `_flush_queue`, `_flusher_task`, `_status`, `_max_payload` | `try_publish`, `wait_for_space` |
 | `_pongs`, `_pongs_received`, `_pings_outstanding` | `_process_pong`: a pong that comes too late |
 | `_sid` | the handler is registered before its first message |
+| `_reconnection_task` | `_close`: nats-py may leave it running |
 | `_reading_task` | `is_reading`: nats-py stops reading at an unexpected error and stays connected |
 
 It imports no schema, and logs only through the logger that it is given.
@@ -82,6 +83,9 @@ QUEUED_PER_TURN: Final = 256
 tasks run, and replies are flushed."""
 
 PERMISSION_CHECK_SECONDS: Final = 10
+
+CANCEL_SECONDS: Final = 0.1
+"""Time after which a task that does not end is cancelled again."""
 
 _KEEPS_CONNECTION: Final = ("permissions violation", "maximum subscriptions exceeded")
 _HEADER_VERSION_BYTES: Final = len(b"NATS/1.0")
@@ -208,7 +212,17 @@ class NatsClient(Client):
             isinstance(self._transport, _Transport) and self._transport.is_closing
         ):
             self._pending, self._pending_data_size = [], 0
+        if status == Client.CLOSED:
+            await self._stop_reconnecting()
         await super()._close(status, do_cbs)
+
+    async def _stop_reconnecting(self) -> None:
+        """Cancel the reconnecting until it ends: `wait_for` of Python 3.11 loses a cancellation
+        that comes at the same time as its result, and a closed client would connect again."""
+        task = self._reconnection_task
+        while task is not None and not task.done() and task is not asyncio.current_task():
+            task.cancel()
+            await asyncio.wait([task], timeout=CANCEL_SECONDS)
 
     @property
     def is_reading(self) -> bool:
