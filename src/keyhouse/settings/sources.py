@@ -10,7 +10,6 @@ no engine driver, so that a command starts quickly.
 """
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -187,6 +186,8 @@ def _add_environment(
 
 
 def _read_file(file: Path | None) -> dict[str, Any]:
+    import tomllib  # commands without settings do not need it
+
     path = file or Path(FILE)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -9,7 +9,6 @@ import platform
 import sys
 import time
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
@@ -117,6 +116,8 @@ async def _doctor(
 
 
 def check_installation() -> list[HealthCheck]:
+    from importlib.metadata import PackageNotFoundError, version  # slow: help does not need it
+
     libraries = []
     for name in _LIBRARIES:
         try:
