@@ -25,6 +25,8 @@ TIMED = replace(CHEAP, time_cost=2, memory_cost_kib=32 * 1_024)
 
 
 def test_an_unknown_user_takes_as_long_as_a_wrong_password(tmp_path: Path) -> None:
+    """By the CPU time of this process, in which the service runs: threads that hash have the lowest
+    priority, and wait on a busy machine."""
     opener = engine_openers.ALL["sqlite"](tmp_path)
     with LibraryService(opener, tmp_path / "data", cost=TIMED) as service, service.admin() as admin:
         for number in range(5):
@@ -32,17 +34,13 @@ def test_an_unknown_user_takes_as_long_as_a_wrong_password(tmp_path: Path) -> No
             assert admin.post("/users", json=body).status_code == 201
         seconds: dict[str, list[float]] = {"user": [], "nobody": []}
         with service.client() as guest:
-            for _ in range(5):  # a busy machine delays one of them by chance
-                for number in range(5):  # fewer than an account or an address is slowed down for
-                    for name, taken in seconds.items():
-                        body = {"username": f"{name}{number}", "password": "wrong horse"}
-                        start = time.perf_counter()
-                        assert guest.post("/auth/login", json=body).status_code == 401
-                        taken.append(time.perf_counter() - start)
-                wrong, unknown = (min(taken) for taken in seconds.values())
-                if 0.4 < unknown / wrong < 2.5:
-                    break
-                service.clock.advance(seconds=901)
+            for number in range(5):  # fewer than an account or an address is slowed down for
+                for name, taken in seconds.items():
+                    body = {"username": f"{name}{number}", "password": "wrong horse"}
+                    start = time.process_time()
+                    assert guest.post("/auth/login", json=body).status_code == 401
+                    taken.append(time.process_time() - start)
+        wrong, unknown = (min(taken) for taken in seconds.values())
         assert 0.4 < unknown / wrong < 2.5, seconds
 
 
