@@ -1,8 +1,11 @@
 """Ports of embedded servers: each is reserved before its server starts, and while it restarts."""
 
+import errno
 import socket
 import weakref
 from pathlib import Path
+
+import pytest
 
 from keyhouse.nats import server as nats_server
 from keyhouse.nats.server import NatsServer, ReservedPort
@@ -24,6 +27,17 @@ def test_a_port_is_reserved_once_and_released_with_its_object() -> None:
     assert ReservedPort().number != number or not nats_server.RESERVES_PORTS
     del first
     assert gone() is None and is_free(number)
+
+
+def test_without_file_descriptors_it_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It tried one port after the other, forever."""
+
+    def refuse() -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    with pytest.raises(OSError, match="Too many open files"):
+        ReservedPort()
 
 
 def test_a_server_keeps_its_port_while_it_is_stopped(tmp_path: Path) -> None:

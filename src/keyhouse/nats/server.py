@@ -64,7 +64,7 @@ class ReservedPort:
     def __init__(self) -> None:
         while True:
             self.number = random.randrange(*_PORTS)
-            with suppress(OSError), socket.socket() as bound:
+            with socket.socket() as bound, suppress(OSError):
                 bound.bind(("127.0.0.1", self.number))  # without reuse: fails if it is reserved
                 if RESERVES_PORTS:
                     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -98,10 +98,9 @@ class NatsServer:
     ) -> None:
         self.folder = folder
         self.name = name
-        self._reserved = ReservedPort(), ReservedPort()
-        own, monitor = self._reserved
-        self.port = port or own.number
-        self.monitor_port = monitor.number if monitor_port is None else monitor_port
+        self._reserved: list[ReservedPort] = []
+        self.port = port or self._reserve()
+        self.monitor_port = self._reserve() if monitor_port is None else monitor_port
         self.jetstream = jetstream
         self.mappings = mappings or {}
         self._password = password
@@ -110,6 +109,10 @@ class NatsServer:
         self._holds = tuple(holds)
         self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
+
+    def _reserve(self) -> int:
+        self._reserved.append(port := ReservedPort())
+        return port.number
 
     @property
     def url(self) -> str:
