@@ -30,7 +30,7 @@ try:
     from keyhouse.nats.client import NatsClient
     from keyhouse.nats.credentials import with_embedded_user
     from keyhouse.nats.endpoint import PROBLEM_HEADER
-    from keyhouse.nats.errors import is_permanent, not_accepted
+    from keyhouse.nats.errors import is_permanent, not_accepted, reported_cause
 except ModuleNotFoundError as error:
     raise ImportError(
         "A remote store over NATS needs nats-py: pip install 'keyhouse[jetstream]'"
@@ -149,11 +149,12 @@ class NatsTransport:
         async with self._connecting:
             if self._client is None:
                 client = NatsClient()
-                errors: list[Exception] = []
+                cause: Exception | None = None
 
                 async def note(error: Exception) -> None:
+                    nonlocal cause
+                    cause = reported_cause(cause, error)
                     if self._client is None and is_permanent(error):
-                        errors.append(error)
                         with suppress(RuntimeError):  # it has expired; nats-py would try again
                             timeout.reschedule(asyncio.get_running_loop().time() + _REFUSED_SECONDS)
 
@@ -167,8 +168,8 @@ class NatsTransport:
                             inbox_prefix=self._inbox.encode(),
                         )
                 except (NatsError, OSError) as error:
-                    await client.close()
-                    cause = errors[0] if errors else error
+                    cause = cause or error
+                    await client.close()  # which may note another error
                     raise UnavailableError(
                         not_accepted(cause),
                         url=shown_url(self._url),
