@@ -1,5 +1,8 @@
 # All developer commands. They need Python 3.11 or newer, git and make; nothing is installed first.
 #
+# `make serve` and `make demo` need a quarter of the packages of `make test`, so they have an
+# environment of their own.
+#
 # An environment is built from its lock file alone, so pip resolves nothing: an older pip takes a
 # requirement such as `coverage[toml]` for unpinned as soon as a newer release exists. One library
 # comes as source, and pip fetches its build requirements. The `locked` stamp is written last, so an
@@ -21,6 +24,7 @@ MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 
 BIN := .venv/bin
+SERVE := .venv-serve/bin
 PIP := -m pip -qq --disable-pip-version-check --no-input
 COMPILE := .venv-lock/bin/uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
   --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
@@ -74,12 +78,12 @@ format: .venv/installed ## Format the code and sort imports
 	@$(BIN)/ruff format .
 
 .PHONY: serve
-serve: .venv/installed ## Serve all systems with SQLite and NATS in keyhouse-data (ARGS='--help')
-	@exec $(BIN)/keyhouse serve $(ARGS)
+serve: .venv-serve/installed ## Serve all systems with SQLite and NATS in keyhouse-data (ARGS='--help')
+	@exec $(SERVE)/keyhouse serve $(ARGS)
 
 .PHONY: demo
-demo: .venv/installed ## Run the guided tour of a small keyspace (ARGS=folder keeps its store)
-	@$(BIN)/python -m keyhouse.demo $(ARGS)
+demo: .venv-serve/installed ## Run the guided tour of a small keyspace (ARGS=folder keeps its store)
+	@$(SERVE)/python -m keyhouse.demo $(ARGS)
 
 .PHONY: bench
 bench: .venv-bench/installed ## Measure against hand-written code and against peers
@@ -100,26 +104,30 @@ site: .venv/installed ## Build the documentation as a site with search, in build
 	@$(BIN)/python -m tools.site
 
 .PHONY: lock
-lock: .venv-lock/installed ## Pin the newest versions in both lock files
-	@echo "Writing requirements.lock and requirements-bench.lock"
+lock: .venv-lock/installed ## Pin the newest versions in the lock files
+	@echo "Writing requirements.lock, requirements-serve.lock and requirements-bench.lock"
 	@$(COMPILE) --extra adapters --extra all --extra testing --group dev --output-file requirements.lock
+	@$(COMPILE) --extra serve --group build -c requirements.lock --no-annotate --output-file requirements-serve.lock
 	@$(COMPILE) --extra all --group bench --output-file requirements-bench.lock
 
 .PHONY: clean
 clean: ## Remove environments and caches
-	@rm -rf .venv .venv-bench .venv-lock .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .venv-serve .venv-bench .venv-lock .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/locked: requirements.lock
+.venv-serve/locked: requirements-serve.lock
 .venv-bench/locked: requirements-bench.lock
-.venv/locked .venv-bench/locked:
+.venv/locked .venv-serve/locked .venv-bench/locked:
 	$(call make-environment,$(@D))
+	@echo "Installing the $$(grep -c '==' $<) packages of $<"
 	@$(@D)/bin/python $(PIP) install --no-deps --require-hashes -r $<
 	@$(@D)/bin/python -m pip --disable-pip-version-check check
 	@touch $@
 
 # Install the project itself without build isolation, so that nothing else is fetched.
 %/installed: %/locked pyproject.toml
+	@echo "Installing Keyhouse into $(@D)"
 	@$(@D)/bin/python $(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -132,7 +140,7 @@ define make-environment
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Keyhouse needs Python 3.11 or newer, and $(PYTHON) is: $$($(PYTHON) --version 2>&1)"; \
 	  echo "Choose another one, for example: make $(or $(MAKECMDGOALS),test) PYTHON=python3.12"; exit 1; }
-	@echo "Creating $(1) with $$($(PYTHON) --version), once; this takes about a minute."
+	@echo "Creating $(1) with $$($(PYTHON) --version), once"
 	@rm -rf $(1)
 	@$(PYTHON) -m venv $(1)
 endef

@@ -399,26 +399,45 @@ def test_an_unknown_system_is_rejected(tmp_path: Path) -> None:
 # The README
 
 
-def test_the_readme_stores_a_value_in_what_make_serve_runs(tmp_path: Path) -> None:
-    """Runs the README's command for the second terminal, on free ports."""
+def readme_program() -> tuple[str, list[str]]:
+    """Return the program that the README runs beside `make serve`, and the command after it."""
     page = (DOCS.parent / "README.md").read_text()
-    assert "@exec $(BIN)/keyhouse serve $(ARGS)" in (DOCS.parent / "Makefile").read_text()
-    [shown] = [block for block in blocks(page, "sh") if "nats.connect" in block]
+    [block] = [block for block in blocks(page, "sh") if "PluginStorage" in block]
+    program, _, command = block.partition("-c '")[2].rpartition("'\n")
+    return program, command.removeprefix(".venv-serve/bin/keyhouse ").split()
+
+
+def test_the_readme_stores_a_value_in_what_make_serve_runs(tmp_path: Path) -> None:
+    """Runs the README's commands for the second terminal as they are printed, on free ports."""
+    assert "@exec $(SERVE)/keyhouse serve $(ARGS)" in (DOCS.parent / "Makefile").read_text()
+    program, command = readme_program()
     with serving(tmp_path, "rosey", "streamkit", data="keyhouse-data") as running:
-        program = (
-            shown.partition("-c '")[2]
-            .rpartition("'")[0]
-            .replace("nats://127.0.0.1:4222", running.nats)
+        ran = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
         )
-        logged = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
-        )
-        assert '"success":true' in logged.stdout and '"value":"dark"' in logged.stdout
-        assert "keyhouse scan rosey --space trivia --data keyhouse-data" in page
-        assert (
-            "dark"
-            in run(
-                "scan", "rosey", "--space", "trivia", "--data", "keyhouse-data", cwd=tmp_path
-            ).stdout
-        )
+        assert ran.stdout == "dark\n"
+        assert "dark" in run(*command, cwd=tmp_path).stdout
         assert running.get("/docs").status_code == 200
+
+
+def test_without_a_service_the_readme_program_fails_at_once(tmp_path: Path) -> None:
+    """nats-py retried for two minutes, and printed 1,700 lines of tracebacks."""
+    program, _ = readme_program()
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # it does not listen
+        port = bound.getsockname()[1]
+        ran = subprocess.run(
+            [sys.executable, "-c", program.replace('"trivia"', f'"trivia", "127.0.0.1:{port}"')],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert ran.returncode == 1
+    assert ran.stderr.count("Traceback") == 1
+    assert "No NATS server accepts this connection: start keyhouse serve" in ran.stderr

@@ -6,7 +6,6 @@ User and password are in the URL. Needs `nats-py`, of the extra `nats`.
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +19,7 @@ from keyhouse.errors import (
     UsageError,
     WatchExpiredError,
 )
-from keyhouse.remote_store.problems import error_of, shown_url
+from keyhouse.remote_store.problems import error_of
 
 try:
     from nats.errors import Error as NatsError
@@ -28,9 +27,9 @@ try:
     from nats.errors import TimeoutError as NatsTimeoutError
 
     from keyhouse.nats.client import NatsClient
+    from keyhouse.nats.client_connection import connect_client
     from keyhouse.nats.credentials import with_embedded_user
     from keyhouse.nats.endpoint import PROBLEM_HEADER
-    from keyhouse.nats.errors import is_permanent, not_accepted, reported_cause
 except ModuleNotFoundError as error:
     raise ImportError(
         "A remote store over NATS needs nats-py: pip install 'keyhouse[jetstream]'"
@@ -39,13 +38,10 @@ except ModuleNotFoundError as error:
 __all__ = ["NatsTransport"]
 
 _REQUEST_SECONDS: Final = 30.0
-_CONNECT_SECONDS: Final = 10.0
 _SILENCE_SECONDS: Final = 20.0
 """Time without any message of a watch, heartbeats included, after which it is started again."""
 
 _RESTART_SECONDS: Final = 0.5
-_REFUSED_SECONDS: Final = 0.2
-"""Time in which nats-py closes a connection that was refused."""
 
 _READS: Final = (
     "get",
@@ -148,34 +144,9 @@ class NatsTransport:
     async def _connected(self) -> NatsClient:
         async with self._connecting:
             if self._client is None:
-                client = NatsClient()
-                cause: Exception | None = None
-
-                async def note(error: Exception) -> None:
-                    nonlocal cause
-                    cause = reported_cause(cause, error)
-                    if self._client is None and is_permanent(error):
-                        with suppress(RuntimeError):  # it has expired; nats-py would try again
-                            timeout.reschedule(asyncio.get_running_loop().time() + _REFUSED_SECONDS)
-
-                try:
-                    async with asyncio.timeout(_CONNECT_SECONDS) as timeout:
-                        await client.connect(
-                            with_embedded_user(self._url).split(","),
-                            connect_timeout=int(_CONNECT_SECONDS),
-                            max_reconnect_attempts=-1,
-                            error_cb=note,
-                            inbox_prefix=self._inbox.encode(),
-                        )
-                except (NatsError, OSError) as error:
-                    cause = cause or error
-                    await client.close()  # which may note another error
-                    raise UnavailableError(
-                        not_accepted(cause),
-                        url=shown_url(self._url),
-                        reason=str(cause) or type(cause).__name__,
-                    ) from None
-                self._client = client
+                self._client = await connect_client(
+                    with_embedded_user(self._url), inbox_prefix=self._inbox.encode()
+                )
             return self._client
 
 

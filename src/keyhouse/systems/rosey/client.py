@@ -24,7 +24,7 @@ from keyhouse.errors import (
     UnavailableError,
     WatchExpiredError,
 )
-from keyhouse.nats.client import NatsClient
+from keyhouse.nats.client_connection import connect_client
 from keyhouse.nats.credentials import embedded_url, with_embedded_user
 from keyhouse.service.errors import ClientError, ErrorMap
 from keyhouse.service.nats_client import NatsServiceClient
@@ -185,11 +185,11 @@ class PluginStorage(NatsServiceClient):
         """Connect until the block ends: `async with PluginStorage.connect("trivia") as kv`.
 
         `url` is by default that of the embedded server of `KEYHOUSE_DATA`, or `keyhouse-data`. If
-        that has a password (`nats_auth`), it is found there. `options` are those of nats-py.
+        that has a password (`nats_auth`), it is found there. `options` are those of nats-py. Raises
+        UnavailableError if no server answers; a connection that is lost later is restored.
         """
-        connection = NatsClient()
         given = with_embedded_user(url) if url is not None else embedded_url()
-        await connection.connect(given or _URL_DEFAULT, **options)
+        connection = await connect_client(given or _URL_DEFAULT, **options)
         try:
             yield cls(connection, plugin)
         finally:

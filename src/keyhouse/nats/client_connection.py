@@ -1,0 +1,57 @@
+"""The connection of a client program: its first attempt fails at once, a lost one is restored."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any, Final
+
+from nats.errors import Error as NatsError
+
+from keyhouse.errors import UnavailableError
+from keyhouse.nats.client import NatsClient
+from keyhouse.nats.errors import is_permanent, not_accepted, reported_cause
+
+__all__ = ["connect_client"]
+
+_CONNECT_SECONDS: Final = 10
+_REFUSED_SECONDS: Final = 0.2
+"""Time in which nats-py closes a connection that was refused."""
+
+
+async def connect_client(url: str, **options: Any) -> NatsClient:
+    """Connect to the servers of `url`, separated by commas; UnavailableError if none answers.
+
+    nats-py itself retries for two minutes, and logs a traceback each time. `options` are its own.
+    """
+    servers = url.split(",")
+    client = NatsClient()
+    cause: Exception | None = None
+    given = options.pop("error_cb", None)
+
+    async def note(error: Exception) -> None:
+        nonlocal cause
+        if timeout.when() is None:
+            if given is not None:
+                await given(error)
+            return
+        cause = reported_cause(cause, error)
+        if is_permanent(error) or len(servers) == 1:
+            with suppress(RuntimeError):  # it has expired; nats-py would try again
+                timeout.reschedule(asyncio.get_running_loop().time() + _REFUSED_SECONDS)
+
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS) as timeout:
+            await client.connect(
+                servers,
+                **{"connect_timeout": _CONNECT_SECONDS, "max_reconnect_attempts": -1} | options,
+                error_cb=note,
+            )
+            timeout.reschedule(None)
+    except (NatsError, OSError) as error:  # TimeoutError is an OSError
+        cause = cause or error
+        await client.close()  # which may note another error
+        raise UnavailableError(
+            not_accepted(cause),
+            servers=",".join(server.rpartition("@")[2] for server in servers),
+            reason=str(cause) or type(cause).__name__,
+        ) from None
+    return client
