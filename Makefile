@@ -1,7 +1,7 @@
 # All developer commands. They need Python 3.11 or newer, git and make; nothing is installed first.
 #
-# `make serve` and `make demo` need a quarter of the packages of `make test`, so they have an
-# environment of their own.
+# `make serve` and `make demo` need a quarter of the packages of `make test`, so they have their
+# own environment.
 #
 # An environment is built from its lock file alone, so pip resolves nothing: an older pip takes a
 # requirement such as `coverage[toml]` for unpinned as soon as a newer release exists. One library

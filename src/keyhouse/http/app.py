@@ -36,10 +36,11 @@ from keyhouse.http.errors import (
     shown_error,
 )
 from keyhouse.http.event_stream import EventBody, OpenStreams, TenantStreams
+from keyhouse.http.front_pages import has_page, landing_route, service_route
 from keyhouse.http.response import NO_BODY_STATUSES, EncodedResponse
 from keyhouse.http.router import ErrorPage, KnownPaths, Route, Router
 from keyhouse.http.settings import HttpSettings
-from keyhouse.http.static import asset_routes, docs_routes, landing_route, redirect_route
+from keyhouse.http.static import asset_routes, docs_routes, redirect_route
 from keyhouse.http.tenant_places import TenantPlaces
 from keyhouse.metrics import HttpMetrics
 
@@ -106,8 +107,15 @@ class App:
         documents = [*docs_routes(sections, alone=alone)] if settings.docs else []
         if documents and not alone:
             documents.append(landing_route(sections, routes))
-        for route in (*routes, *asset_routes(), *documents):
+        for route in (*routes, *asset_routes(alone=alone), *documents):
             self._add(route, None, "")
+        self._front_pages: dict[bytes, HttpEndpoint] = {}
+        if documents and not alone:
+            for section in sections:
+                if not has_page(section):
+                    path = f"/{section.name}"
+                    self._add_front_page(service_route(section, sections))
+                    self._add_front_page(redirect_route(path, f"{path}/", "To its page."))
         for section in sections:
             prefix = "" if alone else f"/{section.name}"
             shares = TenantPlaces(), TenantStreams(settings.tenant_streams_max)
@@ -141,6 +149,11 @@ class App:
         places, streams = shares or (TenantPlaces(), TenantStreams())
         endpoint = HttpEndpoint(route, section, prefix, self.settings, places, streams)
         self._router.add(route.method, endpoint.template, endpoint)
+
+    def _add_front_page(self, route: Route) -> None:
+        """Add a page for browsers at a path that has no route for programs."""
+        endpoint = HttpEndpoint(route, None, "", self.settings, TenantPlaces(), TenantStreams())
+        self._front_pages[route.path.encode()] = endpoint
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
@@ -238,7 +251,14 @@ class App:
             raise DrainingError("The service is shutting down: try again.")
         match = self._router.find(request.raw_path)
         if match is None:
-            raise self._no_route(request.raw_path)
+            page = self._front_pages.get(request.raw_path)
+            if (
+                page is None
+                or request.method not in ("GET", "HEAD")
+                or not prefers_html(request.header(b"accept"))
+            ):
+                raise self._no_route(request.raw_path)
+            return page, ()
         by_method, values = match
         method = request.method
         endpoint = by_method.get("GET" if method == "HEAD" else method)

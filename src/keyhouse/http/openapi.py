@@ -3,6 +3,7 @@
 Every status is listed, those of the HTTP layer included: an undocumented response is a bug.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from http import HTTPStatus
 from inspect import getdoc
@@ -45,6 +46,7 @@ COMPONENT_REFERENCE = "#/components/schemas/"
 """Before the name of a component, in a reference to it."""
 
 _TAGS = r'^(\*|(W/)?"[!#-~]*"(, *(W/)?"[!#-~]*")*)$'
+_SENTENCE = re.compile(r"(.+?[.?!])(?=\s|$)(.*)", re.DOTALL)
 Json = dict[str, Any]
 
 
@@ -89,13 +91,13 @@ class _Document:
         }
 
     def _operation(self, route: Route, each: HandlerSignature, names: set[str]) -> Json:
-        summary, _, description = (getdoc(route.handler) or "").partition("\n")
+        summary, description = _first_sentence(getdoc(route.handler) or "")
         operation: Json = {
             "operationId": _unique(_name(route), names),
-            "summary": summary.rstrip(".").replace("`", ""),
+            "summary": summary.replace("`", ""),
         }
-        if description.strip():
-            operation["description"] = description.strip()
+        if description:
+            operation["description"] = description
         operation["tags"] = [route.tag or route.path.split("/")[1]]
         if parameters := [*self._parameters(each)]:
             operation["parameters"] = parameters
@@ -317,6 +319,13 @@ def _parameter(schema: Json) -> Json:
 
 def _name(route: Route) -> str:
     return getattr(route.handler, "__name__", route.method.lower())
+
+
+def _first_sentence(doc: str) -> tuple[str, str]:
+    """Return the first sentence of a docstring, on one line, and the rest."""
+    match = _SENTENCE.fullmatch(doc)
+    sentence, rest = match.groups() if match else (doc, "")
+    return " ".join(sentence.split()), rest.strip()
 
 
 def _unique(name: str, names: set[str]) -> str:

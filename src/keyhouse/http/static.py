@@ -1,8 +1,8 @@
-"""Static pages and files of the package, and the pages that every app has, made of them.
+"""Static pages and files of the package, and the documentation that every app has, made of them:
+`/<service>/openapi.json`, `/<service>/docs` and `/docs`.
 
-`/` lists the services that run here; `/<service>/openapi.json`, `/<service>/docs` and `/docs` are
-their documentation. The page of the documentation is Swagger UI, from packaged files. The policy of
-a page forbids the browser to load anything from elsewhere, and other sites to show it in a frame.
+The page of the documentation is Swagger UI, from packaged files. The policy of a page forbids the
+browser to load anything from elsewhere, and other sites to show it in a frame.
 """
 
 import gzip
@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -42,9 +42,10 @@ _ASSETS = Path(__file__).parent / "assets"
 VENDOR = _ASSETS / "vendor"
 """Files of other projects, as `vendor.lock` lists them."""
 
+_ICON = _ASSETS / "icon.svg"
 _PAGE_FILES = (
     _ASSETS / "pages.css",
-    _ASSETS / "icon.svg",
+    _ICON,
     _ASSETS / "keyhouse.js",
     VENDOR / "htmx.min.js",
     VENDOR / "hx-sse.min.js",
@@ -62,13 +63,15 @@ _DOCS_PAGE = """\
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
+<link rel="icon" href="{assets}/../assets/icon.svg">
 <link rel="stylesheet" href="{assets}/swagger-ui.css">
 <style>
 body {{ margin: 0; }}
 nav {{
   font: 15px/1.6 sans-serif; margin: 0; padding: 12px 24px; background: #1b1b1b; color: #ccc;
+  display: flex; flex-wrap: wrap; gap: 2px 18px;
 }}
-nav a {{ color: #fff; margin-left: 18px; }}
+nav a {{ color: #fff; }}
 nav a[aria-current] {{
   text-decoration: none; font-weight: bold; border-bottom: 2px solid #62d47f;
 }}
@@ -109,7 +112,11 @@ def page_route(path: str, body: bytes, about: str, *, policy: str = STRICT_POLIC
 def hosted_page_route(path: str, body: bytes, about: str, *, address: str) -> Route:
     """Return the route of an HTML page with examples: `address` in it stands for the host and port
     at which the caller has reached the service."""
-    own = (("Cache-Control", "no-cache"), ("Content-Security-Policy", STRICT_POLICY))
+    own = (
+        ("Cache-Control", "no-cache"),
+        ("Content-Security-Policy", STRICT_POLICY),
+        ("Vary", "Accept"),  # programs get an error at the path of a service
+    )
 
     async def page(headers: _Host) -> Response[bytes]:
         host = headers.host if _HOST.fullmatch(headers.host) else address
@@ -187,8 +194,11 @@ def docs_routes(sections: Sequence[Section], *, alone: bool) -> Iterator[Route]:
         yield file_route(f"/docs/{name}", _ASSETS / name, cache="max-age=3600")
 
 
-def asset_routes() -> Iterator[Route]:
-    """Yield the routes of the files that the pages of all services share."""
+def asset_routes(*, alone: bool) -> Iterator[Route]:
+    """Yield the routes of the files that the pages of all services share. Browsers ask for
+    `/favicon.ico` beside whatever has no page, such as JSON."""
+    if not alone:
+        yield file_route("/favicon.ico", _ICON)
     for file in _PAGE_FILES:
         yield file_route(f"/assets/{file.name}", file, cache="max-age=3600")
 
@@ -229,66 +239,3 @@ def _static_route(
 
 def _content_tag(body: bytes) -> str:
     return f'"{hashlib.sha256(body).hexdigest()[:16]}"'
-
-
-# The page at `/`
-
-_LANDING = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Keyhouse</title>
-<link rel="icon" href="assets/icon.svg">
-<link rel="stylesheet" href="assets/pages.css">
-</head>
-<body>
-<main>
-<h1>Keyhouse</h1>
-<p>These services run here:</p>
-<ul class="cards">
-{services}
-</ul>
-<h2>The process</h2>
-<p class="row">{process}</p>
-</main>
-</body>
-</html>
-"""
-
-
-_ADDRESS: Final = "127.0.0.1:8080"
-"""The address of a service in its examples, in place of which the page has its own."""
-
-_PROCESS: Final = {"/ready": "Readiness", "/health": "Health", "/metrics": "Metrics"}
-
-
-def landing_route(sections: Sequence[Section], routes: Sequence[Route] = ()) -> Route:
-    """Return the route of the page that lists the services, and what to try with each. `routes`
-    are those of the process itself. Links are relative, because the app may be mounted anywhere."""
-    services = "\n".join(map(_service, sections))
-    paths = {route.path for route in routes}
-    links = [("docs", "API reference of every service")]
-    links += [(path[1:], text) for path, text in _PROCESS.items() if path in paths]
-    process = "\n".join(f'<a href="{path}">{text}</a>' for path, text in links)
-    body = _LANDING.format(services=services, process=process).encode()
-    return hosted_page_route("/", body, "The services that run here.", address=_ADDRESS)
-
-
-def _service(section: Section) -> str:
-    name = html.escape(section.name)
-    links = []
-    if any(route.path == "/" and route.method == "GET" for route in section.routes):
-        links.append(f'<a href="{name}/">Open the page</a>')
-    if any(route.listed for route in section.routes):
-        links.append(f'<a href="{name}/docs">API reference</a>')
-        links.append(f'<a href="{name}/openapi.json">OpenAPI</a>')
-    parts = [f'<li class="card"><h2>{html.escape(section.title or section.name)}</h2>']
-    if section.about:
-        parts.append(f"<p>{html.escape(section.about)}</p>")
-    if links:
-        parts.append(f'<p class="row">{" ".join(links)}</p>')
-    if section.examples:
-        examples = html.escape("\n".join(section.examples))
-        parts.append(f'<p>Try:</p>\n<pre tabindex="0">{examples}</pre>')
-    return "\n".join([*parts, "</li>"])

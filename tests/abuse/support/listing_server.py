@@ -4,6 +4,7 @@ The table is that of the running service, so it has every route: also pages and 
 OpenAPI document lists, and those that are added later.
 """
 
+import inspect
 import json
 import sys
 from pathlib import Path
@@ -30,6 +31,7 @@ def listed(endpoint: HttpEndpoint, section: Any) -> dict[str, Any]:
         "has_body": signature.has_body,
         "is_form": signature.is_form,
         "example": example,
+        "doc": inspect.getdoc(route.handler) if route.listed else None,
     }
 
 

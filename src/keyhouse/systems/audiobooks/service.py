@@ -45,6 +45,10 @@ async def build(context: ServiceContext) -> ServiceSpec:
     spec = runtime.spec(
         title="Audiobooks",
         about="A library of audiobooks: books, files, listeners and their places.",
+        examples=[
+            "keyhouse audiobooks demo books",
+            "# then: KEYHOUSE_AUDIOBOOKS_ROOTS=books keyhouse serve",
+        ],
         routes=list(parts.routes.values()),
         auth=SessionAuth(parts.session, cookie=COOKIE, bearer=True, clock=clock),
         rates=runtime.rates,

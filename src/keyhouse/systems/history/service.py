@@ -38,6 +38,11 @@ def build(context: ServiceContext) -> ServiceSpec:
     return runtime.spec(
         title="Viewing history",
         about="What a profile has watched, how far, and by show, season, sport, series and team.",
+        examples=[
+            "TOKEN=$(keyhouse token history --customer profile-1)",
+            "curl --oauth2-bearer $TOKEN"
+            " http://127.0.0.1:8080/history/profiles/profile-1/facets/asset/all",
+        ],
         routes=runtime.metered(routes(runtime, settings)),
         auth=auth,
         rates=runtime.rates,

@@ -39,6 +39,10 @@ async def build(context: ServiceContext) -> ServiceSpec:
         name=SYSTEM.name,
         title="Playlists",
         about="Catalog, playlists and queue of a CyTube channel.",
+        examples=[
+            "keyhouse playlist admin add Ada --data keyhouse-data",
+            "keyhouse playlist demo --data keyhouse-data  # prints Ada's code; until Ctrl-C",
+        ],
         error_format=ERROR_FORMAT,
         routes=[*parts.routes().values(), *parts.pages()],
         auth=parts.sessions.auth,

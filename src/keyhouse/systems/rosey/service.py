@@ -1,9 +1,8 @@
-"""Plugin storage as a service over NATS. Its page over HTTP is that of the Studio."""
+"""Plugin storage as a service over NATS. It has no HTTP routes."""
 
 from functools import partial
 from typing import Final
 
-from keyhouse.http import redirect_route
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog
 from keyhouse.service.runtime import ServiceRuntime
@@ -38,8 +37,10 @@ def make_spec(settings: RoseySettings, runtime: ServiceRuntime[Plugin]) -> Servi
     return runtime.spec(
         title="Plugin storage",
         about="Settings, counters and sessions of plugins, which use NATS.",
-        examples=["""nats req db.kv.trivia.set '{"key": "theme", "value": "dark"}'"""],
-        routes=[redirect_route("/", f"/studio/{SYSTEM.name}/", "The plugins, in the Studio.")],
+        examples=[
+            """keyhouse put rosey theme '"dark"' --space trivia --data keyhouse-data""",
+            "keyhouse get rosey theme --space trivia --data keyhouse-data",
+        ],
         endpoints=Subjects(runtime, settings).endpoints(),
         queue=settings.queue,
     )
