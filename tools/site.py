@@ -3,7 +3,8 @@
 The site is made from the Markdown of the repository, at the same paths, so that links that work in
 the repository work on the site. Its navigation is made from the lists of docs/README.md and
 docs/guides/README.md. A link or an anchor that leads nowhere stops the build. Pages load nothing
-from other hosts; the search runs in the browser.
+from other hosts. The search runs in the browser, also where the pages are opened as files, and
+ranks guides before reference pages, and those before records of the past.
 """
 
 import os
@@ -18,6 +19,18 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 """Pages of the repository's folder, besides docs/."""
+
+WORKER: Final = "assets/iframe-worker.js"
+"""Path of a script on the site. The plugin `offline` would load one of this name elsewhere."""
+
+BOOSTS: Final = (
+    ("docs/guides/README.md", 1.0),
+    ("docs/guides/", 8.0),
+    ("docs/reports/", 0.02),
+    ("docs/adr/", 0.02),
+    ("CHANGELOG.md", 0.02),
+)
+"""Weights of pages in the search, by the start of their path; 1 for others."""
 
 CONFIG: Final[dict[str, Any]] = {
     "site_name": "Keyhouse",
@@ -41,7 +54,8 @@ CONFIG: Final[dict[str, Any]] = {
             },
         ],
     },
-    "plugins": ["search"],
+    "plugins": ["search", "offline"],
+    "extra": {"polyfills": [WORKER]},
     "markdown_extensions": [
         "tables",
         "sane_lists",
@@ -93,7 +107,12 @@ def copy_pages(target: Path) -> None:
     for name in (*PAGES, "LICENSE"):
         shutil.copy(ROOT / name, target / name)
     shutil.copytree(ROOT / "docs", target / "docs")
+    (target / WORKER).parent.mkdir()
+    shutil.copy(Path(__file__).with_name("iframe-worker.js"), target / WORKER)
     for page in [*target.rglob("*.md")]:
+        path = page.relative_to(target).as_posix()
+        boost = next((boost for start, boost in BOOSTS if path.startswith(start)), 1.0)
+        page.write_text(f"---\nsearch:\n  boost: {boost}\n---\n\n{page.read_text()}")
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             linked = (page.parent / link).resolve()
             if not linked.is_relative_to(target.resolve()) or linked.exists():
