@@ -29,7 +29,11 @@ def gathered(
     if file is not None:
         (folder / FILE).write_text(file)
     return load_settings(
-        flags or {}, environment or {}, Path(FILE) if file is not None else None, systems=SYSTEMS
+        flags or {},
+        environment or {},
+        Path(FILE) if file is not None else None,
+        systems=SYSTEMS,
+        served=SYSTEMS,
     )
 
 

@@ -14,7 +14,7 @@ from keyhouse.engines.system_urls import is_own_nats
 from keyhouse.schema import Schema
 from keyhouse.settings import read_settings
 from keyhouse.settings.settings import OFF
-from keyhouse.settings.sources import LoadedSettings, load_settings
+from keyhouse.settings.sources import LoadedSettings, is_reserved, load_settings
 from keyhouse.systems.registry import NAMES, has_service, load_service
 
 
@@ -101,13 +101,14 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
     except ModuleNotFoundError as error:
         raise ImportError(f"Serving needs {error.name}: pip install 'keyhouse[serve]'") from error
 
-    own = _load_own(flags["systems"] or ())
-    loaded = load_settings(flags, os.environ, config, systems=(*NAMES, *own))
+    named = load_settings(flags, os.environ, config, systems=NAMES).settings.systems
+    own = _load_own(named)
+    served = [*own, *(name for name in named or NAMES if ":" not in name)]
+    loaded = load_settings(flags, os.environ, config, systems=(*NAMES, *own), served=served)
     settings = loaded.settings
     names = settings.systems or tuple(
         name for name in NAMES if has_service(name) and _can_store(name, loaded)
     )
-    own |= _load_own(names)
     services: dict[str, Any] = {name: load_service(name).build for name in names if ":" not in name}
     services |= {
         name: each.build if isinstance(each, Service) else each for name, each in own.items()
@@ -119,7 +120,9 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
     log.info("starting", process=os.getpid(), **(settings.for_log() | {"data": settings.data}))
     if not settings.systems and len(names) < len(NAMES):
         without = [name for name in NAMES if name not in names]
-        log.info("not served: they have no service yet, or NATS is off", systems=without)
+        log.info("not served: their rows are on the NATS server, which is off", systems=without)
+    if loaded.ignored:
+        log.warning("settings of systems that are not served here", ignored=[*loaded.ignored])
     with loaded.name_sources():
         serve(loaded, services, _announce_json if json else _announce)
 
@@ -144,8 +147,12 @@ def _load_own(names: Iterable[str]) -> dict[str, Any]:
                 f"{name!r} is neither a Schema nor a service function"
                 f" but a {type(loaded).__name__}."
             )
-        if named in own or named in (*NAMES, "http"):
+        if named in own or named in NAMES:
             raise typer.BadParameter(f"{name!r} has the name of another system: {named}.")
+        if is_reserved(named):
+            raise typer.BadParameter(
+                f"{name!r} has the name of a setting of keyhouse serve: {named}."
+            )
         own[named] = loaded
     return own
 
