@@ -38,20 +38,32 @@ KeyhouseError
     ├── ClosedError         used after close
     └── WatchExpiredError   pruned or future revision: scan again, then watch
 
-An error is a fixed sentence plus fields: programs read `code` and `fields`, people read
-`str(error)`. `status` is the HTTP status, `code` the name that clients see, on every API.
+An error is a fixed sentence plus fields: programs read `type`, `code` and `fields`, people read
+`str(error)`. `status` is the HTTP status, `code` the name that clients see, on every API; several
+classes share a code, and each has its own `type`, `unique` for UniqueError.
 """
 
-from typing import ClassVar, Self
+import re
+from typing import Any, ClassVar, Self
 
 
 class KeyhouseError(Exception):
-    """The base of all errors. `sentence` is constant where it is raised; `fields` hold the rest."""
+    """The base of all errors. `sentence` is constant where it is raised; `fields` hold the rest.
 
+    `type` tells errors of one `code` apart: `key-field` for KeyFieldError. It is the same in
+    Python, from a RemoteStore, and after `urn:keyhouse:error:` in responses over HTTP and NATS.
+    """
+
+    type: str = "keyhouse"
     status: ClassVar[int] = 500
     code: ClassVar[str] = "INTERNAL_ERROR"
     internal: ClassVar[frozenset[str]] = frozenset({"template"})
     """Fields about the keyspace, for programs that hold the store: no response has them."""
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        name = cls.__name__.removesuffix("Error") or "Error"
+        cls.type = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
 
     def __init__(self, sentence: str, /, **fields: object) -> None:
         super().__init__(sentence)
@@ -81,7 +93,14 @@ class KeyhouseError(Exception):
 
     def copy(self) -> Self:
         """Return a copy for another caller, since each one adds its own traceback."""
-        return type(self)(self.sentence, **self.fields).caused_by(self.__cause__)
+        copied = type(self)(self.sentence, **self.fields).caused_by(self.__cause__)
+        copied.type = self.type
+        return copied
+
+
+def error_urn(error: KeyhouseError | type[KeyhouseError]) -> str:
+    """Return the type of an error as responses have it: `urn:keyhouse:error:unique`."""
+    return f"urn:keyhouse:error:{error.type}"
 
 
 def _short(value: object) -> str:

@@ -3,13 +3,22 @@ one.
 """
 
 import ast
+import importlib
+import json
+import pkgutil
 import re
+from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 
+import keyhouse
 from keyhouse import errors
 from keyhouse.errors import KeyhouseError, LimitError
+from keyhouse.http.errors import PROBLEM
+from keyhouse.nats.endpoint import PROBLEM_HEADER, error_headers
+from keyhouse.remote_store.problems import error_of
 
 
 def tree() -> dict[str, type[KeyhouseError]]:
@@ -20,6 +29,21 @@ def tree() -> dict[str, type[KeyhouseError]]:
         found[kind.__name__] = kind
         queue += [each for each in kind.__subclasses__() if each.__module__ == errors.__name__]
     return found
+
+
+def all_errors() -> list[type[KeyhouseError]]:
+    """Return the classes of every module of the package that declares errors."""
+    for module in pkgutil.walk_packages(keyhouse.__path__, "keyhouse."):
+        if module.name.endswith(".errors"):
+            importlib.import_module(module.name)
+    found: list[type[KeyhouseError]] = []
+    queue = [KeyhouseError]
+    while queue:
+        kind = queue.pop()
+        if kind.__module__.startswith("keyhouse."):
+            found.append(kind)
+            queue += kind.__subclasses__()
+    return sorted(found, key=lambda kind: kind.__name__)
 
 
 def drawn() -> dict[str, str]:
@@ -46,6 +70,34 @@ def test_the_documented_error_tree_is_the_real_one() -> None:
 @pytest.mark.parametrize("kind", tree().values(), ids=lambda kind: kind.__name__)
 def test_every_error_has_a_status_and_a_code(kind: type[KeyhouseError]) -> None:
     assert 400 <= kind.status < 600 and kind.code == kind.code.upper()
+
+
+EVERY = all_errors()
+
+
+@pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.__name__)
+def test_an_error_has_the_same_type_in_python_over_http_over_nats_and_from_a_remote_store(
+    kind: type[KeyhouseError],
+) -> None:
+    """A cooldown, a missing song, a taken title and a lost race were all `CONFLICT`."""
+    error = kind("A sentence.")
+    problem = msgspec.json.decode(PROBLEM.response(error, "1").body)
+    header = json.loads(error_headers(error, problem=True)[PROBLEM_HEADER])
+    assert problem["type"] == header["type"] == f"urn:keyhouse:error:{error.type}"
+    for received in (error_of(error.status, problem), error_of(400, header)):
+        assert received.type == received.copy().type == error.public().type == error.type
+        if kind.__module__ == errors.__name__ and kind is not KeyhouseError:
+            assert type(received) is kind
+
+
+def test_no_two_errors_have_one_type() -> None:
+    types = Counter(kind.type for kind in EVERY)
+    assert [name for name, count in types.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("text", [None, 3, "", "about:blank", "urn:keyhouse:error:a\nb", "x" * 999])
+def test_a_type_that_is_not_ours_is_that_of_the_status(text: object) -> None:
+    assert error_of(412, {"type": text}).type == "revision"
 
 
 def test_an_error_is_a_sentence_and_its_fields() -> None:

@@ -185,6 +185,7 @@ def test_an_error_is_json_for_programs() -> None:
     )
     assert json.loads(ran.stderr) == {
         "error": "The file does not exist; check the URL, or store something there first.",
+        "type": "usage",
         "code": "VALIDATION_ERROR",
         "status": 400,
         "fields": {"file": "gone.db"},

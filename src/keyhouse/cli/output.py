@@ -112,6 +112,7 @@ def show_error(error: Exception, *, as_json: bool) -> None:
         fields = {name: _json_safe(value) for name, value in error.fields.items()}
         answer = {
             "error": error.sentence,
+            "type": error.type,
             "code": error.code,
             "status": error.status,
             "fields": fields,

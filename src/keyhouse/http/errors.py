@@ -5,14 +5,20 @@ not sent, only logged with the request's id: they may contain another tenant's k
 message.
 """
 
-import re
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
-from keyhouse.errors import AccessError, CallerError, EngineError, KeyhouseError, TokenError
+from keyhouse.errors import (
+    AccessError,
+    CallerError,
+    EngineError,
+    KeyhouseError,
+    TokenError,
+    error_urn,
+)
 from keyhouse.http.response import JSON, EncodedResponse, Headers, encode
 
 _TEXT_CHARS_MAX = 200
@@ -134,15 +140,9 @@ def shown_error(error: Exception) -> KeyhouseError:
     return shown
 
 
-def problem_type(kind: type[KeyhouseError]) -> str:
-    """Return `urn:keyhouse:error:key-field` for KeyFieldError. The page of errors lists them."""
-    name = kind.__name__.removesuffix("Error") or "Error"
-    return "urn:keyhouse:error:" + re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
-
-
 def _problem(error: KeyhouseError, request_id: str) -> Problem:
     return Problem(
-        type=problem_type(type(error)),
+        type=error_urn(error),
         title=HTTPStatus(error.status).phrase,
         status=error.status,
         detail=error.sentence,

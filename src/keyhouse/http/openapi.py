@@ -24,6 +24,7 @@ from keyhouse.errors import (
     TokenError,
     UnavailableError,
     UsageError,
+    error_urn,
 )
 from keyhouse.http.endpoint import Section
 from keyhouse.http.errors import (
@@ -32,7 +33,6 @@ from keyhouse.http.errors import (
     MediaTypeError,
     RangeError,
     SlowError,
-    problem_type,
 )
 from keyhouse.http.event_stream import EVENT_STREAM
 from keyhouse.http.forms import MULTIPART, URLENCODED, UploadedFile
@@ -199,7 +199,7 @@ class _Document:
 
     def _problem(self, status: int, kinds: list[type[KeyhouseError]]) -> Json:
         """Return a reference to a response that is shared by all routes with these errors."""
-        name = f"{status}-" + "-".join(problem_type(kind).rpartition(":")[2] for kind in kinds)
+        name = f"{status}-" + "-".join(kind.type for kind in kinds)
         if name not in self._shared:
             self._shared[name] = self._problem_reply(status, kinds)
         return {"$ref": f"#/components/responses/{name}"}
@@ -207,7 +207,7 @@ class _Document:
     def _problem_reply(self, status: int, kinds: list[type[KeyhouseError]]) -> Json:
         phrase = HTTPStatus(status).phrase
         example = self._errors.render(kinds[0]("A sentence about the error."), "4f1d-2a")
-        codes = ", ".join(f"`{problem_type(kind)}`" for kind in kinds)
+        codes = ", ".join(f"`{error_urn(kind)}`" for kind in kinds)
         if self._errors is not PROBLEM:
             codes = ", ".join(dict.fromkeys(f"`{kind.code}`" for kind in kinds))
         reply: Json = {

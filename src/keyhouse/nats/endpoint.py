@@ -19,6 +19,7 @@ from keyhouse.errors import (
     RecordError,
     UnknownOutcomeError,
     UsageError,
+    error_urn,
 )
 from keyhouse.limits import NATS_PARTITIONS
 from keyhouse.schema.document import check_request
@@ -222,8 +223,7 @@ def _problem(error: KeyhouseError) -> str:
         name: value if value is None or isinstance(value, int) else str(value)[:_TEXT_CHARS_MAX]
         for name, value in fields.items()
     }
-    name = type(error).__name__.removesuffix("Error")
-    problem = {"type": name, "detail": error.sentence, "fields": shown}
+    problem = {"type": error_urn(error), "detail": error.sentence, "fields": shown}
     return json.dumps(problem, default=str)
 
 

@@ -43,7 +43,7 @@ _PROGRAM: Final = tuple(field.name for field in msgspec.structs.fields(ServerSet
 _RENAMED: Final = renamed_settings(ServerSettings)
 
 _ALIKE: Final = 0.75
-"""Names at least this similar are taken for one name and its misspelling."""
+"""Names at least this similar are treated as a name and its misspelling."""
 
 _IGNORED = re.compile(
     r"KEYHOUSE_(SERVICE(_|$)|PORT(_|$)|ENGINES$|FOLDER$|SEED$|SOAK$|SPACE$|STORE$|SYSTEM$|TOKEN$|URL$)"
@@ -207,7 +207,7 @@ def _add_environment(
     environment: Mapping[str, str],
     sources: dict[str, str],
 ) -> list[str]:
-    """Add the settings in the environment; return the variables that are no known setting."""
+    """Add the settings in the environment; return the unknown variables."""
     prefixes = {f"{name.replace('-', '_')}_": name for name in tables}
     unknown: list[str] = []
     for variable, value in sorted(environment.items()):
