@@ -162,7 +162,7 @@ def _arguments(found: ast.arguments) -> Iterator[str]:
         yield _argument(argument, default)
         if place == len(found.posonlyargs):
             yield "/"
-    if found.vararg is not None:
+    if found.vararg is not None and found.vararg.arg != "positional":  # which rejects what it gets
         yield f"*{_argument(found.vararg, None)}"
     elif found.kwonlyargs:
         yield "*"

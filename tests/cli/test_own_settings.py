@@ -136,6 +136,18 @@ def test_serve_ignores_settings_of_schemas_that_another_process_serves(
     assert ("[recipes]" in line["ignored"]) is (system == "rosey")
 
 
+def test_the_log_names_databases_beside_a_schema_that_was_renamed(folder: Path) -> None:
+    """It started empty beside `clips.db`, without a word."""
+    (folder / "data").mkdir(mode=0o700)
+    for name in ("clips", "rosey", "studio"):
+        (folder / "data" / f"{name}.db").touch()
+    for expected in (["clips.db"], None):  # then it has a file, and is not new
+        with serving(folder, "recipes:BOX", "--nats", "off") as process:
+            named = [line["databases"] for line in process.log if "databases" in line]
+            assert named == [expected] * bool(expected)
+        (folder / "log").unlink()
+
+
 MISSPELLED: list[tuple[str, dict[str, str], str]] = [
     (f"[{name[:2]}{name[3:]}]\nengine = 'memory:'\n", {}, f"[{name}]")
     for name in (*NAMES, "http", "studio", "recipes")

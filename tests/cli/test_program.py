@@ -192,6 +192,26 @@ def test_an_error_is_json_for_programs() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (["get", BOARD, "clip", "goal"], "clip:goal"),
+        (["explain", BOARD, "clip", "goal", "x"], "clip:goal:x"),
+        (["delete", BOARD, "clip", "goal"], "clip:goal"),
+        (["list", BOARD, "clip", "goal"], "clip:goal"),
+        (["put", BOARD, "clip", "goal", "{}"], "clip:goal"),
+    ],
+)
+def test_a_key_in_several_arguments_is_shown_as_one(words: list[str], key: str) -> None:
+    """It was "Got unexpected extra argument (goal)" and nothing else."""
+    failed = " ".join(run(*words, code=2).stderr.split())
+    assert f"A key is one argument, as in {key}." in failed
+
+
+def test_an_extra_argument_of_a_command_without_keys_is_named() -> None:
+    assert "Got unexpected extra argument (b)" in run("doctor", "rosey", "b", code=2).stderr
+
+
 def test_reading_a_missing_store_creates_no_file(tmp_path: Path) -> None:
     run(
         "explain", BOARD, "clip:a", "--store", "sqlite:new.db", "--space", "a", cwd=tmp_path, code=1

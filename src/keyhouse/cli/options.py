@@ -215,7 +215,13 @@ class Command(TyperCommand):
         takes_system = any(parameter.name == "system" for parameter in self.params)
         if default and takes_system and self._first_argument(args) not in (*NAMES, default):
             args = [default, *args]
-        return super().parse_args(ctx, args)
+        ctx.allow_extra_args = True  # rejected below, with advice
+        extra: list[str] = super().parse_args(ctx, args)
+        if extra and not ctx.resilient_parsing:
+            argument = "argument" if len(extra) == 1 else "arguments"
+            advice = _advice(ctx, extra)
+            ctx.fail(f"Got unexpected extra {argument} ({' '.join(extra)}).{advice}")
+        return extra
 
     def _first_argument(self, args: list[str]) -> str | None:
         takes_value = {
@@ -233,6 +239,15 @@ class Command(TyperCommand):
             if word in takes_value:
                 next(words, None)
         return None
+
+
+def _advice(ctx: Any, extra: list[str]) -> str:
+    """Return a sentence for a key whose parts were given as several arguments."""
+    first = next((ctx.params[name] for name in ("key", "prefix") if ctx.params.get(name)), None)
+    if first is None:
+        return ""
+    rest = [ctx.params["value"]] if ctx.params.get("value") else extra
+    return f" A key is one argument, as in {':'.join([first, *rest])}."
 
 
 def spread(command: F) -> F:

@@ -430,11 +430,11 @@ class RecordJson(Generic[T]):
 
     def other_type(self, value: object, error: Exception | None = None) -> RecordError:
         """Return the error for a value that is not of this record."""
-        reason = {} if error is None else {"reason": str(error)}
-        found = type(value).__name__
-        return RecordError(
-            "The value does not have its record's type.", record=self.name, found=found, **reason
-        )
+        sentence, reason = "The value does not have its record's type.", {"reason": str(error)}
+        if self.is_struct and not isinstance(value, self.type):
+            sentence = f"The value does not have its record's type: pass {self.type.__name__}(…)."
+            reason = {}
+        return RecordError(sentence, record=self.name, found=type(value).__name__, **reason)
 
 
 def replaced(value: T, changes: dict[str, Any]) -> T:

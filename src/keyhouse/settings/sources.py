@@ -31,7 +31,7 @@ from keyhouse.settings.parser import (
 )
 from keyhouse.settings.settings import ServerSettings
 
-__all__ = ["LoadedSettings", "is_reserved", "load_settings"]
+__all__ = ["STUDIO", "LoadedSettings", "is_reserved", "load_settings"]
 
 FILE: Final = "keyhouse.toml"
 PREFIX: Final = "KEYHOUSE_"

@@ -1,8 +1,9 @@
 """The reading half of a transaction: records by key, as the transaction sees them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
+from keyhouse.arguments import unnamed_fields
 from keyhouse.counter import sum_of
 from keyhouse.errors import UnreadableError
 from keyhouse.schema import Counter, Index, Keys, Record
@@ -17,15 +18,21 @@ class RecordBuffer(LinkedRows):
 
     __slots__ = ()
 
-    async def get(self, record: Record[T], /, **fields: Any) -> T | None:
+    async def get(self, record: Record[T], /, *positional: Never, **fields: Any) -> T | None:
         """Return the record, or None. An absent counter is 0."""
+        if positional:
+            raise unnamed_fields(record, positional)
         found = await self.entry(record, **fields)
         if found is None and isinstance(record, Counter):
             return 0  # type: ignore[return-value]  # a Counter's T is int
         return None if found is None else found.record
 
-    async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
+    async def entry(
+        self, record: Record[T], /, *positional: Never, **fields: Any
+    ) -> Entry[T] | None:
         """Return the record with its key, revision and expiry, or None."""
+        if positional:
+            raise unnamed_fields(record, positional)
         bound = self.binding.record(record)
         key = bound.template.build(fields)
         return await self.entry_at(bound, key, key_values(bound, key, fields))
@@ -64,8 +71,12 @@ class RecordBuffer(LinkedRows):
             values.append(absent if entry is None else entry.record)
         return values
 
-    async def lookup(self, record: Record[T], by: Index, /, **fields: Any) -> Entry[T] | None:
+    async def lookup(
+        self, record: Record[T], by: Index, /, *positional: Never, **fields: Any
+    ) -> Entry[T] | None:
         """Return the record that a Unique or First row leads to, or None."""
+        if positional:
+            raise unnamed_fields(by, positional)
         bound, index = self.binding.index(record, by)
         key = index.template.build(fields)
         if (written := await self.row(key)) is None:

@@ -20,10 +20,11 @@ from collections.abc import (
     Iterable,
 )
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
 from msgspec.structs import force_setattr
 
+from keyhouse.arguments import unnamed_fields
 from keyhouse.clock import IdSource, UlidSource
 from keyhouse.engine import Batch, Check, Engine, Row, check_limits
 from keyhouse.errors import (
@@ -138,13 +139,15 @@ class Store(RecordReads):
         record: Record[T],
         value: T,
         /,
-        *,
+        *positional: Never,
         ttl: float | None = None,
         expect: int | Unset | None = ANY,
         **fields: Any,
     ) -> Entry[T]:
         """Write a record and all that is derived from it; return the entry as stored. See
         `Transaction.put`."""
+        if positional:
+            raise unnamed_fields(record, positional)
         now = self._now()
         if self._is_checked and self._state_check_due(now):
             await self._check_state()
@@ -169,13 +172,16 @@ class Store(RecordReads):
         record: Record[T],
         patch: Any,
         /,
-        *,
+        *positional: Never,
         ttl: float | None = None,
         expect: int | Unset | None = ANY,
         **fields: Any,
     ) -> Entry[T]:
         """Change some members of a stored record by a merge patch (RFC 7396), whatever others write
         meanwhile; return the entry as stored. See `Transaction.update`."""
+
+        if positional:
+            raise unnamed_fields(record, positional)
 
         async def work(tx: Transaction) -> tuple[Entry[T], Transaction]:
             return await tx.update(record, patch, ttl=ttl, expect=expect, **fields), tx
@@ -205,7 +211,12 @@ class Store(RecordReads):
         return await self.engine.commit(self.space, batch)
 
     async def delete(
-        self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any
+        self,
+        record: Record[Any],
+        /,
+        *positional: Never,
+        expect: int | Unset | None = ANY,
+        **fields: Any,
     ) -> bool:
         """Delete a record, all that is derived from it and all that belongs to it; return whether
         it was there.
@@ -213,25 +224,33 @@ class Store(RecordReads):
         A job deletes more than one commit can hold; another call resumes it if this one is
         interrupted (see `removal`). Raises LinkError if other records still refer to it.
         """
+        if positional:
+            raise unnamed_fields(record, positional)
         if self.binding.has_links and self.binding.links(self.binding.record(record)).dependents:
             return await delete_with_owned(self, record, expect, fields)
         return await self.transact(lambda tx: tx.delete(record, expect=expect, **fields))
 
-    async def add(self, counter: Counter, by: int, /, **fields: Any) -> None:
+    async def add(self, counter: Counter, by: int, /, *positional: Never, **fields: Any) -> None:
         """Add to a counter. No concurrent add is lost."""
+
+        if positional:
+            raise unnamed_fields(counter, positional)
 
         async def work(tx: Transaction) -> None:
             await tx.add(counter, by, **fields)
 
         await self.transact(work)
 
-    async def append(self, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
+    async def append(self, log: Log[T], event: T, /, *positional: Never, **fields: Any) -> Entry[T]:
         """Append an event to a log, and fold it in the same commit unless the log is `deferred`;
         return the entry as stored.
 
         The store assigns its position in the stream. An import may pass it instead, by the name of
         the key's last field (`at=…`); it must be after the last folded event.
         """
+
+        if positional:
+            raise unnamed_fields(log, positional)
 
         async def work(tx: Transaction) -> tuple[Entry[T], Transaction]:
             return await append_in(tx, self.ids, log, event, **fields), tx

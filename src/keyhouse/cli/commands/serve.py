@@ -14,7 +14,7 @@ from keyhouse.engines.system_urls import is_own_nats
 from keyhouse.schema import Schema
 from keyhouse.settings import read_settings
 from keyhouse.settings.settings import OFF
-from keyhouse.settings.sources import LoadedSettings, is_reserved, load_settings
+from keyhouse.settings.sources import STUDIO, LoadedSettings, is_reserved, load_settings
 from keyhouse.systems.registry import NAMES, has_service, load_service
 
 
@@ -123,6 +123,13 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
         log.info("not served: their rows are on the NATS server, which is off", systems=without)
     if loaded.ignored:
         log.warning("settings of systems that are not served here", ignored=[*loaded.ignored])
+    if unused := _unused_databases(own, loaded):
+        log.warning(
+            "a schema starts without rows, beside databases that no served system uses: to continue"
+            " with the rows of a schema that was renamed, keyhouse move them",
+            systems=[*own],
+            databases=unused,
+        )
     with loaded.name_sources():
         serve(loaded, services, _announce_json if json else _announce)
 
@@ -160,6 +167,18 @@ def _load_own(names: Iterable[str]) -> dict[str, Any]:
 def _can_store(name: str, loaded: LoadedSettings) -> bool:
     """Return whether the rows of a system have a place: not on a NATS server that is off."""
     return loaded.settings.nats != OFF or not is_own_nats(loaded.engine_url(name, alone=False))
+
+
+def _unused_databases(own: Iterable[str], loaded: LoadedSettings) -> list[str]:
+    """Return the databases of the data folder that belong to no known system, if a schema of the
+    caller's own has no file yet: it may have been renamed."""
+    folder = Path(loaded.settings.data)
+    in_folder = () if loaded.settings.engine else set(own) - set(loaded.engines)
+    if all((folder / f"{name}.db").exists() for name in in_folder):
+        return []
+    return sorted(
+        file.name for file in folder.glob("*.db") if file.stem not in (*NAMES, *own, STUDIO)
+    )
 
 
 def _check_tables(tables: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any]) -> None:

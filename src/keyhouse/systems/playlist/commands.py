@@ -297,6 +297,8 @@ async def _demo(folder: Path, namespace: str, channel: str, seconds: float) -> N
         robot.on_message = _show_message
         await prepare_robot(robot)
         print(f"{number(len(robot.titles), 'item')} in the catalog; the robot of {channel} runs.")
+        if (address := serve_settings(NAME).settings.http_address) is not None:
+            print(f"Open {address.url}/{NAME}/ (the address of keyhouse serve, if it has another).")
         print("Stop it with Ctrl-C.", flush=True)
         await robot.run(seconds)
 
