@@ -20,6 +20,7 @@ import msgspec
 
 from keyhouse.arguments import checked
 from keyhouse.errors import UnreadableError, UsageError
+from keyhouse.install import install_line
 
 KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
@@ -150,7 +151,7 @@ class KeyRing:
                 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
             except ImportError:
                 raise UsageError(
-                    "Sealed members need cryptography: pip install 'keyhouse[sealed]'"
+                    f"Sealed members need cryptography: {install_line('sealed')}"
                 ) from None
             cipher = self._ciphers[key_id] = AESGCM(self.keys[key_id])
         return cipher

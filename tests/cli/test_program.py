@@ -16,6 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from keyhouse.cli.app import app
+from keyhouse.install import install_line
 from tests.support.program import SOURCE, run
 from tools.reference import commands
 
@@ -226,11 +227,25 @@ def test_an_unknown_engine_is_rejected() -> None:
     assert "Unknown scheme in the engine URL;" in ran.stderr
 
 
-def test_without_the_extra_the_error_names_it() -> None:
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        ([], "cli"),
+        (["get"], "cli"),
+        (["serve"], "serve"),
+        (["token"], "serve"),
+        (["studio"], "serve"),
+    ],
+)
+def test_without_the_extra_the_error_names_the_one_that_the_command_needs(
+    words: list[str], extra: str
+) -> None:
+    """`serve` named `[cli]`, and after that `[serve]`; both lines failed: no index has Keyhouse."""
     program = (
         "import sys; sys.modules['typer'] = None; from keyhouse.cli.__main__ import main; main()"
     )
-    assert "pip install 'keyhouse[cli]'" in run(program=("-c", program), code=1).stderr
+    shown = run(*words, program=("-c", program), code=1).stderr
+    assert f"{install_line(extra)}\n" in shown and f"[{extra}]'" in shown
 
 
 def test_a_closed_pipe_is_not_an_error() -> None:

@@ -11,6 +11,7 @@ from keyhouse.engine import Engine
 from keyhouse.engines.sql.url import split_layout, sqlite_file
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
+from keyhouse.install import install_line
 from keyhouse.opening import Opening
 
 __all__ = ["SCHEMES", "open_engine", "public_url"]
@@ -73,7 +74,7 @@ async def _open_sqlite(url: str, rest: str, clock: Clock, create: bool) -> Engin
     try:
         from keyhouse.engines.sqlite import SqliteEngine
     except ModuleNotFoundError as error:
-        raise ImportError("The SQLite engine needs apsw: pip install 'keyhouse[sqlite]'") from error
+        raise ImportError(f"The SQLite engine needs apsw: {install_line('sqlite')}") from error
     return SqliteEngine.open(path, clock=clock, layout=layout, create=create)
 
 
@@ -82,7 +83,7 @@ async def _open_postgres(url: str, rest: str, clock: Clock, create: bool) -> Eng
         from keyhouse.engines.postgres import PostgresEngine
     except ModuleNotFoundError as error:
         raise ImportError(
-            "The PostgreSQL engine needs asyncpg: pip install 'keyhouse[postgres]'"
+            f"The PostgreSQL engine needs asyncpg: {install_line('postgres')}"
         ) from error
     return await _connected(PostgresEngine.open(url, clock=clock, create=create))
 
@@ -98,7 +99,7 @@ async def _open_rocksdb(url: str, rest: str, clock: Clock, create: bool) -> Engi
         from keyhouse.engines.rocksdb import RocksdbEngine
     except ModuleNotFoundError as error:
         raise ImportError(
-            "The RocksDB engine needs rocksdict: pip install 'keyhouse[rocksdb]'"
+            f"The RocksDB engine needs rocksdict: {install_line('rocksdb')}"
         ) from error
     return RocksdbEngine.open(path, clock=clock)
 
@@ -115,7 +116,7 @@ async def _open_jetstream(url: str, rest: str, clock: Clock, create: bool) -> En
         from keyhouse.engines.jetstream import JetstreamEngine
     except ModuleNotFoundError as error:
         raise ImportError(
-            "The JetStream engine needs nats-py: pip install 'keyhouse[jetstream]'"
+            f"The JetStream engine needs nats-py: {install_line('jetstream')}"
         ) from error
     return await _connected(JetstreamEngine.open(url, clock=clock, create=create))
 
@@ -125,7 +126,7 @@ async def _open_dynamodb(url: str, rest: str, clock: Clock, create: bool) -> Eng
         from keyhouse.engines.dynamodb import DynamoDBEngine, Settings
     except ModuleNotFoundError as error:
         raise ImportError(
-            "The DynamoDB engine needs aiobotocore: pip install 'keyhouse[dynamodb]'"
+            f"The DynamoDB engine needs aiobotocore: {install_line('dynamodb')}"
         ) from error
     settings = Settings.of(url)
     return await _connected(

@@ -20,6 +20,7 @@ from keyhouse.errors import (
     UsageError,
     WatchExpiredError,
 )
+from keyhouse.install import install_line
 from keyhouse.remote_store.problems import error_of, shown_url
 
 try:
@@ -33,7 +34,7 @@ try:
     from keyhouse.nats.errors import is_permanent, not_accepted, reported_cause
 except ModuleNotFoundError as error:
     raise ImportError(
-        "A remote store over NATS needs nats-py: pip install 'keyhouse[jetstream]'"
+        f"A remote store over NATS needs nats-py: {install_line('jetstream')}"
     ) from error
 
 __all__ = ["NatsTransport"]

@@ -24,6 +24,7 @@ from keyhouse.engine import Engine
 from keyhouse.engines.registry import public_url
 from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
 from keyhouse.http import HttpSettings, make_app
+from keyhouse.install import install_line
 from keyhouse.metrics import Metrics
 from keyhouse.nats.bus import Bus
 from keyhouse.nats.client import NatsClient
@@ -319,7 +320,7 @@ def _open_tracing(endpoint: str | None) -> Tracer | None:
     try:
         from keyhouse.serve.tracing import Tracing
     except ModuleNotFoundError as error:
-        raise ImportError(f"Tracing needs {error.name}: pip install 'keyhouse[traces]'") from error
+        raise ImportError(f"Tracing needs {error.name}: {install_line('traces')}") from error
     return Tracing(endpoint, __version__)
 
 

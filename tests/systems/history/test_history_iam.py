@@ -141,7 +141,7 @@ def test_an_existing_table_is_opened_without_the_right_to_create(
 def test_the_documented_engine_names_the_tables_that_the_page_and_the_policy_name(
     tmp_path: Path,
 ) -> None:
-    """The page's line made tables `history-history`, for which `iam --table history` is no use."""
+    """The page's line made tables `history-history`, which `iam --table history` did not allow."""
     page = " ".join((DOCS / "systems" / "history.md").read_text().split())
     line = r'`engine = "(\S+)"` in `\[history\]` creates the tables `([^`]+)` and `([^`]+)`'
     found = re.search(line, page)

@@ -11,6 +11,7 @@ import typer
 from keyhouse.cli.options import ConfigFile, examples, system_names
 from keyhouse.cli.target import load_object
 from keyhouse.engines.system_urls import is_own_nats
+from keyhouse.install import install_line
 from keyhouse.schema import Schema
 from keyhouse.settings import read_settings
 from keyhouse.settings.settings import OFF
@@ -99,7 +100,7 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
         from keyhouse.serve.process import serve, set_up_logs
         from keyhouse.service.spec import Service
     except ModuleNotFoundError as error:
-        raise ImportError(f"Serving needs {error.name}: pip install 'keyhouse[serve]'") from error
+        raise ImportError(f"Serving needs {error.name}: {install_line('serve')}") from error
 
     named = load_settings(flags, os.environ, config, systems=NAMES).settings.systems
     own = _load_own(named)

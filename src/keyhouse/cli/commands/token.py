@@ -13,6 +13,7 @@ from keyhouse.cli.options import ConfigFile, Json, OptionalSystem, examples
 from keyhouse.cli.output import show_json
 from keyhouse.cli.target import load_system, served_name
 from keyhouse.errors import UsageError
+from keyhouse.install import install_line
 from keyhouse.settings.sources import load_settings
 from keyhouse.systems.registry import NAMES, load_service
 
@@ -80,7 +81,7 @@ def token(
         from keyhouse.service.tokens import mint_token
         from keyhouse.studio.settings import NAME, SCOPES, studio_service
     except ModuleNotFoundError as error:
-        raise ImportError(f"Tokens need {error.name}: pip install 'keyhouse[serve]'") from error
+        raise ImportError(f"Tokens need {error.name}: {install_line('serve')}") from error
 
     if hours is not None and days is not None:
         raise UsageError("Give only one of --hours and --days.")
