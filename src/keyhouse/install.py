@@ -17,7 +17,7 @@ _SOURCE: Final = Path(__file__).parents[2]
 
 
 def install_line(extra: str) -> str:
-    """Return the command, for messages: `pip install '/home/ann/keyhouse[rocksdb]'`."""
+    """Return the command, for messages: `pip install '/srv/keyhouse[rocksdb]'`."""
     from importlib.metadata import PackageNotFoundError, distribution  # slow, and seldom needed
 
     try:

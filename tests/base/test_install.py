@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[2]
     ("noted", "line"),
     [
         (None, "pip install 'keyhouse[rocksdb]'"),
-        ({"url": "file:///home/ann/a%20b", "dir_info": {}}, "pip install '/home/ann/a b[rocksdb]'"),
+        ({"url": "file:///srv/a%20b", "dir_info": {}}, "pip install '/srv/a b[rocksdb]'"),
         (
-            {"url": "file:///home/ann/kh", "dir_info": {"editable": True}},
-            "pip install -e '/home/ann/kh[rocksdb]'",
+            {"url": "file:///srv/kh", "dir_info": {"editable": True}},
+            "pip install -e '/srv/kh[rocksdb]'",
         ),
         ({"url": "file:///d/k-1.whl", "archive_info": {}}, "pip install '/d/k-1.whl[rocksdb]'"),
         (
