@@ -5,7 +5,6 @@ leave one core free, so that other requests are not delayed; further logins wait
 and beyond it get 503.
 """
 
-import unicodedata
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from argon2.low_level import Type
 
 from keyhouse.errors import LimitError, UnreadableError
 from keyhouse.limits import PASSWORD_BYTES_MAX, PASSWORD_HASHES_MAX, PASSWORD_HASHES_PENDING_MAX
+from keyhouse.normalization import normalized
 from keyhouse.service.blocking import BlockingPool
 from keyhouse.thread_priority import lower_priority, spare_cores
 
@@ -109,7 +109,12 @@ def _hasher(cost: PasswordParameters) -> Any:
 
 def _normalized(password: str) -> str:
     """Keyboards encode the same characters differently: NFKC, as NIST 800-63B asks."""
-    text = unicodedata.normalize("NFKC", password)
+    if len(password) > PASSWORD_BYTES_MAX:
+        raise LimitError("The password is too long.", limit=PASSWORD_BYTES_MAX)
+    try:
+        text = normalized("NFKC", password)
+    except ValueError as error:
+        raise LimitError(f"The password {error}.") from None
     if len(text.encode("utf-8", "surrogatepass")) > PASSWORD_BYTES_MAX:
         raise LimitError("The password is too long.", limit=PASSWORD_BYTES_MAX)
     return text

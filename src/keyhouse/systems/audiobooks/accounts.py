@@ -16,6 +16,7 @@ from keyhouse.clock import Clock
 from keyhouse.errors import (
     AccessError,
     ConflictError,
+    KeyFieldError,
     NotFoundError,
     RecordError,
     TokenError,
@@ -163,7 +164,10 @@ class Accounts:
         password and a disabled user alike."""
         await self._sleep_before(username, client)
         self.passwords.use(await password_parameters(self.library))
-        found = await self.store.lookup(USER, USER_BY_NAME, username=username)
+        try:
+            found = await self.store.lookup(USER, USER_BY_NAME, username=username)
+        except KeyFieldError:  # a name that no user can have
+            found = None
         user = None if found is None else found.record
         is_active = user is not None and user.status == "active"
         stored = user.password_hash if user is not None and is_active else None

@@ -23,6 +23,7 @@ from mutagen.oggopus import OggOpus
 from mutagen.oggvorbis import OggVorbis
 from mutagen.wave import WAVE
 
+from keyhouse.normalization import stream_safe
 from keyhouse.systems.audiobooks.records import Chapter
 
 __all__ = [
@@ -247,7 +248,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bytes):
         value = bytes(value).decode("utf-8", "replace")
     text = str(value).replace("\0", "; ").encode("utf-8", "replace").decode()
-    return text.strip()[:_TEXT_CHARS_MAX]
+    return stream_safe(text.strip()[:_TEXT_CHARS_MAX])
 
 
 def _number(text: str) -> float | None:

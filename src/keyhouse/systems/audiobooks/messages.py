@@ -24,8 +24,10 @@ __all__ = [
     "DetachQuery",
     "DryRunQuery",
     "Id",
+    "LibraryName",
     "LogQuery",
     "LoginBody",
+    "LoginName",
     "MergeBody",
     "Name",
     "NameQuery",
@@ -61,6 +63,9 @@ Title = Annotated[str, Meta(min_length=1, max_length=5_000)]
 Username = Annotated[
     str, Meta(min_length=1, max_length=64, pattern=r"^[^\s\x00-\x1f][^\x00-\x1f]*$")
 ]
+LoginName = Annotated[str, Meta(max_length=64)]
+"""A name that no user can have is wrong (401) unless it is longer than any."""
+LibraryName = Annotated[str, Meta(max_length=64)]
 Password = Annotated[str, Meta(min_length=8, max_length=1_000)]
 AnyPassword = Annotated[str, Meta(max_length=1_000)]
 SECONDS_AGO_MAX: Final = 366 * 24 * 3_600
@@ -74,14 +79,14 @@ class SetupBody(Struct, forbid_unknown_fields=True):
     username: Username
     password: Password
     email: Email | None = None
-    tenant: str | None = None
+    tenant: LibraryName | None = None
 
 
 class LoginBody(Struct, forbid_unknown_fields=True):
-    username: str
+    username: LoginName
     password: AnyPassword
     remember_me: bool = False
-    tenant: str | None = None
+    tenant: LibraryName | None = None
 
 
 class ProfileBody(Struct, forbid_unknown_fields=True):

@@ -22,8 +22,9 @@ from typing import Any, Final
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from keyhouse.errors import KeyhouseError
+from keyhouse.errors import KeyFieldError, KeyhouseError
 from keyhouse.keys import normal
+from keyhouse.normalization import stream_safe
 from keyhouse.service.background_task import OperationTask
 from keyhouse.store import Transaction
 from keyhouse.systems.audiobooks.audio_tags import AudioTags
@@ -217,7 +218,7 @@ class Scanner:
             "language": tags.language or None,
             "description": tags.description,
             "published_year": tags.year,
-            "genres": list(dict.fromkeys(tags.genres)) or UNSET,
+            "genres": list(dict.fromkeys(filter(_normal, tags.genres))) or UNSET,
             **_isbns(tags.isbn),
         }
         if book is None:
@@ -391,7 +392,8 @@ def _groups(read: list[AudioFile], counts: _Counts, task: OperationTask) -> Iter
             counts.broken += 1
             task.log(f"{each.found.path}: {each.error}", "error")
             continue
-        key = (os.path.dirname(each.found.path), normal(each.tags.album))
+        album = each.tags.album
+        key = (os.path.dirname(each.found.path), _normal(album) or album)
         groups.setdefault(key, []).append((each, each.tags))
     for (folder, album), files in groups.items():
         source = digest(f"{folder}\0{album}")
@@ -425,8 +427,17 @@ def _title(*candidates: str) -> str:
 
 def _named(text: str) -> str:
     """Return a name that can be part of a key, or nothing."""
-    text = text.strip()[:TITLE_CHARS_MAX].strip()
-    return text if normal(text) else ""
+    text = stream_safe(text.strip()[:TITLE_CHARS_MAX].strip())
+    return text if _normal(text) else ""
+
+
+def _normal(text: str) -> str:
+    """Return the normal form, or nothing for text that cannot be normalized: a file's tags must not
+    fail the scan."""
+    try:
+        return normal(text)
+    except KeyFieldError:
+        return ""
 
 
 def _whole(number: float | None) -> int | float | None:

@@ -106,8 +106,13 @@ class AccountPages:
         self, form: SignInForm, client: ClientAddress, headers: messages.Agent, root: str
     ) -> HtmlPage | Redirect:
         """Sign in."""
-        body = messages.LoginBody(form.username, form.password, form.remember_me)
         try:
+            body = checked(
+                messages.LoginBody,
+                username=form.username,
+                password=form.password,
+                remember_me=form.remember_me,
+            )
             reply = await self._handlers.login(body, client, headers, root)
         except KeyhouseError as error:
             if is_failure(error):
