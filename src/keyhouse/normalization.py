@@ -52,9 +52,11 @@ def normalized(form: Form, text: str) -> str:
         return text
     if _has_long_run(text):
         raise ValueError(f"has more than {COMBINING_MARKS_MAX} combining marks in a row")
-    normal = normalize(form, text)
-    if len(normal) > NORMAL_EXPANSION_MAX * len(text) + _EXPANSION_FREE:
-        raise ValueError(f"has {len(normal)} characters in its normal form, from {len(text)}")
+    most = NORMAL_EXPANSION_MAX * len(text) + _EXPANSION_FREE
+    is_longer = len(text) > _STEP and len(text) + 17 * text.count("\ufdfa") > most
+    normal = "" if is_longer else normalize(form, text)
+    if is_longer or len(normal) > most:
+        raise ValueError(f"has {len(text)} characters, and more than {most} in its normal form")
     return normal
 
 

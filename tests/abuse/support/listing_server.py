@@ -27,10 +27,18 @@ def listed(endpoint: HttpEndpoint, section: Any) -> dict[str, Any]:
         "scope": route.scope,
         "known": {name: sorted(known) for name, _, known, *_ in endpoint._converted if known},
         "query": [field.encode_name for field in query if field.required],
+        "parameters": [field.encode_name for field in query],
+        "headers": _names(signature.headers),
+        "members": _names(signature.body),
         "has_body": signature.has_body,
         "is_form": signature.is_form,
         "example": example,
     }
+
+
+def _names(kind: Any) -> list[str]:
+    is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    return [field.encode_name for field in msgspec.structs.fields(kind)] if is_struct else []
 
 
 def install(path: Path) -> None:
