@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import httpx
@@ -75,6 +76,21 @@ def test_a_folder_becomes_a_book_with_segments_in_order(
 
 
 @pytest.mark.parametrize("service", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("text", ["\u0300\u0316" * 2_500, "\u0f81" * 5_000, "\ufdfa" * 5_000])
+def test_tags_that_are_slow_to_normalize_fail_no_scan(
+    text: str, service: LibraryService, admin: httpx.Client
+) -> None:
+    """Ten such files kept the service for six seconds."""
+    tags = dict.fromkeys(("album", "author", "series", "genre", "narrator", "title"), f"A{text}")
+    album(service.roots[0], 3, **tags)
+    start = process_time()
+    assert "Scanned 3 files: 3 added" in scan(admin)[-1]
+    assert process_time() - start < 2
+    [book] = books(admin)
+    assert len(book["title"]) <= 200
+    assert admin.get("/search", params={"q": "A"}).status_code == 200
+
+
 def test_every_format_is_read_with_chapters_and_cover(
     service: LibraryService, admin: httpx.Client
 ) -> None:
