@@ -52,7 +52,8 @@ OPERATIONS: Final[dict[str, dict[str, dict[str, Any]]]] = {
         "batch": {"operations": [{"op": "put", "record": "person", "value": PERSON}]},
     },
 }
-"""Requests of the operations, by service. Those of `names` have text in every kind of key field."""
+"""Requests of the operations, by service. The records of `names` have text in every kind of key
+field."""
 
 UNLIMITED: Final = {"rate_per_second": 0.0}
 

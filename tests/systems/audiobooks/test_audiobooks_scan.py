@@ -82,7 +82,7 @@ def test_tags_that_are_slow_to_normalize_fail_no_scan(
 ) -> None:
     """Ten such files kept the service for six seconds."""
     tags = dict.fromkeys(("album", "author", "series", "genre", "narrator", "title"), f"A{text}")
-    album(service.roots[0], 3, **tags)
+    album(service.roots[0], 3, 10, **tags)
     start = process_time()
     assert "Scanned 3 files: 3 added" in scan(admin)[-1]
     assert process_time() - start < 2
