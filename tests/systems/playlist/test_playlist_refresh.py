@@ -32,6 +32,7 @@ def medium(number: int) -> dict[str, object]:
         "friendly_token": f"t{number}",
         "title": f"Title {number}",
         "duration": 60,
+        "media_type": "video",
         "thumbnail_url": "/media/t.jpg",
         "categories_info": [{"title": "Horror", "url": "/search?c=Horror"}],
         "views": 3,

@@ -8,7 +8,7 @@ the push that runs.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any, Final, Literal
 
 import msgspec
@@ -21,6 +21,7 @@ from keyhouse.service.push_pacer import PushPacer
 from keyhouse.store import RawRows
 from keyhouse.systems.playlist.channel import CURRENT, Channel
 from keyhouse.systems.playlist.channel_pushes import ChannelPushes
+from keyhouse.systems.playlist.foreign_json import foreign_json
 from keyhouse.systems.playlist.messages import FailedItem
 from keyhouse.systems.playlist.play_counter import PlayCounter, subject_token
 from keyhouse.systems.playlist.schema import ChannelPush
@@ -164,10 +165,9 @@ class ChannelEvents:
         async with self._bus.subscribe(f"{self._subject}.*") as messages:
             async for message in messages:
                 name = message.subject.rpartition(".")[2]
-                with suppress(msgspec.MsgspecError):  # a message of another program
-                    data = msgspec.json.decode(message.data)
-                    if name in RELAYED and isinstance(data, dict):
-                        await self._send(name, data)
+                data = foreign_json(message.data)
+                if name in RELAYED and isinstance(data, dict):
+                    await self._send(name, data)
 
     async def _end_lost_pushes(self) -> None:
         while True:

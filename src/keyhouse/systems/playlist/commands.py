@@ -135,6 +135,7 @@ async def _command(server: str, name: str, body: dict[str, Any]) -> dict[str, An
     from keyhouse.nats.bus import Bus
     from keyhouse.nats.connection import connect
     from keyhouse.nats.credentials import with_embedded_user
+    from keyhouse.systems.playlist.limits import MEDIACMS_SECONDS_MAX
 
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
@@ -142,7 +143,9 @@ async def _command(server: str, name: str, body: dict[str, Any]) -> dict[str, An
     )
     async with connect(with_embedded_user(server, _folder(None))) as client:
         reply = await Bus(client).request(
-            f"kryten.playlist.cmd.{name}", msgspec.json.encode(body), timeout_seconds=600
+            f"kryten.playlist.cmd.{name}",
+            msgspec.json.encode(body),
+            timeout_seconds=MEDIACMS_SECONDS_MAX + 60,
         )
     answer: dict[str, Any] = msgspec.json.decode(reply)
     if answer.get("status") != "ok":

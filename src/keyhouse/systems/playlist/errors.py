@@ -29,6 +29,7 @@ __all__ = [
     "OtpKeyError",
     "PatternError",
     "PlaylistsFullError",
+    "RefreshRunningError",
     "RobotUnavailableError",
     "RoleError",
 ]
@@ -105,6 +106,12 @@ class ApplyRunningError(ConflictError):
     """A playlist is being pushed to the channel already."""
 
     code = "apply_running"
+
+
+class RefreshRunningError(ConflictError):
+    """The catalog is being refreshed already."""
+
+    code = "refresh_running"
 
 
 class CatalogSourceError(UsageError):

@@ -78,5 +78,24 @@ CATALOG_ITEMS_MAX: Final = 100_000
 CATALOG_FILE_BYTES_MAX: Final = 256 * 1_024 * 1_024
 """A file that a catalog is read from."""
 
-MEDIACMS_PAGE_BYTES_MAX: Final = 16 * 1_024 * 1_024
-"""One page of a MediaCMS catalog."""
+TITLE_CHARS_MAX: Final = 1_000
+"""The title of a catalog item: MediaCMS and CyTube allow 100."""
+
+CATEGORY_CHARS_MAX: Final = 200
+"""The name of a category: MediaCMS allows 100."""
+
+ITEM_CATEGORIES_MAX: Final = 100
+"""Categories of one item."""
+
+ADDRESS_CHARS_MAX: Final = 2_048
+"""An address in the catalog: what browsers and CyTube take."""
+
+MEDIACMS_RESPONSE_BYTES_MAX: Final = 16 * 1_024 * 1_024
+"""One response of a MediaCMS: a page of its list, or the details of a medium."""
+
+MEDIACMS_RESPONSE_SECONDS_MAX: Final = 30.0
+"""Time of one response of a MediaCMS."""
+
+MEDIACMS_SECONDS_MAX: Final = 1_800.0
+"""Time in which all media of a MediaCMS are read: 100,000 details at 50 ms, eight at once, are
+ten minutes."""
