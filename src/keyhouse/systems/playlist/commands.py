@@ -173,7 +173,7 @@ def _add_role(
         nats: NatsUrl = None,
         json: Json = False,
     ) -> None:
-        _check_username(name)
+        name = _checked_username(name)
         work = _with_roles(role, namespace, data, nats, lambda roles, of: roles.add(of, name))
         _show_names(role, asyncio.run(work), json=json)
 
@@ -360,18 +360,20 @@ def _server(nats: str | None) -> str | None:
     return None if url in ("", "embedded", "off") else url
 
 
-def _check_username(name: str) -> None:
+def _checked_username(name: str) -> str:
     import msgspec
 
     from keyhouse.systems.playlist.limits import USERNAME_CHARS_MAX
     from keyhouse.systems.playlist.messages import Username
+    from keyhouse.systems.playlist.names import checked_username
 
     try:
-        msgspec.convert(name, Username)
-    except msgspec.ValidationError:
+        return checked_username(msgspec.convert(name, Username))
+    except ValueError:
         raise UsageError(
             "The name of a user has 1 to "
-            f"{USERNAME_CHARS_MAX} characters, and no control characters.",
+            f"{USERNAME_CHARS_MAX} characters, one of them visible, and no control"
+            " characters.",
             name=name,
         ) from None
 

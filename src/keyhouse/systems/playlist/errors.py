@@ -9,8 +9,10 @@ from keyhouse.errors import (
     ConflictError,
     EngineError,
     KeyhouseError,
+    NewerError,
     RateError,
     ScopeError,
+    UnreadableError,
     UsageError,
 )
 from keyhouse.http import NESTED, ErrorFormat
@@ -21,10 +23,12 @@ __all__ = [
     "ApplyRunningError",
     "CatalogFullError",
     "CatalogSourceError",
+    "ForeignRowError",
     "IntentError",
     "NameLockedError",
     "NameTakenError",
     "NewerDocumentError",
+    "NewerRowError",
     "NoCurrentItemError",
     "OtpKeyError",
     "PatternError",
@@ -62,6 +66,20 @@ class RoleError(ScopeError):
 class NewerDocumentError(ConflictError):
     """Another program wrote the document in a newer version."""
 
+    code = "newer_version"
+
+
+class ForeignRowError(UnreadableError):
+    """Another program left a row that does not decode where this one has to read it."""
+
+    status = 409
+    code = "unreadable_row"
+
+
+class NewerRowError(NewerError):
+    """A newer program wrote a row that this one has to change."""
+
+    status = 409
     code = "newer_version"
 
 

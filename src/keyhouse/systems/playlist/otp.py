@@ -37,6 +37,7 @@ from keyhouse.systems.playlist.limits import (
     OTP_SECONDS,
     SESSION_SECONDS,
 )
+from keyhouse.systems.playlist.names import comparable_name
 from keyhouse.systems.playlist.roles import Roles
 from keyhouse.systems.playlist.schema import (
     OTP_LOCK,
@@ -49,7 +50,7 @@ from keyhouse.systems.playlist.schema import (
     Role,
     Session,
 )
-from keyhouse.systems.playlist.stores import PlaylistStores, folded_name
+from keyhouse.systems.playlist.stores import PlaylistStores
 
 __all__ = ["OneTimeCodes", "SignIn"]
 
@@ -108,7 +109,7 @@ class OneTimeCodes:
         code = "".join(secrets.choice(CODE_CHARACTERS) for _ in range(CODE_LENGTH))
 
         async def work(tx: Transaction) -> None:
-            await self._count_request(tx, "name", folded_name(username), OTP_PER_NAME_MAX)
+            await self._count_request(tx, "name", comparable_name(username), OTP_PER_NAME_MAX)
             await self._count_request(tx, "address", client.network or "-", OTP_PER_ADDRESS_MAX)
             lock = await tx.get(OTP_LOCK, username=username)
             salt = f"{self._key_id}-{secrets.token_hex(16)}"
@@ -129,7 +130,7 @@ class OneTimeCodes:
     async def verify(self, username: str, code: str, client: ClientAddress) -> SignIn:
         """Compare a code, and start a session if it is right."""
         await self._blocks.reject_blocked(client)
-        name = folded_name(username)
+        name = comparable_name(username)
         async with self._names.setdefault(name, asyncio.Lock()):
             guess = await self._counted(username)
             if isinstance(guess, SignIn):
@@ -247,5 +248,5 @@ class OneTimeCodes:
         await tx.put(OTP_RATE, rate, kind=kind, of=of)
 
     def _hash(self, username: str, code: str, salt: str) -> str:
-        text = f"{salt}:{folded_name(username)}:{code.strip().upper()}"
+        text = f"{salt}:{comparable_name(username)}:{code.strip().upper()}"
         return hmac.new(self._key, text.encode("utf-8", "replace"), sha256).hexdigest()

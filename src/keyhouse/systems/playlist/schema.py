@@ -90,6 +90,7 @@ __all__ = [
     "Session",
     "Snapshot",
     "index_entry",
+    "newer_index_entry",
 ]
 
 T = TypeVar("T")
@@ -188,6 +189,19 @@ def index_entry(playlist: Playlist) -> dict[str, str]:
     }
 
 
+def newer_index_entry(document: dict[str, Any]) -> dict[str, object]:
+    """Return the entry of a playlist that a newer program wrote, with the members that the index
+    of version 2 has as well."""
+    texts = ("name", "created_by", "created_at", "updated_at")
+    known = ("visibility", "owner", "forked_from_owner")
+    items = document.get("items")
+    return {
+        **{name: document[name] for name in texts if isinstance(document.get(name), str)},
+        **{name: document[name] for name in known if name in document},
+        **({"item_count": len(items)} if isinstance(items, list) else {}),
+    }
+
+
 PLAYLIST_INDEX = Summary(
     _at("playlists/index"),
     member="playlist_id",
@@ -195,6 +209,7 @@ PLAYLIST_INDEX = Summary(
     entry=index_entry,
     version=VERSION,
     rebuilt=True,
+    newer_entry=newer_index_entry,
 )
 PLAYLIST_NAME = Unique(_at("names/{name:norm}"), value="playlist_id")
 PLAYLIST = _versioned(

@@ -183,7 +183,12 @@ def _csv_value(row: dict[str, Any], name: str, line: int) -> dict[str, Any]:
 def _checked(value: object, name: str, line: int) -> CatalogItem:
     try:
         given = msgspec.convert(value, _Given)
-        item = CatalogItem(**msgspec.structs.asdict(given))
+        members = msgspec.structs.asdict(given)
+        members |= {
+            "title": given.title.strip(),
+            "categories": [each.strip() for each in given.categories],
+        }
+        item = CatalogItem(**members)
         _encodable(item)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         _reject(name, line, str(error))

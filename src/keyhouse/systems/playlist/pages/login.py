@@ -15,6 +15,7 @@ from keyhouse.systems.playlist.limits import (
     USERNAME_CHARS_MAX,
 )
 from keyhouse.systems.playlist.messages import AgentHeader, Username
+from keyhouse.systems.playlist.names import checked_username
 from keyhouse.systems.playlist.otp import OneTimeCodes
 from keyhouse.systems.playlist.pages import text
 from keyhouse.systems.playlist.pages.frame import HOME, LOGIN, Frame, local_path, sentence
@@ -41,6 +42,9 @@ class CodeForm(msgspec.Struct):
     username: Username
     code: Annotated[str, Meta(max_length=64)] = ""
     next: str = ""
+
+    def __post_init__(self) -> None:
+        self.username = checked_username(self.username)
 
 
 class BlockForm(msgspec.Struct):
@@ -82,8 +86,8 @@ class LoginPages:
         """Send a code to a name."""
         state = LoginState(local_path(form.next), form.username.strip()[:USERNAME_CHARS_MAX])
         try:
-            name = msgspec.convert(form.username, Username)
-        except msgspec.ValidationError:
+            name = checked_username(msgspec.convert(form.username, Username))
+        except ValueError:
             state.error = f"Enter your name in the channel, at most {USERNAME_CHARS_MAX} letters."
             return await self._page(state, root, 400)
         try:
@@ -91,7 +95,7 @@ class LoginPages:
         except KeyhouseError as error:
             state.error = sentence(error)
             return await self._page(state, root, error.status)
-        given = {"username": name.strip(), "next": state.next}
+        given = {"username": name, "next": state.next}
         return Redirect(text.query(f"{root}{LOGIN}/code", given))
 
     async def ask_code(self, query: CodeQuery, root: str) -> HtmlPage | Redirect:
