@@ -73,6 +73,8 @@ class Channel:
         self._rows = rows
         self._catalog = catalog
         self._stores = stores
+        self.is_stopped = False
+        """Set while the robot has said that it stopped: then its rows are of the past."""
 
     async def queue(self) -> QueueReply:
         """Return the queue, with the predicted start of each item."""
@@ -172,7 +174,7 @@ class Channel:
 
     async def _read(self) -> tuple[list[Any] | None, object]:
         """Return the queue, None without one, and the current item, as the robot wrote them."""
-        if self._rows is None:
+        if self._rows is None or self.is_stopped:
             return None, None
         try:
             items, current = await self._rows.rows((ITEMS, CURRENT))
