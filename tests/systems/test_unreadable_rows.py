@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
+from keyhouse.clock import Clock
 from keyhouse.engine import Batch, Engine, Put, Span
 from keyhouse.engines.memory import MemoryEngine
 from tests.service.schema_service.support.served import SMALL, serving
@@ -31,8 +32,8 @@ class Case(NamedTuple):
     requests: list[tuple[str, str, Any]]
 
 
-async def _open(clock: Any) -> Engine:
-    return MemoryEngine(clock=clock)
+async def _open(clock: Clock, *, changes_kept: int = 100) -> Engine:
+    return MemoryEngine(clock=clock, changes_kept=changes_kept)
 
 
 @contextmanager

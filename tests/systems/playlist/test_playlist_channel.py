@@ -78,7 +78,7 @@ def test_without_a_robot_the_queue_is_unavailable(tmp_path: Path) -> None:
 
 
 def test_a_robot_that_says_that_it_stops_is_unavailable_until_it_runs_again(tmp_path: Path) -> None:
-    """The last item went on to be shown, and to be liked, for ever."""
+    """The last item was still shown, and could be liked."""
 
     async def work(service: PlaylistService, robot: DemoRobot, url: str) -> None:
         bob = await service.member("Bob")

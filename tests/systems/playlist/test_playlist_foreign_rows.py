@@ -114,7 +114,7 @@ async def requests(
 @pytest.mark.parametrize(
     ("schema", "record"), RECORDS, ids=[f"{s.name}-{r.name}" for s, r in RECORDS]
 )
-def test_a_malformed_row_of_any_record_is_no_fault_of_the_service_and_stays(
+def test_a_malformed_row_of_any_record_is_not_a_fault_of_the_service_and_stays(
     tmp_path: Path, schema: Any, record: Record[Any]
 ) -> None:
     """An index of objects, or without a list, made every create a 500; so did other rows."""
@@ -142,8 +142,8 @@ def test_a_malformed_row_of_any_record_is_no_fault_of_the_service_and_stays(
                 stranger = service.visitor("192.0.2.1")
                 for response in await requests(bob, ada, stranger, made["playlist_id"], number):
                     if response.status_code >= 500:
-                        told = (response.request.url, value[:50], response.text[:300])
-                        assert "robot" in response.text, told
+                        context = (response.request.url, value[:50], response.text[:300])
+                        assert "robot" in response.text, context
                 if not _decodes(bound, value, key):
                     row = await store.row(key)
                     assert row is not None and row.value == value, (key, value[:50])

@@ -126,19 +126,19 @@ def repeats(request: httpx.Request) -> httpx.Response:
     return page([listed(number) for number in range(5)], next=following)
 
 
-def one_new_medium_for_ever(request: httpx.Request) -> httpx.Response:
+def one_new_medium_forever(request: httpx.Request) -> httpx.Response:
     number = page_of(request)
     media = [{**listed(each), "media_type": "image"} for each in (*range(999), 999 + number)]
     return page(media, next=following)
 
 
-def new_media_for_ever(request: httpx.Request) -> httpx.Response:
+def new_media_forever(request: httpx.Request) -> httpx.Response:
     first = page_of(request) * 5_000
     media = [{"friendly_token": f"t{first + each}", "title": ""} for each in range(5_000)]
     return page(media, count=5, next=following)
 
 
-def empty_for_ever(request: httpx.Request) -> httpx.Response:
+def empty_forever(request: httpx.Request) -> httpx.Response:
     return page([], count=5, next=following)
 
 
@@ -146,7 +146,7 @@ def promises_more(request: httpx.Request) -> httpx.Response:
     return page([listed(1)], count=2**70)
 
 
-def fails_for_ever(request: httpx.Request) -> httpx.Response:
+def fails_forever(request: httpx.Request) -> httpx.Response:
     return httpx.Response(503)
 
 
@@ -191,11 +191,11 @@ class _Bytes(httpx.AsyncByteStream):
 
 HOSTILE: list[Respond] = [
     repeats,
-    one_new_medium_for_ever,
-    new_media_for_ever,
-    empty_for_ever,
+    one_new_medium_forever,
+    new_media_forever,
+    empty_forever,
     promises_more,
-    fails_for_ever,
+    fails_forever,
     nests,
     nests_in_details,
     sends_too_much,
@@ -210,7 +210,7 @@ HOSTILE: list[Respond] = [
 def test_a_refresh_from_a_hostile_mediacms_ends_with_a_named_error(
     tmp_path: Path, respond: Respond
 ) -> None:
-    """A list that repeated its page was read for ever, and later refreshes waited behind it."""
+    """A list that repeated its page was read forever, and later refreshes waited behind it."""
 
     async def work() -> None:
         fill(tmp_path, [item("a", "A")])
@@ -302,7 +302,7 @@ def test_every_member_of_a_medium_may_be_hostile() -> None:
 # Time
 
 
-def test_a_mediacms_that_is_slow_for_ever_ends_at_the_limit_of_time() -> None:
+def test_a_mediacms_that_is_slow_forever_ends_at_the_limit_of_time() -> None:
     async def respond(request: httpx.Request) -> httpx.Response:
         await asyncio.Event().wait()
         raise AssertionError

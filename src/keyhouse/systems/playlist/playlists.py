@@ -283,8 +283,8 @@ class SavedPlaylists:
         PlaylistsFullError if there is no room for a new one.
 
         Documents of other programs have no row at `names/…` until this service has met them, so all
-        documents are asked. Those of this service are also kept apart by that row, which is written
-        in the same commit: for them the check has no race.
+        documents are asked. Documents of this service also have that row, which is written in the
+        same commit: between them the check has no race.
         """
         wanted = comparable_name(name)
         known = await self._summaries.all()

@@ -21,9 +21,9 @@ _SECOND: Final = 1_000
 
 
 class SharedStore(Store):
-    """A store of rows that other programs write too. One of theirs that is in the way of a request
-    is a conflict with them, which names the row, and not a fault of this service; it stays as it
-    is."""
+    """A store of rows that other programs write too. A row that this code cannot read, and a
+    request needs, is a conflict that names the row, and not a fault of this service; the row is
+    left as it is."""
 
     async def get(self, record: Record[T], /, **fields: Any) -> T | None:
         with _conflicts():
