@@ -45,6 +45,7 @@ from keyhouse.engines.jetstream.message import (
     Message,
     entry,
 )
+from keyhouse.engines.jetstream.mirror import Mirror
 from keyhouse.engines.jetstream.pending import (
     MESSAGES_MAX,
     OWN_ERRORS,
@@ -132,6 +133,8 @@ class JetstreamWriter(TaskCommitQueue[JetstreamWrite]):
         self._bucket = bucket
         self._clock = clock
         self._applied: dict[tuple[str, str], tuple[int, Applied]] = {}
+        self._applied_in: tuple[Mirror, int] | None = None
+        """The mirror, and how many erased spaces it had seen, when ids were cached last."""
         self._recent: dict[RowKey, tuple[Entry, bytes]] = {}
 
     def _closed_error(self) -> KeyhouseError:
@@ -166,6 +169,10 @@ class JetstreamWriter(TaskCommitQueue[JetstreamWrite]):
     def _settle_repeated(self, group: LaneGroup[JetstreamWrite]) -> None:
         """Settle the commits whose batch id is known to have been applied before."""
         now = self._clock.now()
+        mirror = self._bucket.mirror
+        if self._applied_in != (mirror, mirror.erasures):
+            self._applied_in = mirror, mirror.erasures
+            self._applied.clear()  # the server has those that were not erased
         repeated = []
         for write in group.writes:
             identity = _identity(write)
@@ -301,10 +308,6 @@ class JetstreamWriter(TaskCommitQueue[JetstreamWrite]):
             checked = plan.rejection is None  # the checks hold, and there was nothing to write
             plan.write.stage(self._bucket.mirror.position if checked else None)
         plan.write.settle()
-
-    def forget_ids(self, space: str) -> None:
-        """Drop the cached batch ids of a space."""
-        self._applied = {key: each for key, each in self._applied.items() if key[0] != space}
 
     def _cache_id(self, identity: tuple[str, str], revision: int, at: int) -> None:
         self._applied.pop(identity, None)
