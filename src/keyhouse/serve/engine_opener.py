@@ -8,7 +8,7 @@ import structlog
 
 from keyhouse import open_engine
 from keyhouse.engine import Engine
-from keyhouse.engines.registry import public_url
+from keyhouse.engines.registry import ServerEngine, public_url
 from keyhouse.engines.system_urls import is_own_nats, make_folder
 from keyhouse.errors import KeyhouseError, UnavailableError
 from keyhouse.metrics import Metrics
@@ -97,6 +97,8 @@ class EngineOpener:
             ) from None
         self._stack.push_async_callback(opened.close)
         self._log_opened(opened, system, label, public_url(location))
+        if is_required and isinstance(opened, ServerEngine):
+            self._health.add(system, opened.connect)
         if self._tracing is not None:
             opened = self._tracing.engine(label, opened)
         engine = self._metrics.metered(label, opened)
