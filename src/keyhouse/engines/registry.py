@@ -13,7 +13,7 @@ from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
 from keyhouse.opening import Opening
 
-__all__ = ["SCHEMES", "ServerEngine", "open_engine", "public_url"]
+__all__ = ["SCHEMES", "LoadingEngine", "ServerEngine", "open_engine", "public_url"]
 
 
 @runtime_checkable
@@ -22,6 +22,15 @@ class ServerEngine(Engine, Protocol):
 
     async def connect(self) -> None:
         """Connect to the server, or raise; also raises if it has no connection for writes."""
+        ...
+
+
+@runtime_checkable
+class LoadingEngine(Engine, Protocol):
+    """An engine that reads its rows into memory before it serves the first call."""
+
+    def loaded(self) -> tuple[int, int]:
+        """Return how much is loaded, of how much."""
         ...
 
 

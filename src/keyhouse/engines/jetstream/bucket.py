@@ -156,6 +156,10 @@ class Bucket:
         """Delete the messages of a subject, or of a pattern, with a sequence below `before`."""
         await self.connection.api(f"STREAM.PURGE.{self.names.stream}", filter=subject, seq=before)
 
+    def loaded(self) -> tuple[int, int]:
+        """Return how many messages the mirror has loaded, and how many it loads."""
+        return min(self.mirror.delivered, self._feed.target), self._feed.target
+
     def on_disconnect(self) -> None:
         """Restart the feed: the connection was lost."""
         self._feed.restart()

@@ -103,6 +103,11 @@ class JetstreamEngine:
                     "The bucket does not exist.", server=self._settings.address, bucket=bucket
                 )
 
+    def loaded(self) -> tuple[int, int]:
+        """Return how many messages the mirrors have loaded, and how many they load."""
+        counts = [bucket.loaded() for bucket in self._buckets.values()]
+        return sum(loaded for loaded, _ in counts), sum(total for _, total in counts)
+
     @property
     def capabilities(self) -> Capabilities:
         return replace(CAPABILITIES, durable=self._settings.sync_always)

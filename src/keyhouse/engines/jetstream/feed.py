@@ -129,6 +129,8 @@ class Feed:
         self.live = asyncio.Event()
         """Set while LIVE, and when CLOSED so that waiters wake up."""
         self.state = FeedState.STOPPED
+        self.target = 0
+        """The stream's last sequence when the cycle started."""
 
     def start(self) -> None:
         if self._task is None:
@@ -203,7 +205,7 @@ class Feed:
         info = await self._connection.api(f"STREAM.INFO.{self._names.stream}")
         if info is None:
             raise self._bucket_missing()
-        last = info["state"]["last_seq"]
+        self.target = last = info["state"]["last_seq"]
         if info["created"] != self._stream_created or last < self._mirror.delivered:
             self._replace_mirror()
             self._stream_created = info["created"]
