@@ -10,7 +10,6 @@ BASE = (
     "keyring",
     "opening",
     "read_meter",
-    "renamed",
 )
 CORE = ("keys", "schema", "engine", "store")
 SERVING = ("auth", "http", "metrics", "nats", "search", "service", "settings")
@@ -29,10 +28,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "keyring": ("errors", "arguments"),
     "eager_task": (),
     "read_meter": (),
-    "renamed": (),
     "thread_priority": (),
-    "keys": ("limits", "errors", "arguments", "renamed"),
-    "schema": ("limits", "errors", "arguments", "keys", "renamed"),
+    "keys": ("limits", "errors", "arguments"),
+    "schema": ("limits", "errors", "arguments", "keys"),
     "engine": (*BASE, "keys"),
     "metrics": (*BASE, *CORE, "engines.wrapper"),
     "nats": (*BASE, "eager_task", "schema"),

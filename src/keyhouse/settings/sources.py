@@ -21,8 +21,6 @@ from keyhouse.engines.system_urls import default_url, url_of
 from keyhouse.errors import UsageError
 from keyhouse.settings.parser import (
     read_settings,
-    renamed_setting,
-    renamed_settings,
     unknown_setting,
 )
 from keyhouse.settings.settings import ServerSettings
@@ -36,7 +34,6 @@ STUDIO: Final = "studio"
 """The HTTP listen address, and the table of HTTP settings, which accepts it as `listen`."""
 
 _PROGRAM: Final = tuple(field.name for field in msgspec.structs.fields(ServerSettings))
-_RENAMED: Final = renamed_settings(ServerSettings)
 
 _IGNORED = re.compile(
     r"KEYHOUSE_(SERVICE(_|$)|PORT(_|$)|ENGINES$|FOLDER$|SEED$|SOAK$|SPACE$|STORE$|SYSTEM$|TOKEN$|URL$)"
@@ -119,7 +116,7 @@ def load_settings(
             if value is not None:
                 program[name], sources[name] = value, f"--{name.replace('_', '-')}"
         for name in program:
-            if name not in _PROGRAM and name not in _RENAMED:
+            if name not in _PROGRAM:
                 raise unknown_setting(name, [*_PROGRAM, *(f"[{table}]" for table in tables)])
         http = tables.pop(HTTP)
         engines = {
@@ -173,8 +170,6 @@ def _add_environment(
         table, _, rest = name.partition("_")
         if name in _PROGRAM:
             program[name], sources[name] = value, variable
-        elif name in _RENAMED:
-            raise renamed_setting(variable, PREFIX + _RENAMED[name].upper())
         elif name == f"{HTTP}_listen":
             program[HTTP], sources[HTTP] = value, variable
         elif table in tables and rest:

@@ -232,7 +232,7 @@ def test_a_watch_of_the_erased_space_delivers_what_is_written_later(tmp_path: Pa
 
 
 def test_a_process_sees_that_a_bucket_of_one_space_was_created_again(tmp_path: Path) -> None:
-    """The new stream counts from 1 again: the mirror of the old one was taken for up to date."""
+    """The new stream counts from 1 again: the mirror of the old one counted as up to date."""
 
     async def scenario(there: SharedBucket) -> None:
         await fill(there.engine, "s", 30)

@@ -1,4 +1,4 @@
-"""How many connections a process opens, and what happens when the server has no more."""
+"""The connections of a process, and a server that has no more."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

@@ -4,9 +4,9 @@ Theory of operation
 -------------------
 A purge deletes messages in the stream, but consumers are not notified of it: every mirror would
 keep the rows. So each purge is announced by a message `erased`, which all feeds receive in stream
-order, and each mirror drops the entries of the space up to the sequence that it names. What is
-written later has a higher sequence and stays. The announcement names the space by a digest, and is
-pruned with the tombstones.
+order, and each mirror drops the entries of the space up to the sequence that it names. Later writes
+have a higher sequence and stay. The announcement names the space by a digest, and is pruned with
+the tombstones.
 
 The row `last` must be the last to go, and its absence must reach every process:
 
@@ -15,8 +15,8 @@ The row `last` must be the last to go, and its absence must reach every process:
 | 1    | everything; `last` is written again    | the call is repeated                         |
 | 2    | `last` alone: the rest is purged       | the call is repeated                         |
 | 3    | the tombstone of `last`                | every process sees it; the sweep prunes it   |
-| 4    | nothing: the tombstone is purged       | a mirror has the tombstone until it is told, |
-|      |                                        | or a writer compares it with the server      |
+| 4    | nothing: the tombstone is purged       | mirrors have the tombstone until the sweep   |
+|      |                                        | prunes, or a writer asks the server          |
 
 A bucket that Keyhouse created for this space alone is deleted instead.
 """
@@ -51,7 +51,7 @@ async def erase(
     await _purge(bucket, space, mark - 1)
     deletion = Batch(checks=(Check(last, mark),), deletes=(last,))
     deleted = await writer.submit(JetstreamCommit(space, deletion))
-    if deleted is not None:  # else another call has written the row: it is the one that goes on
+    if deleted is not None:  # else another call has written the row, and continues
         await _purge(bucket, space, deleted)
 
 

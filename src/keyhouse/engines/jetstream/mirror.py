@@ -103,7 +103,7 @@ class Mirror:
         """Tombstones up to this sequence have been removed."""
         self.announced_at = 0
         self.erasures = 0
-        """Erased spaces so far. What a reader remembers of a space is void when it changes."""
+        """Erased spaces so far. Caches of a reader are void when it changes."""
         self._complete_at = 0
         """Once this sequence is delivered, every pending commit is complete."""
         self._pending: list[tuple[RowKey, Entry]] = []

@@ -36,6 +36,11 @@ CONNECTIONS_DEFAULT: Final = 11
 """Connections of a process to one server, whatever its number of engines: as many as one engine
 uses with all its workers busy. One more listens for each engine that is watched."""
 
+CONNECTIONS_MIN: Final = 2
+"""One for reads, one for writes."""
+
+CONNECTIONS_MAX: Final = 1_000
+
 STATEMENTS_CACHED: Final = 500
 """Prepared statements of a connection: it serves several engines, each with some 30."""
 
@@ -170,7 +175,9 @@ def _split_connections(url: str) -> tuple[str, int]:
     if not numbers:
         return url, CONNECTIONS_DEFAULT
     text = numbers[0]
-    if len(numbers) > 1 or not (text.isascii() and text.isdigit() and 2 <= int(text) <= 1_000):
+    if len(numbers) > 1 or not (
+        text.isascii() and text.isdigit() and CONNECTIONS_MIN <= int(text[:9]) <= CONNECTIONS_MAX
+    ):
         raise UsageError(
             "Invalid number of connections in the URL; write connections=NUMBER, 2 to 1000.",
             connections=numbers,

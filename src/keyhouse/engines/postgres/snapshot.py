@@ -61,7 +61,7 @@ class Snapshot:
 
 @asynccontextmanager
 async def snapshot(pool: Pool, sql: Statements, clock: Clock) -> AsyncIterator[Snapshot]:
-    """On a connection of its own: a backup takes long, and others read meanwhile."""
+    """Open a snapshot on another connection: a backup takes long, and others read meanwhile."""
     connection = await pool.open_another()
     try:
         opened = Snapshot(connection, pool.server_name, sql, clock)
