@@ -52,6 +52,8 @@ class Bucket:
         self.connection = connection
         self.names = names
         self.mirror: Mirror
+        self.mirrors = 0
+        """The number of mirrors so far: a reload replaces the mirror."""
         self.acknowledged = 0
         """The newest sequence that the server acknowledged. Reads wait for it (read your writes).
         """
@@ -174,6 +176,7 @@ class Bucket:
         return self._state is not BucketState.UNKNOWN
 
     def _renew(self) -> Mirror:
+        self.mirrors += 1
         self.mirror = Mirror(ValueCache(self._settings.values_bytes_max))
         return self.mirror
 

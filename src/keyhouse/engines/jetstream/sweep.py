@@ -31,6 +31,9 @@ HORIZONS_KEPT: Final = 32
 """Allowance for `horizon` messages, which are not changes: up to two per tenth of `changes_kept`.
 """
 
+ERASURE_MESSAGES: Final = 4
+"""Messages of an erasure that are not changes of its caller."""
+
 ID_MARGIN_MILLISECONDS: Final = 3_600_000
 """Batch ids are kept this much longer: their times come from other machines' clocks."""
 
@@ -67,7 +70,8 @@ async def prune(bucket: Bucket, clock: Clock, changes_kept: int) -> None:
         if len(tombstones) <= PRUNE_ROWS:
             await bucket.purge(bucket.names.erasures, mirror.horizon + 1)
             pruned = mirror.horizon
-    horizon = max(mirror.horizon, mirror.position - changes_kept - HORIZONS_KEPT)
+    own_messages = HORIZONS_KEPT + ERASURE_MESSAGES * mirror.erasures
+    horizon = max(mirror.horizon, mirror.position - changes_kept - own_messages)
     due = pruned == mirror.horizon and horizon - mirror.horizon >= max(1, changes_kept // 10)
     if due or pruned > mirror.pruned:
         await _announce(bucket, HorizonRecord(horizon if due else mirror.horizon, pruned, now))

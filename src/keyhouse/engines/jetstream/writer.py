@@ -45,7 +45,6 @@ from keyhouse.engines.jetstream.message import (
     Message,
     entry,
 )
-from keyhouse.engines.jetstream.mirror import Mirror
 from keyhouse.engines.jetstream.pending import (
     MESSAGES_MAX,
     OWN_ERRORS,
@@ -133,8 +132,8 @@ class JetstreamWriter(TaskCommitQueue[JetstreamWrite]):
         self._bucket = bucket
         self._clock = clock
         self._applied: dict[tuple[str, str], tuple[int, Applied]] = {}
-        self._applied_in: tuple[Mirror, int] | None = None
-        """The mirror, and how many erased spaces it had seen, when ids were cached last."""
+        self._applied_at = (0, 0)
+        """The bucket's mirrors, and the spaces erased in its last, when ids were cached last."""
         self._recent: dict[RowKey, tuple[Entry, bytes]] = {}
 
     def _closed_error(self) -> KeyhouseError:
@@ -169,9 +168,9 @@ class JetstreamWriter(TaskCommitQueue[JetstreamWrite]):
     def _settle_repeated(self, group: LaneGroup[JetstreamWrite]) -> None:
         """Settle the commits whose batch id is known to have been applied before."""
         now = self._clock.now()
-        mirror = self._bucket.mirror
-        if self._applied_in != (mirror, mirror.erasures):
-            self._applied_in = mirror, mirror.erasures
+        state = self._bucket.mirrors, self._bucket.mirror.erasures
+        if self._applied_at != state:
+            self._applied_at = state
             self._applied.clear()  # the server has those that were not erased
         repeated = []
         for write in group.writes:
