@@ -12,7 +12,6 @@ BASE = (
     "normalization",
     "opening",
     "read_meter",
-    "renamed",
 )
 CORE = ("keys", "schema", "engine", "store")
 SERVING = ("auth", "http", "metrics", "nats", "search", "service", "settings")
@@ -33,10 +32,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "normalization": ("limits",),
     "eager_task": (),
     "read_meter": (),
-    "renamed": (),
     "thread_priority": (),
-    "keys": ("limits", "errors", "arguments", "normalization", "renamed"),
-    "schema": ("limits", "errors", "arguments", "keys", "renamed"),
+    "keys": ("limits", "errors", "arguments", "normalization"),
+    "schema": ("limits", "errors", "arguments", "keys"),
     "engine": (*BASE, "keys"),
     "metrics": (*BASE, *CORE, "engines.wrapper"),
     "nats": (*BASE, "eager_task", "schema"),

@@ -145,18 +145,6 @@ def test_variables_that_an_orchestrator_injects_are_ignored() -> None:
             "Unknown setting",
             {"setting": "rosie", "nearest": "[rosey]", "source": FILE},
         ),
-        (
-            {"KEYHOUSE_TRACES": "http://host:4318"},
-            None,
-            "was renamed",
-            {"setting": "KEYHOUSE_TRACES", "new_name": "KEYHOUSE_OTLP_ENDPOINT"},
-        ),
-        (
-            {},
-            "traces = 'http://host:4318'",
-            "was renamed",
-            {"setting": "traces", "new_name": "otlp_endpoint", "source": FILE},
-        ),
         ({}, "rosey = 1", "are a table", {"setting": "rosey", "source": FILE}),
         (
             {},

@@ -50,7 +50,6 @@ __all__ = [
     "Yes",
     "examples",
     "expected_revision",
-    "renamed",
     "spread",
     "system_names",
 ]
@@ -292,39 +291,6 @@ def _options(group: type[Location]) -> list[Parameter]:
         )
         for name in (*own, *Location.__struct_fields__)
     ]
-
-
-def renamed(old: str, new: str, *, flag: bool = False) -> Callable[[F], F]:
-    """Reject a command's old option with an error, exit code 2, that names its replacement.
-
-    `new` is the option's new name, or the form of the command that replaces it. `flag`: the old
-    option took no value.
-    """
-    name = f"renamed{old.replace('-', '_')}"
-
-    def reject(ctx: typer.Context, value: Any) -> None:
-        if value:
-            ctx.fail(f"{old} was replaced: use {new}.")
-
-    kind: Any = bool if flag else str | None
-    option = typer.Option(old, hidden=True, is_eager=True, callback=reject, expose_value=False)
-    hidden = Parameter(
-        name,
-        Parameter.KEYWORD_ONLY,
-        annotation=Annotated[kind, option],
-        default=False if flag else None,
-    )
-
-    def add(command: F) -> F:
-        @wraps(command)
-        def call(**given: Any) -> Any:
-            given.pop(name, None)
-            return command(**given)
-
-        parameters = [*signature(command).parameters.values(), hidden]
-        return cast(F, _with_parameters(call, parameters))
-
-    return add
 
 
 def _with_parameters(call: Any, parameters: list[Parameter]) -> Any:

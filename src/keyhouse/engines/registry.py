@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -14,12 +14,24 @@ from keyhouse.errors import UsageError
 from keyhouse.install import install_line
 from keyhouse.opening import Opening
 
-__all__ = ["SCHEMES", "open_engine", "public_url"]
+__all__ = ["SCHEMES", "LoadingEngine", "ServerEngine", "open_engine", "public_url"]
 
 
-class _Server(Engine, Protocol):
+@runtime_checkable
+class ServerEngine(Engine, Protocol):
+    """An engine on a server."""
+
     async def connect(self) -> None:
-        """Connect to the server, or raise."""
+        """Connect to the server, or raise; also raises if it has no connection for writes."""
+        ...
+
+
+@runtime_checkable
+class LoadingEngine(Engine, Protocol):
+    """An engine that reads its rows into memory before it serves the first call."""
+
+    def loaded(self) -> tuple[int, int]:
+        """Return how much is loaded, of how much."""
         ...
 
 
@@ -134,7 +146,7 @@ async def _open_dynamodb(url: str, rest: str, clock: Clock, create: bool) -> Eng
     )
 
 
-async def _connected(engine: _Server) -> Engine:
+async def _connected(engine: ServerEngine) -> Engine:
     """Connect the engine, or close it and raise."""
     try:
         await engine.connect()

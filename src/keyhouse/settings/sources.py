@@ -25,8 +25,6 @@ from keyhouse.engines.system_urls import default_url, url_of
 from keyhouse.errors import UsageError
 from keyhouse.settings.parser import (
     read_settings,
-    renamed_setting,
-    renamed_settings,
     unknown_setting,
 )
 from keyhouse.settings.settings import ServerSettings
@@ -40,7 +38,6 @@ STUDIO: Final = "studio"
 """The HTTP listen address, and the table of HTTP settings, which accepts it as `listen`."""
 
 _PROGRAM: Final = tuple(field.name for field in msgspec.structs.fields(ServerSettings))
-_RENAMED: Final = renamed_settings(ServerSettings)
 
 _ALIKE: Final = 0.75
 """Names at least this similar are treated as a name and its misspelling."""
@@ -135,7 +132,7 @@ def load_settings(
             if value is not None:
                 program[name], sources[name] = value, f"--{name.replace('_', '-')}"
         for name in program:
-            if name not in _PROGRAM and name not in _RENAMED:
+            if name not in _PROGRAM:
                 raise unknown_setting(name, [*_PROGRAM, *(f"[{table}]" for table in tables)])
         settings = read_settings(ServerSettings, program)
         if served is not None:
@@ -220,8 +217,6 @@ def _add_environment(
         name = variable.removeprefix(PREFIX).lower()
         if name in _PROGRAM:
             program[name], sources[name] = value, variable
-        elif name in _RENAMED:
-            raise renamed_setting(variable, PREFIX + _RENAMED[name].upper())
         elif name == f"{HTTP}_listen":
             program[HTTP], sources[HTTP] = value, variable
         elif prefix := max(filter(name.startswith, prefixes), key=len, default=""):

@@ -6,7 +6,7 @@ from collections.abc import (
     Mapping,
 )
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Never, TypeVar
+from typing import Any, Never, TypeVar
 
 from keyhouse.arguments import unnamed_fields
 from keyhouse.counter import number_of
@@ -16,7 +16,6 @@ from keyhouse.errors import (
     KeyFieldError,
     UsageError,
 )
-from keyhouse.renamed import RenamedVerb
 from keyhouse.schema import (
     Counter,
     Declared,
@@ -56,9 +55,6 @@ class RecordReads(RawRows):
         super().__init__(engine, space)
         self.binding = binding
         self._now = engine.clock.now
-
-    if not TYPE_CHECKING:  # a type checker sees the present verbs only
-        total = RenamedVerb("record_count")
 
     async def get(self, record: Record[T], /, *positional: Never, **fields: Any) -> T | None:
         """Return the record, or None. An absent counter is 0."""

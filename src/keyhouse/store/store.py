@@ -48,7 +48,7 @@ from keyhouse.schema import (
     migration_job,
 )
 from keyhouse.store.binding import Binding
-from keyhouse.store.clear import clear
+from keyhouse.store.delete_records import clear
 from keyhouse.store.entry import ANY, Entry, Unset
 from keyhouse.store.forget import FORGET_KEY, WATCH_SECONDS, forget, has_mark
 from keyhouse.store.log_append import append_in

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from keyhouse.cli.options import Json, SystemName, examples, renamed
+from keyhouse.cli.options import Json, SystemName, examples
 from keyhouse.cli.output import show_json, show_markdown, visible
 from keyhouse.cli.target import load_system
 from keyhouse.layout import DynamodbLayout, JetstreamLayout, SqlLayout
@@ -32,7 +32,6 @@ class Format(StrEnum):
     DOT = "dot"
 
 
-@renamed("--as", "--format")
 @examples(
     "keyhouse describe audiobooks",
     "keyhouse describe audiobooks --format json-schema > audiobooks.schema.json",

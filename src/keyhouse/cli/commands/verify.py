@@ -17,7 +17,6 @@ from keyhouse.cli.options import (
     SystemName,
     Yes,
     examples,
-    renamed,
 )
 from keyhouse.cli.output import Part, Report, number, one_line, show_line, show_reports
 from keyhouse.cli.target import (
@@ -60,7 +59,6 @@ _ADVICE = {
 }
 
 
-@renamed("--drop", "--delete-unreadable", flag=True)
 @examples(
     "keyhouse verify audiobooks --store sqlite:library.db",
     "keyhouse verify audiobooks --space main --repair --store sqlite:library.db",
