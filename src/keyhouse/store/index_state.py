@@ -111,17 +111,28 @@ async def check_indexes(store: Store) -> None:
 
 
 async def note_migrated(store: Store) -> None:
-    """Note the derived rows that migrations have written, and build the counts that are new.
+    """Note the derived rows that migrations have written, and build the counts that are new, or
+    of a record whose older declaration was migrated (see `step_transaction`).
 
-    Records at either end of the space decide whether a row was written. A space without the list
-    gets none here: they decide again when it is opened.
+    Records at either end of the space decide whether another row was written. A space without the
+    list gets none here: they decide again when it is opened.
     """
+    migrated = {
+        text
+        for migration in store.schema.migrations
+        if store.schema.is_former(migration.over)
+        for text in (migration.over.name, migration.over.template.text)
+    }
+    missing = await missing_indexes(store)
     built: list[DerivedRow] = []
-    for record, derived in await missing_indexes(store):
-        if await _is_complete(store, record, derived, is_noted=False):
-            built.append((record, derived))
-        elif isinstance(derived, RecordCount):  # a migration writes the other rows
-            await rebuild_counts(store, record, derived)
+    for record, derived in _declared(store):
+        is_missing = any(each is derived for _, each in missing)
+        if isinstance(derived, RecordCount):  # a migration writes the other rows
+            is_migrated = not migrated.isdisjoint((record.name, record.template.text))
+            if is_missing or is_migrated:
+                await rebuild_counts(store, record, derived)
+                built.append((record, derived))
+        elif is_missing and await _is_complete(store, record, derived, is_noted=False):
             built.append((record, derived))
     if built and await _complete(store) is not None:
         await _note(store, built)

@@ -16,7 +16,16 @@ from keyhouse.clock import IdSource
 from keyhouse.engine import Engine
 from keyhouse.errors import DeclarationError, NewerError, UsageError
 from keyhouse.keyring import KeyRing
-from keyhouse.schema import JobState, Meta, Migration, MigrationDone, Record, Schema, migration_job
+from keyhouse.schema import (
+    JobState,
+    Meta,
+    Migration,
+    MigrationDone,
+    Record,
+    RecordCount,
+    Schema,
+    migration_job,
+)
 from keyhouse.store.entry import Entry
 from keyhouse.store.index_state import build_indexes, check_indexes, note_migrated
 from keyhouse.store.jobs import forget_job, run_job, try_job
@@ -25,6 +34,9 @@ from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 
 Progress = Callable[[Migration, int], None]
+
+_DELETED_ROWS = 50
+"""Rows deleted in one commit, which every engine holds."""
 
 
 class MigrationResult(msgspec.Struct, frozen=True):
@@ -112,8 +124,8 @@ async def migrate(
     of earlier ones.
     """
     done: list[MigrationResult] = []
-    at = await version(store)
-    for migration in store.schema.migrations[at:]:
+    pending = store.schema.migrations[await version(store) :]
+    for migration in pending:
         report = None if on_progress is None else _reporter(on_progress, migration)
         if dry_run:
             state: JobState | None = await try_job(
@@ -133,10 +145,33 @@ async def migrate(
         took = store.engine.clock.now() - state.started_at
         done.append(MigrationResult(migration, state.done, state.changed, took))
         if not dry_run:
+            # before the version is written: a run that is killed in between does it again
+            await _delete_former_counts(store, migration.over)
+            if migration is pending[-1]:
+                await note_migrated(store)
             await _finish(store, migration, state, took)
-    if at < store.schema.version and not dry_run:
-        await note_migrated(store)
     return done
+
+
+async def _delete_former_counts(store: Store, over: Record[Any]) -> None:
+    """Delete the counts of an older declaration that the schema does not have any more.
+    `note_migrated` counts the others again."""
+    if not store.schema.is_former(over):
+        return
+    store.binding.record(over)  # binds its derived rows
+    for count in over.derived:
+        cursor: str | None = None
+        while isinstance(count, RecordCount):
+            keys, cursor = await store.keys(count, limit=_DELETED_ROWS, cursor=cursor)
+            if former := [key for key in keys if store.find(key) is None]:
+                await store.transact(partial(_delete_rows, former))
+            if cursor is None:
+                break
+
+
+async def _delete_rows(keys: list[str], tx: Transaction) -> None:
+    for key in keys:
+        tx.write(key, None)
 
 
 async def _is_done(store: Store, migration: Migration, tx: Transaction) -> bool:

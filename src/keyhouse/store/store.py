@@ -84,6 +84,9 @@ class Store(RecordReads):
     `owns_engine`: closing the store closes its engine.
     """
 
+    transaction_type: type[Transaction] = Transaction
+    """The class of the transactions that `transact` makes: some jobs have their own."""
+
     def __init__(
         self,
         schema: Schema,
@@ -252,7 +255,9 @@ class Store(RecordReads):
         now = self._now()
         if self._is_checked and self._state_check_due(now):
             await self._check_state()
-        tx = Transaction(self.engine, self.space, self.binding, now, is_first_attempt=True)
+        tx = self.transaction_type(
+            self.engine, self.space, self.binding, now, is_first_attempt=True
+        )
         try:
             result = await _started(work, tx)
         except Exception:
@@ -281,13 +286,13 @@ class Store(RecordReads):
         check failed.
         """
         if has_assumed:
-            tx = Transaction(self.engine, self.space, self.binding)
+            tx = self.transaction_type(self.engine, self.space, self.binding)
             result = await work(tx)
             if await tx.commit(batch_id=batch_id) is not None:
                 return result
         async with self._retry_lock:
             for attempt in range(1, TRANSACTION_ATTEMPTS_MAX):
-                tx = Transaction(self.engine, self.space, self.binding)
+                tx = self.transaction_type(self.engine, self.space, self.binding)
                 result = await work(tx)
                 if await tx.commit(batch_id=batch_id) is not None:
                     return result
