@@ -174,6 +174,7 @@ class Summary(Derived):
 
     def _parsed(self, row: bytes) -> tuple[dict[str, object], dict[str, object], bool]:
         """Return the members, the other members of the row's object, and whether it is a map."""
+        others: dict[str, object] = {}
         try:
             value = document.parse(row)
             others = value if isinstance(value, dict) else {}
@@ -182,6 +183,7 @@ class Summary(Derived):
             members = dict(listed) if is_map else dict.fromkeys(listed)
             return members, {n: part for n, part in others.items() if n != self.under}, is_map
         except (KeyError, TypeError, DocumentError) as error:
+            self._reject_newer("", others)
             raise UnreadableError(
                 "The summary row is not a list of members.", index=self.template.text
             ) from error

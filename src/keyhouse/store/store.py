@@ -150,7 +150,7 @@ class Store(RecordReads):
         `Transaction.put`."""
         now = self._now()
         if self._is_checked and self._state_check_due(now):
-            await self._check_state()
+            await self.check_state()
         bound = self.binding.record(record)
         if bound.appended:
             raise appended_error(bound)
@@ -254,7 +254,7 @@ class Store(RecordReads):
         """
         now = self._now()
         if self._is_checked and self._state_check_due(now):
-            await self._check_state()
+            await self.check_state()
         tx = self.transaction_type(
             self.engine, self.space, self.binding, now, is_first_attempt=True
         )
@@ -304,7 +304,7 @@ class Store(RecordReads):
         """One transaction, committed at the end of the block. Raises ContentionError if it lost a
         race (`transact` retries)."""
         if self._is_checked and self._state_check_due(self._now()):
-            await self._check_state()
+            await self.check_state()
         tx = Transaction(self.engine, self.space, self.binding)
         yield tx
         if await tx.commit(batch_id=batch_id) is None:
@@ -344,7 +344,7 @@ class Store(RecordReads):
         """Return whether the state of the space was not read yet, or not for a while."""
         return not 0 <= now - self._state_checked_at < _STATE_CHECK_MS
 
-    async def _check_state(self) -> None:
+    async def check_state(self) -> None:
         """Raise NewerError if newer code has migrated the space or is migrating it: this code would
         write the old shape (ADR 0044). Raise PreparingError while the space is being forgotten.
         """
