@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.arguments import checked
-from keyhouse.errors import SealedError, UnreadableError, UsageError
+from keyhouse.errors import SealedError, UsageError
 
 KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
@@ -123,7 +123,7 @@ class KeyRing:
         return Sealed(self.current, _base64(nonce), _base64(ciphertext))
 
     def unseal(self, sealed: Sealed, context: bytes) -> bytes:
-        """Decrypt a value. Raises UnreadableError if it was changed, or sealed elsewhere."""
+        """Decrypt a value. Raises SealedError if it was changed, or sealed elsewhere."""
         from cryptography.exceptions import InvalidTag
 
         if sealed.key_id not in self.keys:

@@ -72,7 +72,7 @@ async def run_job(
             )
             if on_progress is not None:
                 on_progress(state.done)
-    except (Exception, asyncio.CancelledError):
+    except (Exception, asyncio.CancelledError, SystemExit):
         with suppress(KeyhouseError):
             await store.transact(partial(_release, store, name, owner))
         raise

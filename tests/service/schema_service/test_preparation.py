@@ -43,7 +43,7 @@ async def test_an_index_that_old_records_lack_is_noticed_and_built(harness: Harn
     await note_new_space(before)
     await fill(before, OLD)
     store = Store(AFTER, harness.engine, "ann")
-    state = SpaceState(store)
+    state = SpaceState(store, Preparation(AFTER, harness.engine, lambda space: store))
     assert [derived for _, derived in await missing_indexes(store)] == [BY_MINUTES]
     with pytest.raises(PreparingError) as refused:
         await state.check_index(NEW, BY_MINUTES)
@@ -97,7 +97,7 @@ async def test_one_runner_builds_at_a_time(harness: Harness) -> None:
     results = await both()
     assert all(isinstance(result, (list, LeaseError)) for result in results)
     preparation = Preparation(AFTER, harness.engine, lambda space: store)
-    await preparation.run()
+    await preparation.prepare_all()
     assert len(await ids_by_minutes(store)) == 150
 
 
