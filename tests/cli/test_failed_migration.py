@@ -1,4 +1,4 @@
-"""A migration that fails: the service reports it, others are migrated, doctor names the cure."""
+"""A migration that fails: the service reports it, others are migrated, doctor names the fix."""
 
 import json
 import time
@@ -111,8 +111,8 @@ def until(check: Any) -> Any:
     return found
 
 
-def test_a_service_whose_migration_failed_says_so_everywhere(tmp_path: Path) -> None:
-    """It was ready, its lists were empty, and its writes were told to try again later, for ever."""
+def test_a_service_whose_migration_failed_reports_it_everywhere(tmp_path: Path) -> None:
+    """It was ready, its lists were empty, and its writes were answered with: try again later."""
     make(tmp_path, FAILURES["KeyError"])
     with serving(tmp_path, "new:SONGS", "--nats", "off") as served:
         tokens = {
@@ -170,10 +170,12 @@ def test_a_space_that_another_program_began_is_prepared_when_it_is_met(tmp_path:
     value = json.dumps({"id": "p", "length": 3, "title": "p"})
     with serving(tmp_path, "new:SONGS", "--nats", "off") as served:
         run(
-            *("put", "new:SONGS", "song:p", value, "--space", "begun", "--data", "data"),
+            *("put", "new:SONGS", "song:p", value, "--space", "started", "--data", "data"),
             cwd=tmp_path,
         )
-        token = run("token", "new:SONGS", "--space", "begun", "--data", "data", cwd=tmp_path).stdout
+        token = run(
+            "token", "new:SONGS", "--space", "started", "--data", "data", cwd=tmp_path
+        ).stdout
         headers = {"Authorization": f"Bearer {token.strip()}"}
         for path in ("/lookup/song?by=title&title=p", "/records/song?by=length"):
             found = until(

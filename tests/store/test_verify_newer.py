@@ -1,4 +1,4 @@
-"""What a newer program wrote is a finding of its own, and nothing that verify does deletes it."""
+"""Rows of a newer program are a separate kind of finding, and verify never deletes them."""
 
 import asyncio
 from pathlib import Path

@@ -106,7 +106,8 @@ async def version(store: Store) -> int:
     found = await store.get(_meta(store).version) or 0
     if found > store.schema.version:
         raise NewerError(
-            "The store was migrated by newer code: use the newer program.",
+            "The store was migrated by newer code: use the newer program. If this is not the schema"
+            " of the space, open its own file or space.",
             space=store.space,
             found=found,
             known=store.schema.version,

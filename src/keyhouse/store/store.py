@@ -375,7 +375,8 @@ class Store(RecordReads):
             if version.decode(stored.value, stored.key) <= self.schema.version:
                 return
         raise NewerError(
-            "Newer code has migrated the space or is migrating it: use the newer program.",
+            "Newer code has migrated the space or is migrating it: use the newer program. If this"
+            " is not the schema of the space, open its own file or space.",
             space=self.space,
             known=self.schema.version,
         )

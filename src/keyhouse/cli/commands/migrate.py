@@ -235,8 +235,8 @@ async def _apply(
 
 
 def step_failure(error: BaseException) -> str:
-    """Return the reason why a migration failed, with the place in the code if it is no error of
-    Keyhouse."""
+    """Return the reason why a migration failed, with the place in the code if Keyhouse did not
+    raise it."""
     if isinstance(error, KeyhouseError):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)
