@@ -27,7 +27,12 @@ from keyhouse.schema import (
     migration_job,
 )
 from keyhouse.store.entry import Entry
-from keyhouse.store.index_state import build_indexes, check_indexes, note_migrated
+from keyhouse.store.index_state import (
+    build_indexes,
+    check_indexes,
+    note_migrated,
+    remove_undeclared,
+)
 from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.removal import resume_deletions
 from keyhouse.store.store import Store
@@ -84,6 +89,8 @@ async def open_migrated(
         if reindex:
             await build_indexes(store)
         await check_indexes(store)
+    elif schema.meta is not None:
+        await remove_undeclared(store)
     return store
 
 
