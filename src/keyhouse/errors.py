@@ -27,6 +27,7 @@ KeyhouseError
 │   └── LeaseError          another runner works on this migration or job
 ├── DataError               a stored row does not match the schema
 │   ├── UnreadableError     a row that does not decode
+│   │   └── SealedError     sealed with a key that is not in the key ring
 │   ├── NewerError          written by newer code than this
 │   ├── UnbuiltIndexError   a new derived row lacks records that the space has
 │   └── CounterError        not a counter, or it would overflow
@@ -234,6 +235,10 @@ class DataError(KeyhouseError):
 
 
 class UnreadableError(DataError):
+    pass
+
+
+class SealedError(UnreadableError):
     pass
 
 

@@ -22,7 +22,13 @@ from keyhouse.schema.merge_patch import merge_patch
 from keyhouse.schema.nearest import nearest
 from keyhouse.schema.record_check import members_to_check, members_to_check_first
 from keyhouse.schema.times import TimeFormat
-from keyhouse.schema.unknown_members import KnownMembers, KnownPart, known_members, known_part
+from keyhouse.schema.unknown_members import (
+    KnownMembers,
+    KnownPart,
+    known_members,
+    known_part,
+    without_former,
+)
 
 T = TypeVar("T")
 
@@ -188,6 +194,15 @@ class RecordJson(Generic[T]):
         written = document.parse(data)
         self._known.keep(plain, written)
         return document.encode(written)
+
+    def kept_for(self, other: "RecordJson[Any]", stored: bytes) -> Any:
+        """Return the parsed JSON of a row of this record without the members that `other`, which
+        replaces it, no longer has: the unknown ones are kept from it. None if there are none."""
+        if self._known is None or other._known is None:
+            return None
+        if (plain := self._parse_row_with_unknown(stored)) is None:
+            return None
+        return without_former(plain, self._known, other._known)
 
     def merge_from_row(self, plain: Any, stored: bytes | None) -> Any:
         """Return parsed JSON of this record with the unknown members of a stored row."""

@@ -207,6 +207,7 @@ class Summary(Derived):
                 return dict(listed), others, True
             return dict.fromkeys(listed), others, False
         except (KeyError, TypeError, DocumentError) as error:
+            self._reject_newer("", others)
             if self.rebuilt:
                 return {}, others, False
             raise UnreadableError(

@@ -63,7 +63,7 @@ class RecordBuffer(LinkedRows):
         values: list[Any] = []
         for bound, key in found:
             entry = (
-                self._live(bound, self._seen(bound, key, ()))
+                self._live(bound, self.seen(bound, key, ()))
                 if bound.legacy is None
                 else await self.entry_at(bound, key, ())
             )
@@ -109,7 +109,7 @@ class RecordBuffer(LinkedRows):
             key = await self.stored_key(bound, key)
         if key not in self._rows and key not in self._writes:
             await self._read(key)
-        return self._seen(bound, key, keys)
+        return self.seen(bound, key, keys)
 
     def _live(self, bound: Record[T], entry: Entry[T] | None) -> Entry[T] | None:
         """Return the entry of a record that has not expired by its own field."""
@@ -132,8 +132,9 @@ class RecordBuffer(LinkedRows):
         except UnreadableError:
             return stored
 
-    def _seen(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
-        """Return a record whose row was read or written here, as this transaction sees it."""
+    def seen(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
+        """Return a bound record whose row was read or written here, as this transaction sees
+        it."""
         if key in self._writes:
             put, revision = self._writes[key], 0
             if put is None:

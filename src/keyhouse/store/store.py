@@ -85,6 +85,9 @@ class Store(RecordReads):
     `owns_engine`: closing the store closes its engine.
     """
 
+    transaction_type: type[Transaction] = Transaction
+    """The class of the transactions that `transact` makes: some jobs have their own."""
+
     def __init__(
         self,
         schema: Schema,
@@ -150,7 +153,7 @@ class Store(RecordReads):
             raise unnamed_fields(record, positional)
         now = self._now()
         if self._is_checked and self._state_check_due(now):
-            await self._check_state()
+            await self.check_state()
         bound = self.binding.record(record)
         if bound.appended:
             raise appended_error(bound)
@@ -270,8 +273,10 @@ class Store(RecordReads):
         """
         now = self._now()
         if self._is_checked and self._state_check_due(now):
-            await self._check_state()
-        tx = Transaction(self.engine, self.space, self.binding, now, is_first_attempt=True)
+            await self.check_state()
+        tx = self.transaction_type(
+            self.engine, self.space, self.binding, now, is_first_attempt=True
+        )
         try:
             result = await _started(work, tx)
         except Exception:
@@ -300,13 +305,13 @@ class Store(RecordReads):
         check failed.
         """
         if has_assumed:
-            tx = Transaction(self.engine, self.space, self.binding)
+            tx = self.transaction_type(self.engine, self.space, self.binding)
             result = await work(tx)
             if await tx.commit(batch_id=batch_id) is not None:
                 return result
         async with self._retry_lock:
             for attempt in range(1, TRANSACTION_ATTEMPTS_MAX):
-                tx = Transaction(self.engine, self.space, self.binding)
+                tx = self.transaction_type(self.engine, self.space, self.binding)
                 result = await work(tx)
                 if await tx.commit(batch_id=batch_id) is not None:
                     return result
@@ -318,7 +323,7 @@ class Store(RecordReads):
         """One transaction, committed at the end of the block. Raises ContentionError if it lost a
         race (`transact` retries)."""
         if self._is_checked and self._state_check_due(self._now()):
-            await self._check_state()
+            await self.check_state()
         tx = Transaction(self.engine, self.space, self.binding)
         yield tx
         if await tx.commit(batch_id=batch_id) is None:
@@ -358,7 +363,7 @@ class Store(RecordReads):
         """Return whether the state of the space was not read yet, or not for a while."""
         return not 0 <= now - self._state_checked_at < _STATE_CHECK_MS
 
-    async def _check_state(self) -> None:
+    async def check_state(self) -> None:
         """Raise NewerError if newer code has migrated the space or is migrating it: this code would
         write the old shape (ADR 0044). Raise PreparingError while the space is being forgotten.
         """
@@ -389,7 +394,8 @@ class Store(RecordReads):
             if version.decode(stored.value, stored.key) <= self.schema.version:
                 return
         raise NewerError(
-            "Newer code has migrated the space or is migrating it: use the newer program.",
+            "Newer code has migrated the space or is migrating it: use the newer program. If this"
+            " is not the schema of the space, open its own file or space.",
             space=self.space,
             known=self.schema.version,
         )

@@ -222,7 +222,7 @@ class Transaction(RecordBuffer):
                 if key not in self._rows and key not in self._writes:
                     row = (await self._engine.read(self._space, (key,)))[0]
                     self._rows.setdefault(key, row)
-                stored = self._seen(bound, key, keys)
+                stored = self.seen(bound, key, keys)
             before = self._replaced(bound, stored) if bound.expires_by_field else stored
             if expect is not ANY:
                 self._check_expected(key, before, expect)

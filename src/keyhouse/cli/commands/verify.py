@@ -50,6 +50,8 @@ _ADVICE = {
     "unfinished": "`--repair` finishes the deletion",
     "unresolved": "put the record that it refers to, or change the reference",
     "conflict": "two records claim one row: change one of them, then verify again",
+    "newer": "newer code wrote it: use the newer program; no option of this one deletes it",
+    "sealed": "give the key ring that has its key; no option deletes it",
     "unreadable": (
         "if the declaration changed, give the new member a default, or write a Migration; if the "
         "row is damaged, write the record again (`keyhouse explain` shows it), or delete it with "

@@ -39,7 +39,7 @@ from keyhouse.service.schema_service.bounded_page import BoundedPages
 from keyhouse.service.schema_service.catalog import Fields, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.omitted_rows import OmittedRows
 from keyhouse.service.schema_service.page_filters import no_index, page_arguments
-from keyhouse.service.schema_service.preparation import SpaceState
+from keyhouse.service.schema_service.preparation import Preparation, SpaceState
 from keyhouse.service.tenants import Tenant
 from keyhouse.service.usage import Quota, Reservation
 from keyhouse.store import (
@@ -107,11 +107,14 @@ class SpaceOperations(Tenant):
         quota: Quota,
         *,
         schema: Schema,
+        preparation: Preparation | None = None,
         key_ring: KeyRing | None = None,
         log: OperationLog | None = None,
     ) -> None:
         super().__init__(name, schema, engine, quota, key_ring=key_ring)
-        self.state = SpaceState(self.store)
+        self.state = SpaceState(
+            self.store, preparation or Preparation(schema, engine, lambda space: self.store)
+        )
         self._pages = BoundedPages(self.store.space)
         self.large_writes = asyncio.Lock()
         """Held by a write of many records: of one space, one runs at a time."""
@@ -130,6 +133,8 @@ class SpaceOperations(Tenant):
         return await super().transact(work, reservation=reservation, batch_id=batch_id)
 
     async def get(self, served: ServedRecord, fields: Fields) -> ServedItem:
+        if not self.state.is_readable:
+            await self.state.check_read()
         found = await self.store.entry(served.record, **fields)
         if found is None:
             raise _absent(served, fields)
@@ -152,6 +157,8 @@ class SpaceOperations(Tenant):
                 given=len(addresses),
                 most=SERVED_PAGE_ITEMS_MAX,
             )
+        if not self.state.is_readable:
+            await self.state.check_read()
         asked = [served.of_json(fields) for fields in addresses]
         if served.kind == "counter":
             numbers = await self.store.get_many(served.record, asked)
@@ -173,8 +180,7 @@ class SpaceOperations(Tenant):
         self, served: ServedRecord, by: ServedDerived[Unique], fields: Fields
     ) -> ServedItem:
         """Return the record that a unique row leads to."""
-        if not self.state.is_complete:
-            await self.state.check_index(served.record, by.row)
+        await self._check_prepared(served, by)
         found = await self.store.lookup(served.record, by.row, **fields)
         if found is None:
             raise _absent(served, fields)
@@ -203,8 +209,7 @@ class SpaceOperations(Tenant):
         if by is not None and by not in served.indexes:
             raise no_index(served, by=by)
         index = None if by is None else served.indexes[by]
-        if index is not None and not self.state.is_complete:
-            await self.state.check_index(served.record, index.row)
+        await self._check_prepared(served, index)
         arguments = page_arguments(served, index, filters)
         omitted = OmittedRows(served, index)
 
@@ -244,7 +249,8 @@ class SpaceOperations(Tenant):
             raise no_index(served, by=by)
         row = None if by is None else served.derived[by]
         if row is not None:
-            await self._check_row(served, row)
+            served.check_shown(row.row)
+        await self._check_prepared(served, row)
         keys, following = await self.store.keys(
             served.record if row is None else row.row,
             limit=limit,
@@ -259,20 +265,22 @@ class SpaceOperations(Tenant):
         self, served: ServedRecord, by: ServedDerived[RecordCount], fields: Fields
     ) -> CounterValue:
         """Return the number of records that a count row holds."""
-        if not self.state.is_complete:
-            await self.state.check_index(served.record, by.row)
+        await self._check_prepared(served, by)
         return CounterValue(await self.store.record_count(by.row, **fields))
 
     async def members(
         self, served: ServedRecord, by: ServedDerived[Summary], fields: Fields
     ) -> SummaryMembers:
         """Return the members that a summary row lists."""
-        await self._check_row(served, by)
+        served.check_shown(by.row)
+        await self._check_prepared(served, by)
         return SummaryMembers(await self.store.members(by.row, **fields))
 
-    async def _check_row(self, served: ServedRecord, by: ServedDerived[Any]) -> None:
-        served.check_shown(by.row)
-        if not self.state.is_complete:
+    async def _check_prepared(self, served: ServedRecord, by: ServedDerived[Any] | None) -> None:
+        """Raise PreparingError while a list would lack records."""
+        if not self.state.is_readable:
+            await self.state.check_read()
+        if by is not None and not self.state.is_complete:
             await self.state.check_index(served.record, by.row)
 
     async def create(self, served: ServedRecord, plain: Any, fields: Fields) -> ServedItem:
