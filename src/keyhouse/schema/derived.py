@@ -65,14 +65,19 @@ class Derived:
         each: Mapping[str, Source] | None = None,
         when: Callable[[Any], bool] | None = None,
         name: str | None = None,
+        shown: bool = False,
     ) -> None:
         """`each`: the field that takes every value of a collection in turn. `when`: only records
-        for which it returns true have the row. `name`: what requests of a service call it."""
+        for which it returns true have the row. `name`: what requests of a service call it.
+        `shown`: a service reads it for callers, although its key may hold private attributes."""
         self.template = at if isinstance(at, Template) else Template(at)
         self.fields = dict(fields or {})
         self.each = dict(each or {})
         self.when = when
         self.name = name
+        self.shown = shown
+        self.private: tuple[str, ...] = ()
+        """Its fields that may hold private attributes of the record in clear."""
         self.record_name = ""
         if len(self.each) > 1:
             raise DeclarationError(
@@ -264,8 +269,9 @@ class Index(Derived):
         each: Mapping[str, Source] | None = None,
         when: Callable[[Any], bool] | None = None,
         name: str | None = None,
+        shown: bool = False,
     ) -> None:
-        super().__init__(at, fields=fields, each=each, when=when, name=name)
+        super().__init__(at, fields=fields, each=each, when=when, name=name, shown=shown)
         self.value = value
 
     def attach(
@@ -356,8 +362,11 @@ class Unique(Index):
         each: Mapping[str, Source] | None = None,
         when: Callable[[Any], bool] | None = None,
         name: str | None = None,
+        shown: bool = False,
     ) -> None:
-        super().__init__(at, value=value, fields=fields, each=each, when=when, name=name)
+        super().__init__(
+            at, value=value, fields=fields, each=each, when=when, name=name, shown=shown
+        )
 
     def merge(
         self, key: str, row: bytes | None, removed: bytes | None, added: bytes | None
@@ -368,12 +377,13 @@ class Unique(Index):
         if added is None:
             return None if mine else row
         if row is not None and not mine:
+            values = self.template.parse(key) or {}
             raise UniqueError(
                 "Another record holds this value.",
                 index=self.template.text,
-                key=key,
+                **({} if self.private else {"key": key}),
                 holder=self.member(row),
-                value=self.template.parse(key),
+                value={name: part for name, part in values.items() if name not in self.private},
             )
         return added
 
@@ -397,8 +407,11 @@ class First(Unique):
         each: Mapping[str, Source] | None = None,
         when: Callable[[Any], bool] | None = None,
         name: str | None = None,
+        shown: bool = False,
     ) -> None:
-        super().__init__(at, value=value, fields=fields, each=each, when=when, name=name)
+        super().__init__(
+            at, value=value, fields=fields, each=each, when=when, name=name, shown=shown
+        )
         self.among = among
 
     def merge(

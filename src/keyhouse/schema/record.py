@@ -34,6 +34,7 @@ from keyhouse.schema.field_types import (
 )
 from keyhouse.schema.links import Link, Owner, Reference
 from keyhouse.schema.nearest import nearest
+from keyhouse.schema.private_fields import private_fields
 from keyhouse.schema.record_check import check_declaration
 from keyhouse.schema.record_json import MemberSealer, RecordJson, is_struct, replaced
 from keyhouse.schema.times import SECONDS, TimeFormat
@@ -63,7 +64,8 @@ class Record(RecordJson[T]):
       when they are written, and stored in UTC in the format of `times`.
     - `unknown`: `"keep"`, and a rewrite keeps the members of the stored row that this code does not
       know; or the attribute (a dict) that carries them.
-    - `private`: attributes that `shown` leaves out.
+    - `private`: attributes that `shown` leaves out. A service reads no derived row whose key holds
+      one in clear, unless the row is declared `shown`.
     - `sealed`: attributes that are stored encrypted, with the store's key ring. Such an attribute
       feeds a key only as an HMAC: `{email:hmac}`.
     - `upgrade`: turns the JSON of an older version into the current one.
@@ -140,6 +142,7 @@ class Record(RecordJson[T]):
         self._prepare_keys()
         for each in derived:
             attach(each, self.name, self.template, self.attributes, self.fields, self._type_info)
+            each.private = private_fields(each, private, self.template)
         check_field_types(self._type_info, self.name, self.template, self.fields, derived)
         expires_at = expiry.field if expiry is not None and expiry.mode == "field" else None
         check_time_types(self._type_info, self.name, (created, updated, *timestamps), expires_at)

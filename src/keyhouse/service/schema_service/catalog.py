@@ -99,23 +99,19 @@ class ServedRecord:
         """Key fields that are members of the value, by field."""
 
     def check_shown(self, derived: Derived) -> None:
-        """Raise AccessError if the keys or members of a derived row may hold private members."""
-        record = self.record
-        if not record.private:
-            return
-        sources = [
-            derived.each.get(name) or derived.fields.get(name, name)
-            for name in derived.template.fields
-        ]
-        if isinstance(derived, Summary) and derived.entry is not None:
-            sources.append(derived.entry)
-        for source in sources:
-            if not isinstance(source, str) or source.partition(".")[0] in record.private:
-                raise AccessError(
-                    "The derived row may hold private members, which a service does not show.",
-                    record=record.name,
-                    row=derived.template.text,
-                )
+        """Raise AccessError if a row may hold private members, and is not declared to be shown.
+
+        All reads by a derived row ask this: keys and cursors hold the members in clear, and a
+        filter, a lookup or a count finds them out.
+        """
+        if derived.private and not derived.shown:
+            raise AccessError(
+                "The derived row may hold private members, which a service does not show: declare"
+                " the row with shown=True, or the field as an HMAC.",
+                record=self.record.name,
+                row=derived.template.text,
+                fields=list(derived.private),
+            )
 
     @property
     def order(self) -> str | None:

@@ -261,10 +261,13 @@ class SchemaHandlers:
         caller: Caller,
         headers: WriteHeaders,
     ) -> CounterValue:
-        value = await self.space(caller, headers).add(
-            served, body.by, served.of_texts(address), key=headers.key
+        return await self.space(caller, headers).add(
+            served,
+            body.by,
+            served.of_texts(address),
+            key=headers.key,
+            shows_value=READ in caller.scopes,
         )
-        return value if READ in caller.scopes else CounterValue()
 
     async def append(
         self, served: ServedRecord, body: Any, query: Any, caller: Caller, headers: SpaceHeader
