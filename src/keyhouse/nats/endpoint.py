@@ -196,8 +196,6 @@ def _raise_not_finite(name: str) -> NoReturn:
 PROBLEM_HEADER: Final = "Keyhouse-Problem"
 """The header of an error reply with the error's class, sentence and fields."""
 
-_TEXT_CHARS_MAX: Final = 200
-
 
 class _ErrorReply(msgspec.Struct):
     success: bool
@@ -217,14 +215,9 @@ def error_headers(error: BaseException, *, problem: bool = False) -> dict[str, s
 
 def _problem(error: KeyhouseError) -> str:
     """Return the error's class, sentence and fields as ASCII JSON: a client can raise it again."""
-    fields = error.public().fields if isinstance(error, _CALLERS_OWN) else {}
-    shown = {
-        name: value if value is None or isinstance(value, int) else str(value)[:_TEXT_CHARS_MAX]
-        for name, value in fields.items()
-    }
+    fields = error.public().json_fields() if isinstance(error, _CALLERS_OWN) else {}
     name = type(error).__name__.removesuffix("Error")
-    problem = {"type": name, "detail": error.sentence, "fields": shown}
-    return json.dumps(problem, default=str)
+    return json.dumps({"type": name, "detail": error.sentence, "fields": fields})
 
 
 def error_reply(error: BaseException) -> bytes:
