@@ -22,6 +22,7 @@ from keyhouse.errors import (
 )
 from keyhouse.limits import NATS_PARTITIONS
 from keyhouse.schema.document import check_request
+from keyhouse.schema.rejected_members import rejected_member
 
 __all__ = [
     "PROBLEM_HEADER",
@@ -155,9 +156,10 @@ class Body(Generic[T]):
     than a document. An empty message is an empty object, as in `nats req SUBJECT ''`.
     """
 
-    __slots__ = ("_decode", "_levels", "_required")
+    __slots__ = ("_decode", "_levels", "_required", "_type")
 
     def __init__(self, type: type[T], *, required: tuple[str, ...] = (), levels: int = 1) -> None:
+        self._type = type
         self._decode = msgspec.json.Decoder(type).decode
         self._required = required
         self._levels = levels
@@ -168,7 +170,10 @@ class Body(Generic[T]):
         try:
             body = self._decode(data or _EMPTY)
         except msgspec.ValidationError as error:
-            raise RecordError("Invalid field in the request.", reason=str(error)) from None
+            rejected = rejected_member(self._type, msgspec.json.decode(data or _EMPTY))
+            raise RecordError(
+                "Invalid field in the request.", reason=str(error), **rejected
+            ) from None
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
             _raise_malformed(data, error)
         for name in self._required:

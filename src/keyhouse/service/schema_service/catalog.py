@@ -11,7 +11,10 @@ from typing import Any, Final, Generic, Literal, TypeVar
 import msgspec
 
 from keyhouse.errors import AccessError, DeclarationError, NotFoundError, RecordError, UsageError
+from keyhouse.keys import Day
+from keyhouse.keys.proof import example
 from keyhouse.keys.segment_protocol import Segment
+from keyhouse.keys.segments import TextSegment
 from keyhouse.schema import (
     Counter,
     Derived,
@@ -32,6 +35,7 @@ __all__ = ["Catalog", "Fields", "Kind", "ServedDerived", "ServedRecord"]
 RESERVED: Final = frozenset({"order", "record"})
 """Parameters of requests that are not arguments of the store, whose names no key field has."""
 
+_EXAMPLE_DAY: Final = "2026-01-31"
 _NAME: Final = re.compile("[A-Za-z0-9_-]+")
 
 Kind = Literal["record", "counter", "log"]
@@ -134,6 +138,16 @@ class ServedRecord:
                 yield name, record.times.format(0)
         if isinstance(record, Log) and record.order in record.attributes:
             yield record.order, 0 if record.sequence is not None else ""
+
+    def example_fields(self) -> dict[str, Any]:
+        """Return an address as JSON, for examples: a text field has its own name as value."""
+        found = self.record.template.parse(example(self.record.template)) or {}
+        others = {
+            name: _EXAMPLE_DAY if isinstance(segment, Day) else found.get(name, name)
+            for name, segment in self.segments.items()
+            if not isinstance(segment, TextSegment)
+        }
+        return {name: msgspec.to_builtins(others.get(name, name)) for name in self.segments}
 
     def of_texts(self, texts: Mapping[str, str]) -> Fields:
         """Return key fields that were sent as text."""

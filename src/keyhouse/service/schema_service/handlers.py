@@ -27,7 +27,7 @@ from keyhouse.service.schema_service.answers import (
     item_of,
     unreadable_item,
 )
-from keyhouse.service.schema_service.batch import SchemaBatch, SchemaBatchReply, run_batch
+from keyhouse.service.schema_service.batch import EncodedBatch, SchemaBatchReply, run_batch
 from keyhouse.service.schema_service.catalog import Catalog, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.document_types import texts_of
 from keyhouse.service.schema_service.operations import (
@@ -277,7 +277,7 @@ class SchemaHandlers:
         return Response(_for(caller, item), status=201, etag=item.revision)
 
     async def batch(
-        self, body: SchemaBatch, caller: Caller, headers: WriteHeaders
+        self, body: EncodedBatch, caller: Caller, headers: WriteHeaders
     ) -> SchemaBatchReply:
         """Apply several operations: all of them, or none."""
         reply = await run_batch(

@@ -1,5 +1,6 @@
 """The HTTP routes of a whole space: batch, watch, clear, and the description of the schema."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +21,8 @@ from keyhouse.errors import (
     UnknownOutcomeError,
 )
 from keyhouse.http import Route
-from keyhouse.service.schema_service.catalog import Catalog
+from keyhouse.service.schema_service.batch import SchemaBatch
+from keyhouse.service.schema_service.catalog import Catalog, Kind
 from keyhouse.service.schema_service.document_types import choice, parameters
 from keyhouse.service.schema_service.handlers import READ, WRITE, SchemaHandlers, SpaceHeader
 
@@ -42,7 +44,7 @@ def space_routes(catalog: Catalog, on: SchemaHandlers) -> list[tuple[str, Route]
     """Return the routes, each with the name of its operation."""
     found: list[tuple[str, Route]] = []
     if any(each.is_writable for each in catalog.all("http")):
-        found += [("batch", _batch(on)), ("clear", _clear(on))]
+        found += [("batch", _batch(catalog, on)), ("clear", _clear(on))]
     if watched := catalog.all("http"):
         found.append(("watch", _watch(on, watched)))
     schema = Route(method="GET", path="/schema", handler=on.schema, scope=READ, tag="schema")
@@ -56,17 +58,29 @@ def _clear(on: SchemaHandlers) -> Route:
     )
 
 
-def _batch(on: SchemaHandlers) -> Route:
-    operations = [{"op": "add", "counter": "views", "fields": {"id": "pie"}, "by": 1}]
+def _batch(catalog: Catalog, on: SchemaHandlers) -> Route:
     return Route(
         method="POST",
         path="/batch",
         handler=on.batch,
         scope=WRITE,
         problems=[NotFoundError, AccessError, CounterError, *WRITE_PROBLEMS],
-        example={"operations": operations},
+        body_type=SchemaBatch,
+        example={"operations": [*_example_operations(catalog)]},
         tag="batch",
     )
+
+
+def _example_operations(catalog: Catalog) -> Iterator[dict[str, Any]]:
+    """Yield an operation on one counter and one record of the schema, if there are such."""
+    kinds: dict[Kind, dict[str, Any]] = {
+        "counter": {"op": "add", "by": 1},
+        "record": {"op": "delete"},
+    }
+    for kind, members in kinds.items():
+        writable = [each for each in catalog.all("http", kind) if each.is_writable]
+        for served in writable[:1]:
+            yield {**members, kind: served.name, "fields": served.example_fields()}
 
 
 def _watch(on: SchemaHandlers, watched: Any) -> Route:

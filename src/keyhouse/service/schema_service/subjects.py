@@ -38,7 +38,7 @@ from keyhouse.service.schema_service.answers import (
     item_of,
     unreadable_item,
 )
-from keyhouse.service.schema_service.batch import BatchOperation, run_batch
+from keyhouse.service.schema_service.batch import run_batch
 from keyhouse.service.schema_service.catalog import Catalog, D, Kind, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.operations import (
     OPERATIONS,
@@ -70,7 +70,7 @@ _encode = msgspec.json.Encoder().encode
 class SchemaRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a request. `fields` is the address, or the filters of a list.
 
-    `revision` is the one that a record must be at to be written; null: it must not exist.
+    `expect` is the revision that a record must be at to be written; null: it must not exist.
     """
 
     record: str | UnsetType = UNSET
@@ -85,10 +85,10 @@ class SchemaRequest(msgspec.Struct, forbid_unknown_fields=True):
     addresses: list[dict[str, Any]] | UnsetType = UNSET
     unreadable: OnUnreadableItem = "raise"
     cursor: str | None = None
-    revision: int | UnsetType | None = UNSET
+    expect: int | UnsetType | None = UNSET
     ttl: float | None = None
     idempotency_key: str | None = None
-    operations: list[BatchOperation] | UnsetType = UNSET
+    operations: list[msgspec.Raw] | UnsetType = UNSET
     since: int | None = None
     subject: str | UnsetType = UNSET
     stop: bool = False
@@ -409,7 +409,7 @@ def _value(body: SchemaRequest) -> Any:
 
 
 def _check(body: SchemaRequest) -> Callable[[int | None], None] | None:
-    expected = body.revision
+    expected = body.expect
     if isinstance(expected, UnsetType):
         return None
 
