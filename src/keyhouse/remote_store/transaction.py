@@ -5,6 +5,7 @@ revision that it was read at, when the batch is applied; a failed expectation is
 `RemoteStore.transact` runs the work again. Reads see what the transaction has buffered.
 """
 
+from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
 from keyhouse.errors import NotFoundError, RecordError, RevisionError, UsageError
@@ -29,6 +30,7 @@ class RemoteReads(Protocol):
     """The part of a RemoteStore that a transaction reads by."""
 
     addresses: AddressBook
+    new_id: Callable[[], str]
 
     def now(self) -> int: ...
 
@@ -91,6 +93,7 @@ class RemoteTransaction:
         """Write the record. `expect` is the revision that it must be at (None: be absent), else
         RevisionError."""
         reject_others(record)
+        value = self._store.addresses.with_ids(record, value, self._store.new_id)
         address = self._store.addresses.of_value(record, value, fields)
         owner = self._store.addresses.record(record)
         owner.encode(value)  # raises RecordError for a value of another type

@@ -87,6 +87,11 @@ class RecordJson(Generic[T]):
         )
         self.is_struct = is_struct(type)
         self.attributes = frozenset(self._members)
+        self._empty_by_default = frozenset(
+            [f.name for f in msgspec.structs.fields(type) if f.default == ""]
+            if is_struct(type)
+            else []
+        )
         self._type_info = info = inspect.type_info(type)
         if isinstance(info, inspect.CustomType):
             raise DeclarationError(

@@ -179,7 +179,7 @@ async def _apply(
     value: Any = operation.value
     check = None if operation.expect is UNSET else partial(_check_expected, operation.expect)
     if operation.op == "put":
-        address = served.with_members(fields, value)
+        address = served.with_members(fields, value, space.store.ids.new)
         put = put_in(tx, served, value, address, check=check, ttl=operation.ttl)
         return served, (await put)[0]
     if operation.op == "patch":

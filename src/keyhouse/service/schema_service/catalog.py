@@ -5,7 +5,7 @@ sequence are read-only: only `append` writes them.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
@@ -101,6 +101,9 @@ class ServedRecord:
             and source in record.attributes
         }
         """Key fields that are members of the value, by field."""
+        self._generated = [
+            name for name in self.members if record.fields.get(name, name) in record.generated
+        ]
 
     def check_shown(self, derived: Derived) -> None:
         """Raise AccessError if a row may hold private members, and is not declared to be shown.
@@ -161,8 +164,9 @@ class ServedRecord:
         """Return the key fields of a JSON object. Raises UsageError for unknown ones."""
         return _of_json(self.segments, fields)
 
-    def with_members(self, fields: Fields, plain: Any) -> Fields:
-        """Return an address with the fields that only the value holds."""
+    def with_members(self, fields: Fields, plain: Any, new_id: Callable[[], str]) -> Fields:
+        """Return an address with the fields that only the value holds, and with new ids for those
+        that the store generates."""
         if not isinstance(plain, dict):
             return fields
         held = {
@@ -170,6 +174,9 @@ class ServedRecord:
             for name, member in self.members.items()
             if name not in fields and member in plain
         }
+        for name in self._generated:
+            if name not in fields and not held.get(name):
+                held[name] = new_id()
         return {**fields, **held}
 
     def value_of(self, plain: Any, fields: Fields) -> Any:
@@ -183,8 +190,11 @@ class ServedRecord:
                     member=self.order,
                 )
             for name, value in fields.items():
-                if name in self.members:
-                    plain.setdefault(self.members[name], msgspec.to_builtins(value))
+                if name not in self.members:
+                    continue
+                if name in self._generated and plain.get(self.members[name]) == "":
+                    del plain[self.members[name]]
+                plain.setdefault(self.members[name], msgspec.to_builtins(value))
             for name, value in self.set_by_store():
                 plain.setdefault(self.record.member(name), value)
         value = self.record.strictly_accepted(plain)

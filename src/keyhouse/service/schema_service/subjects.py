@@ -322,7 +322,7 @@ class SchemaSubjects:
 
     async def _put(self, space: SpaceOperations, body: SchemaRequest) -> Any:
         served, value = self._named(body, "record", write=True), _value(body)
-        fields = served.with_members(served.of_json(body.fields), value)
+        fields = served.with_members(served.of_json(body.fields), value, space.store.ids.new)
         item, _ = await space.put(served, value, fields, check=_check(body), ttl=body.ttl)
         return item
 
