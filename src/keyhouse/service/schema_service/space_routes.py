@@ -22,9 +22,10 @@ from keyhouse.errors import (
 )
 from keyhouse.http import Route
 from keyhouse.service.schema_service.batch import SchemaBatch
-from keyhouse.service.schema_service.catalog import Catalog, Kind
+from keyhouse.service.schema_service.catalog import Catalog, Kind, ServedRecord
 from keyhouse.service.schema_service.document_types import choice, parameters
 from keyhouse.service.schema_service.handlers import READ, WRITE, SchemaHandlers, SpaceHeader
+from keyhouse.service.schema_service.parameter_docs import COMMON
 
 __all__ = ["WRITE_PROBLEMS", "space_routes"]
 
@@ -54,7 +55,13 @@ def space_routes(catalog: Catalog, on: SchemaHandlers) -> list[tuple[str, Route]
 def _clear(on: SchemaHandlers) -> Route:
     problems = [AccessError, ContentionError, UnknownOutcomeError, PreparingError]
     return Route(
-        method="POST", path="/clear", handler=on.clear, scope=WRITE, problems=problems, tag="batch"
+        method="POST",
+        path="/clear",
+        handler=on.clear,
+        scope=WRITE,
+        problems=problems,
+        tag="batch",
+        parameter_docs=COMMON,
     )
 
 
@@ -68,6 +75,7 @@ def _batch(catalog: Catalog, on: SchemaHandlers) -> Route:
         body_type=SchemaBatch,
         example={"operations": [*_example_operations(catalog)]},
         tag="batch",
+        parameter_docs=COMMON,
     )
 
 
@@ -99,4 +107,14 @@ def _watch(on: SchemaHandlers, watched: Any) -> Route:
 
     watch.__doc__ = on.watch.__doc__
     watch.__annotations__ = {**on.watch.__annotations__, "query": query}
-    return Route(method="GET", path="/watch", handler=watch, scope=READ, tag="watch")
+    docs = COMMON | {name: text for each in watched for name, text in _fields(each).items()}
+    return Route(
+        method="GET", path="/watch", handler=watch, scope=READ, tag="watch", parameter_docs=docs
+    )
+
+
+def _fields(served: ServedRecord) -> dict[str, str]:
+    return {
+        name: f"Only those whose `{name}` is this: {segment.description}."
+        for name, segment in served.segments.items()
+    }
