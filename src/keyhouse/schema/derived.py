@@ -27,6 +27,7 @@ from keyhouse.errors import (
     UniqueError,
     UnreadableError,
 )
+from keyhouse.keys.blind_segment import Blind
 from keyhouse.keys.number_segments import Day, Descending, FixedPoint, Integer, Timestamp
 from keyhouse.keys.segment_protocol import Segment
 from keyhouse.keys.segments import Choice, OptionalSegment, TextSegment, Ulid
@@ -173,7 +174,13 @@ class Derived:
             when=self.when,
             value=self.contribution if fixed is None else fixed,
             is_value_of_key=self.contributes_key(),
+            private=(*self.private, *self._hashed()),
         )
+
+    def _hashed(self) -> list[str]:
+        """Return the fields of which the key has an HMAC: sealed ones, say."""
+        segments = zip(self.template.fields, self.template.segments, strict=True)
+        return [name for name, segment in segments if isinstance(segment, Blind)]
 
     def _source(self, name: str, key: Template) -> FieldSource:
         source = self.each.get(name, self.fields.get(name))

@@ -144,8 +144,8 @@ class Record(RecordJson[T]):
         )
         self._prepare_keys()
         for each in derived:
-            attach(each, self.name, self.template, self.attributes, self.fields, self._type_info)
             each.private = private_fields(each, private, self.template)
+            attach(each, self.name, self.template, self.attributes, self.fields, self._type_info)
         check_field_types(self._type_info, self.name, self.template, self.fields, derived)
         expires_at = expiry.field if expiry is not None and expiry.mode == "field" else None
         check_time_types(self._type_info, self.name, (created, updated, *timestamps), expires_at)
