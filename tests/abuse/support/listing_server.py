@@ -7,12 +7,17 @@ OpenAPI document lists, and those that are added later.
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import msgspec
 
 from keyhouse.cli.__main__ import main
+from keyhouse.errors import KeyhouseError
 from keyhouse.http.endpoint import HttpEndpoint
+from keyhouse.http.signature import Parameters
+
+LETTERS_MIN = 3
+"""A name with fewer letters has no misspelled form that is nearest to it alone."""
 
 
 def listed(endpoint: HttpEndpoint, section: Any) -> dict[str, Any]:
@@ -27,10 +32,25 @@ def listed(endpoint: HttpEndpoint, section: Any) -> dict[str, Any]:
         "scope": route.scope,
         "known": {name: sorted(known) for name, _, known, *_ in endpoint._converted if known},
         "query": [field.encode_name for field in query if field.required],
+        "typos": {} if signature.query is None else typos(signature.query),
         "has_body": signature.has_body,
         "is_form": signature.is_form,
         "example": example,
     }
+
+
+def typos(query: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return what a request is told that misspells each parameter: `limt` for `limit`."""
+    told: dict[str, Any] = {}
+    for field in msgspec.structs.fields(query):
+        name = field.encode_name
+        if len(name) > LETTERS_MIN and get_origin(field.type) is not dict:
+            try:
+                Parameters(query, "parameter").read([(name[:-2] + name[-1], "1")])
+                told[name] = "accepted"  # by a route that takes any parameter
+            except KeyhouseError as error:
+                told[name] = error.fields.get("nearest")
+    return told
 
 
 def install(path: Path) -> None:
