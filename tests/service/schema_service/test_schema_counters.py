@@ -116,3 +116,29 @@ def test_concurrent_adds_over_nats_answer_with_their_own_values(tmp_path: Path) 
             assert sorted(each["value"] for each in values) == list(range(1, 101))
 
     asyncio.run(scenario())
+
+
+def test_counters_are_listed_with_their_values(served: Served) -> None:
+    """`GET /counters/points` was a 404: a client had to know every key."""
+    with served.client("lister") as box:
+        for id, by in (("soup", 1), ("pie", 3), ("pudding", 2)):
+            box.post(f"/counters/views/{id}", json={"by": by})
+        found = box.get("/counters/views").json()
+        assert [(item["fields"]["id"], item["value"]) for item in found["items"]] == [
+            *(("pie", 3), ("pudding", 2), ("soup", 1))
+        ]
+        first = box.get("/counters/views?id.prefix=p&limit=1").json()
+        assert [item["value"] for item in first["items"]] == [3]
+        rest = box.get(f"/counters/views?id.prefix=p&limit=1&cursor={first['cursor']}").json()
+        assert [item["key"] for item in rest["items"]] == ["views:pudding"]
+        assert box.get("/counters/views?by=x").status_code == 400
+
+
+def test_counters_are_listed_over_nats(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with called("memory", tmp_path, BOX) as call:
+            await call("add", {"counter": "views", "fields": {"id": "pie"}, "by": 2})
+            found = await call("list", {"counter": "views", "fields": {"id.prefix": "p"}})
+            assert [(item["key"], item["value"]) for item in found["items"]] == [("views:pie", 2)]
+
+    asyncio.run(scenario())

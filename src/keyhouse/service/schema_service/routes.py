@@ -112,6 +112,8 @@ class _Routes:
 
     def counter(self) -> Iterator[Named]:
         name = self._served.name
+        if self._address:
+            yield self._list("list", f"List the counters {name}, by key, with their values.")
         yield (
             "get",
             self._route(

@@ -260,7 +260,7 @@ class SchemaSubjects:
             addresses = addresses[: max(1, min(len(addresses), len(found.items)) // 2)]
 
     async def _list(self, space: SpaceOperations, body: SchemaRequest) -> Any:
-        served = self._named(body, "record", "log")
+        served = self._named(body, "record", "counter", "log")
         by = body.by if isinstance(body.by, str) else None
         limit = body.limit
         while True:
