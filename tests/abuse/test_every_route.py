@@ -20,7 +20,7 @@ from keyhouse import KeyRing
 from keyhouse.studio.schema import SCHEMA as STUDIO
 from keyhouse.systems.registry import NAMES, has_service, load_system
 from tests.abuse import routes
-from tests.abuse.support.server import ServerProcess
+from tests.abuse.support.server import SECRET, ServerProcess
 
 SYSTEMS = [name for name in NAMES if has_service(name)]
 SCHEMAS = ("tests.service.schema_service.support.recipes:BOX", "tests.support.planted:VAULT")
@@ -30,8 +30,8 @@ PRIVATE_CHARS_MIN = 12
 
 
 class Running(NamedTuple):
-    """What was seen of a service: its routing table, its OpenAPI documents, and all responses, and
-    the values that were stored in private members."""
+    """The routing table of a service, its OpenAPI documents, all responses, and the values that
+    were stored in private members."""
 
     table: list[dict[str, Any]]
     documents: dict[str, Any]
@@ -44,7 +44,7 @@ class Running(NamedTuple):
 def running(tmp_path_factory: pytest.TempPathFactory) -> Running:
     folder = tmp_path_factory.mktemp("every")
     ring = folder / "ring.json"
-    planted = {"jwt_secret": routes.SECRET, "key_ring": _key_ring(ring)}
+    planted = {"jwt_secret": SECRET, "key_ring": _key_ring(ring)}
     tables = {**routes.TABLES, "vault": planted}
     with ServerProcess(folder, *SYSTEMS, *SCHEMAS, **tables) as server:
         table = json.loads(server.routes_path.read_text())
@@ -161,15 +161,15 @@ def test_no_route_of_a_system_shows_a_private_member(running: Running) -> None:
 
 @pytest.mark.long
 def test_every_route_names_the_parameter_that_a_request_misspells(running: Running) -> None:
-    """`?limt=3` was told that no index serves the request."""
-    told = {
+    """`?limt=3` reported that no index serves the request."""
+    reported = {
         (route["method"], route["path"], name): near
         for route in running.table
         for name, near in route["typos"].items()
         if near != "accepted"
     }
-    assert len(told) > 50
-    assert {each: near for each, near in told.items() if near != each[2]} == {}
+    assert len(reported) > 50
+    assert {each: near for each, near in reported.items() if near != each[2]} == {}
 
 
 # OpenAPI
@@ -188,7 +188,7 @@ def boolean_schemas(part: Any, path: str = "") -> Iterator[str]:
     if not isinstance(part, dict):
         return
     for name, each in part.items():
-        at = f"{path}/{name}"
+        place = f"{path}/{name}"
         if name in ("example", "examples", "default", "enum", "const"):
             continue
         inner = [each] if name in _SCHEMAS | {"schema"} and "/properties" not in path[-11:] else []
@@ -197,8 +197,8 @@ def boolean_schemas(part: Any, path: str = "") -> Iterator[str]:
         if name in _MAPS and isinstance(each, dict):
             inner = [*each.values()]
         if any(isinstance(schema, bool) for schema in inner):
-            yield at
-        yield from boolean_schemas(each, at)
+            yield place
+        yield from boolean_schemas(each, place)
 
 
 @pytest.mark.long

@@ -92,7 +92,7 @@ VISITS = Counter("visits:{id}")
 VAULT = Schema("vault", PERSON, BADGE, VISITS, space=Space("a person"), doc="Planted members.")
 
 HMAC_ROWS: Final = frozenset({"email-hmac", "pin-hmac", "note-hmac"})
-"""Rows by which a caller who knows a value may find its record: the declaration says so."""
+"""Rows by which a caller who knows a value may find its record: the declaration permits it."""
 
 
 def person(id: str, **members: Any) -> dict[str, Any]:

@@ -40,17 +40,17 @@ def listed(endpoint: HttpEndpoint, section: Any) -> dict[str, Any]:
 
 
 def typos(query: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return what a request is told that misspells each parameter: `limt` for `limit`."""
-    told: dict[str, Any] = {}
+    """Return the nearest name in the error of each misspelled parameter: `limt` for `limit`."""
+    reported: dict[str, Any] = {}
     for field in msgspec.structs.fields(query):
         name = field.encode_name
         if len(name) > LETTERS_MIN and get_origin(field.type) is not dict:
             try:
                 Parameters(query, "parameter").read([(name[:-2] + name[-1], "1")])
-                told[name] = "accepted"  # by a route that takes any parameter
+                reported[name] = "accepted"  # by a route that takes any parameter
             except KeyhouseError as error:
-                told[name] = error.fields.get("nearest")
-    return told
+                reported[name] = error.fields.get("nearest")
+    return reported
 
 
 def install(path: Path) -> None:

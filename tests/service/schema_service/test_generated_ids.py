@@ -1,4 +1,4 @@
-"""A ULID that is left out of a new record is generated, whoever writes it: library or client."""
+"""A ULID that is left out of a new record is generated, in the library and in a service."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Adds of a served schema answer with the value that they made: each value once, whoever adds."""
+"""Adds of a served schema answer with the value that they made: each value once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

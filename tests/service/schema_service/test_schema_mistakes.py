@@ -188,7 +188,7 @@ def test_what_cannot_be_stored_is_named_by_its_member_and_not_by_a_key(
 
 
 def test_a_misspelled_parameter_has_the_nearest(served: Served) -> None:
-    """`?limt=3` was told that no index serves the request."""
+    """`?limt=3` reported that no index serves the request."""
     status, found = problem(served, "GET", "/records/show?limt=3")
     assert status == 400 and found["detail"] == "Unknown parameter." and found["nearest"] == "limit"
     assert problem(served, "GET", "/records/show?genr=drama&by=genre")[1]["nearest"] == "genre"

@@ -233,7 +233,7 @@ def _write(witness: Witness, box: httpx.Client, method: str, path: str, operatio
     at = re.sub(r"\{(\w+)\}", lambda field: FIELDS.get(field[1], "x"), path)
     for body in BODIES if "requestBody" in operation else [None]:
         for headers in ({}, {"If-Match": '"1"'}, {"Idempotency-Key": "k"}):
-            given = {"json": body} if "requestBody" in operation else {}
+            given: dict[str, Any] = {"json": body} if "requestBody" in operation else {}
             reply = box.request(method, at, headers=headers, **given)
             witness.see(f"{method} {at} {body}", reply.content)
             witness.see(f"{method} {at} {body}", str(reply.headers).encode())

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of the parameters of a served schema's routes."""
+"""Texts of the OpenAPI document about the parameters of a served schema's routes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -23,7 +23,7 @@ COMMON: Final = {
 
 
 def field_docs(segments: Mapping[str, Segment]) -> dict[str, str]:
-    """Return the texts of key fields as parameters of their own."""
+    """Return the texts of key fields that are parameters."""
     return {
         name: f"The key field `{name}`: {segment.description}."
         for name, segment in segments.items()
