@@ -16,10 +16,11 @@ from typing import Any, Final
 
 import httpx
 import pytest
+from msgspec import Struct
 from prometheus_client import generate_latest
 from structlog.testing import capture_logs
 
-from keyhouse import KeyRing, RemoteStore
+from keyhouse import Index, KeyRing, Record, RecordCount, RemoteStore, Schema, Space
 from keyhouse.service.schema_service.operations import OPERATIONS
 from tests.service.schema_service.support.nats_caller import Caller, called
 from tests.service.schema_service.support.served import Served, serving
@@ -376,3 +377,30 @@ def test_a_remote_store_never_reads_what_it_may_write(tmp_path: Path) -> None:
     with serving(memory(tmp_path), tmp_path, VAULT, key_ring=key_ring(tmp_path)) as served:
         plant(served.client())
         asyncio.run(main(served))
+
+
+class Guest(Struct, kw_only=True):
+    id: str
+    pin: str = ""
+
+
+def test_a_row_that_is_declared_to_be_shown_is_read(tmp_path: Path) -> None:
+    by_pin = Index("idx:guest:pin:{pin}:{id}", name="pin", shown=True)
+    count = RecordCount("num:guest:pin:{pin}", name="count", shown=True)
+    guest = Record(Guest, "guest:{id}", by_pin, count, private=("pin",))
+    hotel = Schema("hotel", guest, space=Space("a person"))
+    with serving(memory(tmp_path), tmp_path, hotel) as served:
+        box = served.client()
+        box.put("/records/guest/g1", json={"pin": "1234"})
+        [item] = box.get("/records/guest?by=pin&pin=1234").json()["items"]
+        assert item["value"] == {"id": "g1"}
+        assert box.get("/record-counts/guest?by=count&pin=1234").json() == {"value": 1}
+        assert box.get("/keys/guest?by=pin").json()["keys"] == ["idx:guest:pin:1234:g1"]
+
+
+def test_an_unknown_member_is_answered_without_the_names_of_private_ones(tmp_path: Path) -> None:
+    with serving(memory(tmp_path), tmp_path, VAULT, key_ring=key_ring(tmp_path)) as served:
+        for body in ({"pinn": "x"}, {"colour": "x"}):
+            fields = served.client().put("/records/person/p1", json=body).json()["fields"]
+            assert fields["known"] == ["email", "id", "name", "team"]
+            assert fields.get("nearest") not in PERSON.private
