@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from keyhouse.schema.rejected_members import rejected_member
+from keyhouse.schema.rejected_members import rejected_in, rejected_member
 
 
 class Inner(Struct, forbid_unknown_fields=True):
@@ -41,3 +41,10 @@ def test_the_first_forbidden_member_is_found(plain: Any, member: str, nearest: s
 )
 def test_other_json_has_no_forbidden_member(plain: Any) -> None:
     assert rejected_member(Outer, plain) == {}
+
+
+@pytest.mark.parametrize("text", [b'{"items": 1e400}', b"{", b'{"a": "\xff"}', b"[" * 5_000])
+def test_text_that_no_value_can_hold_has_no_forbidden_member(text: bytes) -> None:
+    """The error of `1e400` was replaced by one of the search for a forbidden member."""
+    assert rejected_in(Outer, text) == {}
+    assert rejected_in(Outer, b'{"item": 1}')["nearest"] == "items"

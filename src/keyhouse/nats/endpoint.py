@@ -22,7 +22,7 @@ from keyhouse.errors import (
 )
 from keyhouse.limits import NATS_PARTITIONS
 from keyhouse.schema.document import check_request
-from keyhouse.schema.rejected_members import rejected_member
+from keyhouse.schema.rejected_members import rejected_in
 
 __all__ = [
     "PROBLEM_HEADER",
@@ -170,7 +170,7 @@ class Body(Generic[T]):
         try:
             body = self._decode(data or _EMPTY)
         except msgspec.ValidationError as error:
-            rejected = rejected_member(self._type, msgspec.json.decode(data or _EMPTY))
+            rejected = rejected_in(self._type, data or _EMPTY)
             raise RecordError(
                 "Invalid field in the request.", reason=str(error), **rejected
             ) from None

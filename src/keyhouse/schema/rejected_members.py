@@ -6,11 +6,12 @@ msgspec rejects it by a text; a client is helped by the names that it could have
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import inspect
 
 from keyhouse.schema.nearest import nearest
 
-__all__ = ["rejected_member"]
+__all__ = ["rejected_in", "rejected_member"]
 
 _NAME_CHARS_MAX = 64
 _LISTS = (inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType)
@@ -42,6 +43,14 @@ def rejected_member(type: Any, plain: Any) -> dict[str, object]:
         **nearest(found.name[:_NAME_CHARS_MAX], found.known),
         "known": found.known,
     }
+
+
+def rejected_in(type: Any, text: bytes | msgspec.Raw) -> dict[str, object]:
+    """Return the same of the text of JSON; nothing if it holds a number that no value can."""
+    try:
+        return rejected_member(type, msgspec.json.decode(text))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return {}
 
 
 def _first(info: inspect.Type, plain: Any, path: str) -> _Rejected | None:

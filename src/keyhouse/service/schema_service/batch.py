@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from keyhouse.errors import KeyhouseError, LimitError, RecordError, RevisionError, UsageError
 from keyhouse.limits import SERVED_BATCH_OPERATIONS_MAX
 from keyhouse.read_meter import report_read
-from keyhouse.schema.rejected_members import rejected_member
+from keyhouse.schema.rejected_members import rejected_in
 from keyhouse.service.schema_service.answers import ServedItem, item_of
 from keyhouse.service.schema_service.catalog import Catalog, Kind, ServedRecord
 from keyhouse.service.schema_service.operations import SpaceOperations, patch_in, put_in
@@ -146,7 +146,7 @@ def _decoded(encoded: msgspec.Raw) -> BatchOperation:
     try:
         return _decode(encoded)
     except msgspec.ValidationError as error:
-        rejected = rejected_member(BatchOperation, msgspec.json.decode(encoded))
+        rejected = rejected_in(BatchOperation, encoded)
         raise RecordError(
             "The operation does not have the members of one.", reason=str(error), **rejected
         ) from None
