@@ -45,7 +45,17 @@ classes share a code, and each has its own `type`, `unique` for UniqueError.
 """
 
 import re
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from math import isfinite
+from typing import Any, ClassVar, Final, Self
+
+import msgspec
+
+_TEXT_CHARS_MAX: Final = 200
+_ITEMS_MAX: Final = 20
+_VALUES_MAX: Final = 100
+"""Values in one field of a response: it may be what the caller sent."""
 
 
 class KeyhouseError(Exception):
@@ -92,6 +102,10 @@ class KeyhouseError(Exception):
         }
         return shown
 
+    def json_fields(self) -> dict[str, Any]:
+        """Return the fields as JSON, shortened, whatever their types: for responses."""
+        return {name: _json(value, [_VALUES_MAX]) for name, value in self.fields.items()}
+
     def copy(self) -> Self:
         """Return a copy for another caller, since each one adds its own traceback."""
         copied = type(self)(self.sentence, **self.fields).caused_by(self.__cause__)
@@ -110,6 +124,37 @@ def _short(value: object) -> str:
     except ValueError:  # an integer with more digits than Python prints
         text = f"{type(value).__name__} too long to show"
     return text if len(text) <= 200 else text[:120] + "…" + text[-60:]
+
+
+def _json(value: object, left: list[int]) -> Any:
+    """Return a value as JSON, of at most as many values as are `left`."""
+    left[0] -= 1
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value) if abs(value) < 2**53 else "a number too long to show"
+    if isinstance(value, float):
+        return float(value) if isfinite(value) else str(value)
+    if isinstance(value, str):
+        text = value.encode("utf-8", "backslashreplace").decode()
+        return text if len(text) <= _TEXT_CHARS_MAX else text[:_TEXT_CHARS_MAX] + "…"
+    if isinstance(value, Mapping):
+        return {
+            _json(name if isinstance(name, str) else str(name), left): _json(part, left)
+            for name, part in _first(value.items(), left)
+        }
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_json(each, left) for each in _first(value, left)]
+    if isinstance(value, type):
+        return value.__name__
+    try:
+        return _json(msgspec.to_builtins(value, str_keys=True), left)
+    except (TypeError, ValueError, RecursionError):  # no type of JSON: an object of a program
+        return type(value).__name__
+
+
+def _first(items: Iterable[Any], left: list[int]) -> Iterable[Any]:
+    return islice(items, max(0, min(_ITEMS_MAX, left[0])))
 
 
 class DeclarationError(KeyhouseError):

@@ -8,13 +8,16 @@ import json
 import pkgutil
 import re
 from collections import Counter
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 import keyhouse
-from keyhouse import errors
+from keyhouse import Record, errors
 from keyhouse.errors import KeyhouseError, LimitError
 from keyhouse.http.errors import PROBLEM
 from keyhouse.nats.endpoint import PROBLEM_HEADER, error_headers
@@ -115,3 +118,55 @@ def test_a_long_field_is_abbreviated() -> None:
 def test_an_error_can_always_be_printed() -> None:
     """Python does not print an integer of 5,000 digits, so its error could not be printed."""
     assert "too long to show" in str(LimitError("Too large.", value=10**5_000))
+
+
+class Part(msgspec.Struct):
+    title: str
+    day: date
+
+
+class Opaque:
+    pass
+
+
+FIELDS: dict[str, tuple[Any, Any]] = {
+    "dict": ({"title": "what a goal!"}, {"title": "what a goal!"}),
+    "keys": ({1: {2: "x"}}, {"1": {"2": "x"}}),
+    "list": (["a", {"b": None}], ["a", {"b": None}]),
+    "tuple": (("a", 1.5), ["a", 1.5]),
+    "set": ({"a"}, ["a"]),
+    "struct": (Part("t", date(2026, 1, 2)), {"title": "t", "day": "2026-01-02"}),
+    "structs": ([Part("t", date(2026, 1, 2))], [{"title": "t", "day": "2026-01-02"}]),
+    "day": (date(2026, 1, 2), "2026-01-02"),
+    "time": (datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00Z"),
+    "decimal": (Decimal("1.5"), "1.5"),
+    "bytes": (b"abc", "YWJj"),
+    "nan": (float("nan"), "nan"),
+    "large": (2**60, "a number too long to show"),
+    "class": (Part, "Part"),
+    "object": (Opaque(), "Opaque"),
+    "record": (Record(Part, "part:{title}"), "Record"),
+    "surrogate": ("\ud800", "\\ud800"),
+    "none": (None, None),
+    "true": (True, True),
+}
+"""Values of fields, and how a response has them."""
+
+
+@pytest.mark.parametrize("kind", tree().values(), ids=lambda kind: kind.__name__)
+def test_the_fields_of_every_error_are_json_without_python_reprs(
+    kind: type[KeyhouseError],
+) -> None:
+    """A unique conflict over HTTP had `"value": "{'title': 'what a goal!'}"`."""
+    error = kind("A sentence.", **{name: value for name, (value, _) in FIELDS.items()})
+    sent = json.loads(msgspec.json.encode(error.json_fields()))
+    assert sent == {name: shown for name, (_, shown) in FIELDS.items()}
+
+
+def test_a_field_that_the_caller_sent_does_not_make_a_large_response() -> None:
+    nested: Any = "x" * 1_000
+    for _ in range(8):
+        nested = [nested] * 50
+    shared = {f"k{at}": {"y" * 1_000: nested} for at in range(50)}
+    fields = LimitError("Too large.", value=shared, other=nested).json_fields()
+    assert len(json.dumps(fields)) < 50_000

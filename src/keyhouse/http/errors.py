@@ -21,9 +21,6 @@ from keyhouse.errors import (
 )
 from keyhouse.http.response import JSON, EncodedResponse, Headers, encode
 
-_TEXT_CHARS_MAX = 200
-_ITEMS_MAX = 20
-
 
 class MethodError(CallerError):
     """The path exists, for other methods."""
@@ -201,18 +198,4 @@ def _hides_fields(error: KeyhouseError) -> bool:
 def _fields(error: KeyhouseError) -> dict[str, Any]:
     if _hides_fields(error):
         return {}
-    return {name: _shortened(value) for name, value in error.fields.items()}
-
-
-def _shortened(value: object) -> Any:
-    """Return a field as JSON, shortened: it may be what the caller sent."""
-    if value is None or isinstance(value, bool | float):
-        return value
-    if isinstance(value, int):
-        return value if abs(value) < 2**53 else "a number too long to show"
-    if isinstance(value, str):
-        text = value.encode("utf-8", "backslashreplace").decode()
-        return text if len(text) <= _TEXT_CHARS_MAX else text[:_TEXT_CHARS_MAX] + "…"
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_shortened(each) for each in list(value)[:_ITEMS_MAX]]
-    return _shortened(repr(value))
+    return error.json_fields()

@@ -49,7 +49,8 @@ Json = dict[str, Any]
 
 
 def openapi(section: Section, *, version: str, at: str) -> Json:
-    """Return the document of one service. `at` is the path that its routes are below."""
+    """Return the document of one service, by default of this version. `at` is the path that its
+    routes are below."""
     routes = [route for route in section.routes if route.listed]
     return _Document(section, routes).generate(version, at)
 
@@ -71,11 +72,11 @@ class _Document:
                 route, each, names
             )
         auth, spdx = self._section.auth, self._section.license
-        return {
+        document: Json = {
             "openapi": VERSION,
             "info": {
                 "title": self._section.title or self._section.name,
-                "version": version,
+                "version": self._section.version or version,
                 **({"description": self._section.about} if self._section.about else {}),
                 **({"license": {"name": spdx, "identifier": spdx}} if spdx else {}),
             },
@@ -87,6 +88,8 @@ class _Document:
                 **({"securitySchemes": auth.schemes} if auth is not None else {}),
             },
         }
+        without: Json = _without_boolean_items(document)
+        return without
 
     def _operation(self, route: Route, each: HandlerSignature, names: set[str]) -> Json:
         summary, _, description = (getdoc(route.handler) or "").partition("\n")
@@ -97,7 +100,7 @@ class _Document:
         if description.strip():
             operation["description"] = description.strip()
         operation["tags"] = [route.tag or route.path.split("/")[1]]
-        if parameters := [*self._parameters(each)]:
+        if parameters := [*self._parameters(route, each)]:
             operation["parameters"] = parameters
         if each.has_body:
             operation["requestBody"] = self._body(route, each)
@@ -110,14 +113,21 @@ class _Document:
                 operation["security"].append({})
         return operation
 
-    def _parameters(self, each: HandlerSignature) -> Iterator[Json]:
+    def _parameters(self, route: Route, each: HandlerSignature) -> Iterator[Json]:
         for name, kind in each.path.items():
             schema = _parameter(self._types.schema(kind))
             example = {"example": schema["examples"][0]} if "examples" in schema else {}
-            yield {"name": name, "in": "path", "required": True, "schema": schema, **example}
+            yield {
+                "name": name,
+                "in": "path",
+                "required": True,
+                "schema": schema,
+                **_description(route, name, schema),
+                **example,
+            }
         for place, struct in (("query", each.query), ("header", each.headers)):
             if struct is not None:
-                yield from self._members(place, struct)
+                yield from self._members(route, place, struct)
         if each.conditions:
             for name, what in (
                 ("If-Match", "one of these tags"),
@@ -132,17 +142,16 @@ class _Document:
                     "schema": {"type": "string", "pattern": _TAGS},
                 }
 
-    def _members(self, place: str, struct: type[msgspec.Struct]) -> Iterator[Json]:
+    def _members(self, route: Route, place: str, struct: type[msgspec.Struct]) -> Iterator[Json]:
         shape = self._types.inside(struct)
         for name, schema in shape["properties"].items():
-            about = {"description": schema["description"]} if "description" in schema else {}
             required = name in shape.get("required", ())
             yield {
                 "name": name,
                 "in": place,
                 "required": required,
                 "schema": _parameter(schema),
-                **about,
+                **_description(route, name, schema),
             }
 
     def _body(self, route: Route, each: HandlerSignature) -> Json:
@@ -295,6 +304,23 @@ def _types(route: Route, each: HandlerSignature) -> Iterator[Any]:
     for returns in each.replies.values():
         if returns.type is not NONE_TYPE and returns.media_type == JSON:
             yield returns.type
+
+
+def _description(route: Route, name: str, schema: Json) -> Json:
+    text = schema.get("description", route.parameter_docs.get(name))
+    return {} if text is None else {"description": text}
+
+
+def _without_boolean_items(part: Any) -> Any:
+    """Return a document without `"items": false`, by which msgspec ends a tuple: its length is
+    limited anyway, and some generators of clients know no boolean schemas."""
+    if isinstance(part, dict):
+        return {
+            name: _without_boolean_items(each)
+            for name, each in part.items()
+            if not (name == "items" and each is False)
+        }
+    return [_without_boolean_items(each) for each in part] if isinstance(part, list) else part
 
 
 def _form_schema(schema: Json) -> Json:

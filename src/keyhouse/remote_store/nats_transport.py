@@ -185,9 +185,8 @@ def _message(operation: str, body: dict[str, Any]) -> dict[str, Any]:
     message = {name: value for name, value in body.items() if value is not None and name != "op"}
     if operation in ("list", "keys"):
         message["fields"] = {name: str(each) for name, each in message.pop("filters").items()}
-    if "expect" in body and operation != "batch":
-        message.pop("expect", None)
-        message["revision"] = body["expect"]
+    if "expect" in body:
+        message["expect"] = body["expect"]
     if operation == "patch" and "value" in body:
         message["value"] = body["value"]
     return message

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, Never, Protocol, TypeVar
 
 from keyhouse.arguments import unnamed_fields
-from keyhouse.clock import SystemClock
+from keyhouse.clock import SystemClock, UlidSource
 from keyhouse.engine import CaughtUp, Row
 from keyhouse.errors import DataError, NotFoundError, RateError, UnavailableError, UsageError
 from keyhouse.remote_store.addresses import AddressBook
@@ -64,6 +64,7 @@ class RemoteRecordReads:
         self.addresses = AddressBook(schema, space)
         self._transport = transport
         self.now: Callable[[], int] = SystemClock().now
+        self.new_id: Callable[[], str] = UlidSource(SystemClock()).new
 
     async def get(self, record: Record[T], /, *positional: Never, **fields: Any) -> T | None:
         """Return the record, or None. An absent counter is 0."""

@@ -84,6 +84,7 @@ class RemoteStore(RemoteRecordReads):
         if positional:
             raise unnamed_fields(record, positional)
         reject_others(record)
+        value = self.addresses.with_ids(record, value, self.new_id)
         address = self.addresses.of_value(record, value, fields)
         owner = self.addresses.record(record)
         owner.encode(value)  # raises RecordError for a value of another type
@@ -101,7 +102,7 @@ class RemoteStore(RemoteRecordReads):
         """Write several records that hold all fields of their keys: all of them, or none."""
         reject_others(record)
         owner = self.addresses.record(record)
-        values = list(values)
+        values = [self.addresses.with_ids(record, value, self.new_id) for value in values]
         addresses = [self.addresses.of_value(record, value, {}) for value in values]
         plain = [owner.plain(value) for value in values]
         operations = [

@@ -5,6 +5,7 @@ revision that it was read at, when the batch is applied; a failed expectation is
 `RemoteStore.transact` runs the work again. Reads see what the transaction has buffered.
 """
 
+from collections.abc import Callable
 from typing import Any, Final, Never, Protocol, TypeVar
 
 from keyhouse.arguments import unnamed_fields
@@ -30,6 +31,7 @@ class RemoteReads(Protocol):
     """The part of a RemoteStore that a transaction reads by."""
 
     addresses: AddressBook
+    new_id: Callable[[], str]
 
     def now(self) -> int: ...
 
@@ -104,6 +106,7 @@ class RemoteTransaction:
         if positional:
             raise unnamed_fields(record, positional)
         reject_others(record)
+        value = self._store.addresses.with_ids(record, value, self._store.new_id)
         address = self._store.addresses.of_value(record, value, fields)
         owner = self._store.addresses.record(record)
         owner.encode(value)  # raises RecordError for a value of another type

@@ -93,6 +93,11 @@ class RecordJson(Generic[T]):
         )
         self.is_struct = is_struct(type)
         self.attributes = frozenset(self._members)
+        self._empty_by_default = frozenset(
+            [f.name for f in msgspec.structs.fields(type) if f.default == ""]
+            if is_struct(type)
+            else []
+        )
         self._type_info = info = inspect.type_info(type)
         if isinstance(info, inspect.CustomType):
             raise DeclarationError(
@@ -304,6 +309,10 @@ class RecordJson(Generic[T]):
     def _sealed_members(self) -> tuple[str, ...]:
         return tuple([self._members[name] for name in self.sealed])
 
+    @cached_property
+    def _private_members(self) -> frozenset[str]:
+        return frozenset([self._members[name] for name in self.private])
+
     def plain(self, value: T) -> Any:
         """Return the value as plain JSON, with its private attributes."""
         if self.unknown is not None:
@@ -327,10 +336,11 @@ class RecordJson(Generic[T]):
         return self.parse(document.encode(plain))
 
     def _like(self, unknown: str) -> dict[str, object]:
-        """Return the record's own members, and the nearest, for the error of an unknown one."""
+        """Return the record's own members, and the nearest, for the error of an unknown one. The
+        private ones are not named: the error goes to callers."""
         if "." in unknown or "[" in unknown or self._known is None:
             return {}  # a member of a member
-        known = sorted(self._known.names)
+        known = sorted(self._known.names - self._private_members)
         return {**nearest(unknown[:_NAME_CHARS_MAX], known), "known": known}
 
     def _first_rejected(self, plain: Any) -> str | None:
@@ -368,7 +378,7 @@ class RecordJson(Generic[T]):
         """Return parsed JSON of this record without the members of its private attributes."""
         if not self.private or not isinstance(plain, dict):
             return plain
-        hidden = {self._members[name] for name in self.private}
+        hidden = self._private_members
         return {name: part for name, part in plain.items() if name not in hidden}
 
     def _read(self, data: bytes) -> T:

@@ -54,8 +54,9 @@ class Summary(Derived):
         each: Mapping[str, Source] | None = None,
         when: Callable[[Any], bool] | None = None,
         name: str | None = None,
+        shown: bool = False,
     ) -> None:
-        super().__init__(at, fields=fields, each=each, when=when, name=name)
+        super().__init__(at, fields=fields, each=each, when=when, name=name, shown=shown)
         self.member_field = member
         self.under = under
         self.entry = entry

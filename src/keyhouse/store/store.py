@@ -75,7 +75,8 @@ _ATTEMPTS_BEFORE_BACKOFF = 8
 class Store(RecordReads):
     """A schema on an engine, bound to one space: reads and writes its records.
 
-    `fixed` are the schema's settings, such as `namespace="main"`. `ids` draws the ids of logs.
+    `fixed` are the schema's settings, such as `namespace="main"`. `ids` draws the ids of
+    logs, and of records whose id is left out.
 
     `writes_legacy_keys`: records that have legacy keys are written there, unless they are at their
     current keys already. So that old readers find them, until every program knows the current keys.

@@ -209,6 +209,8 @@ class Transaction(RecordBuffer):
         """
         if bound.is_struct and not isinstance(value, bound.type):
             raise bound.other_type(value)
+        if bound.generated and restored is None and self.binding.ids is not None:
+            value = bound.with_ids(value, self.binding.ids.new)
         if bound.computed:
             value = bound.compute(value)
         keys, key = bound.address(value, fields) if address is None else address

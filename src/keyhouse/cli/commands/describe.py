@@ -163,8 +163,9 @@ def _fields(fields: Sequence[FieldText]) -> str:
 def _ending(schema: SchemaText, level: str) -> Iterator[str]:
     if schema.overlaps:
         yield f"{level} Overlaps\n"
-        for scanned in dict.fromkeys(scanned for scanned, _ in schema.overlaps):
-            within = ", ".join(f"`{other}`" for by, other in schema.overlaps if by == scanned)
+        for scanned in dict.fromkeys([each.scanned for each in schema.overlaps]):
+            inside = [each.within for each in schema.overlaps if each.scanned == scanned]
+            within = ", ".join([f"`{other}`" for other in inside])
             yield f"- Scans of `{scanned}` leave out what lies within: {within}"
         yield ""
     if schema.migrations:

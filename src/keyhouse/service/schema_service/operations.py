@@ -24,6 +24,7 @@ from keyhouse.limits import (
 )
 from keyhouse.read_meter import report_read
 from keyhouse.schema import RecordCount, Schema, Summary, Unique
+from keyhouse.service.key_locks import KeyLocks
 from keyhouse.service.operation_log import OperationLog
 from keyhouse.service.schema_service.answers import (
     ClearedRecords,
@@ -118,6 +119,7 @@ class SpaceOperations(Tenant):
         self._pages = BoundedPages(self.store.space)
         self.large_writes = asyncio.Lock()
         """Held by a write of many records: of one space, one runs at a time."""
+        self._adds = KeyLocks()
         self._log = log
 
     async def transact(
@@ -165,7 +167,7 @@ class SpaceOperations(Tenant):
             report_read(len(numbers), 0)
             return FoundItems([CounterValue(number or 0) for number in numbers])
 
-        omitted = OmittedRows(served)
+        omitted = OmittedRows()
         on_unreadable: OnUnreadable = "raise" if unreadable == "raise" else omitted.add
 
         def read(step: LongRead, keys: Sequence[str]) -> Awaitable[list[Entry[Any] | None]]:
@@ -180,7 +182,7 @@ class SpaceOperations(Tenant):
         self, served: ServedRecord, by: ServedDerived[Unique], fields: Fields
     ) -> ServedItem:
         """Return the record that a unique row leads to."""
-        await self._check_prepared(served, by)
+        await self._check_row(served, by)
         found = await self.store.lookup(served.record, by.row, **fields)
         if found is None:
             raise _absent(served, fields)
@@ -209,9 +211,9 @@ class SpaceOperations(Tenant):
         if by is not None and by not in served.indexes:
             raise no_index(served, by=by)
         index = None if by is None else served.indexes[by]
-        await self._check_prepared(served, index)
+        await self._check_row(served, index)
         arguments = page_arguments(served, index, filters)
-        omitted = OmittedRows(served, index)
+        omitted = OmittedRows(index)
 
         def read(step: LongRead, limit: int, cursor: str | None) -> Awaitable[RecordPage[Any]]:
             return page_within(
@@ -248,9 +250,7 @@ class SpaceOperations(Tenant):
         if by is not None and by not in served.derived:
             raise no_index(served, by=by)
         row = None if by is None else served.derived[by]
-        if row is not None:
-            served.check_shown(row.row)
-        await self._check_prepared(served, row)
+        await self._check_row(served, row)
         keys, following = await self.store.keys(
             served.record if row is None else row.row,
             limit=limit,
@@ -265,19 +265,21 @@ class SpaceOperations(Tenant):
         self, served: ServedRecord, by: ServedDerived[RecordCount], fields: Fields
     ) -> CounterValue:
         """Return the number of records that a count row holds."""
-        await self._check_prepared(served, by)
+        await self._check_row(served, by)
         return CounterValue(await self.store.record_count(by.row, **fields))
 
     async def members(
         self, served: ServedRecord, by: ServedDerived[Summary], fields: Fields
     ) -> SummaryMembers:
         """Return the members that a summary row lists."""
-        served.check_shown(by.row)
-        await self._check_prepared(served, by)
+        await self._check_row(served, by)
         return SummaryMembers(await self.store.members(by.row, **fields))
 
-    async def _check_prepared(self, served: ServedRecord, by: ServedDerived[Any] | None) -> None:
-        """Raise PreparingError while a list would lack records."""
+    async def _check_row(self, served: ServedRecord, by: ServedDerived[Any] | None) -> None:
+        """Raise AccessError for rows that show private members, and PreparingError while a list
+        would lack records."""
+        if by is not None:
+            served.check_shown(by.row)
         if not self.state.is_readable:
             await self.state.check_read()
         if by is not None and not self.state.is_complete:
@@ -366,15 +368,46 @@ class SpaceOperations(Tenant):
         return ClearedRecords(deleted, not done)
 
     async def add(
-        self, served: ServedRecord, by: int, fields: Fields, *, key: str | None = None
+        self,
+        served: ServedRecord,
+        by: int,
+        fields: Fields,
+        *,
+        key: str | None = None,
+        shows_value: bool = True,
     ) -> CounterValue:
-        """Add to a counter, once for each idempotency key; return its value."""
+        """Add to a counter, once for each idempotency key; return the value that this addition
+        made.
 
-        async def work(tx: Transaction) -> None:
-            await tx.add(served.record, by, **fields)  # type: ignore[arg-type]  # it is a Counter
+        For that its commit depends on the value, so adds of one counter run one after the other;
+        those that wait share a commit. A repeat returns the value of now. Without `shows_value`,
+        adds do not depend on each other.
+        """
+        counter: Any = served.record
+        dated = counter.address_of(fields, self.store.engine.clock.now())
+        target = ("add", served.name, *map(str, fields.values()))
+        if not shows_value:
+            await self.once(lambda tx: tx.add(counter, by, **dated), key, *target)
+            return CounterValue()
+        [row] = record_keys(self.store, counter, [dated])
 
-        await self.once(work, key, "add", served.name, *map(str, fields.values()))
-        return await self.count(served, fields)
+        async def work(tx: Transaction) -> tuple[int, int]:
+            with tx.one_write():
+                await tx.add(counter, by, **dated)
+                return await tx.get(counter, **dated) or 0, tx.revision_read(row)
+
+        if key is None and self.usage is None and self._adds.is_written(row):
+            return CounterValue((await self._adds.write_grouped(row, work, self._result))[0])
+        with self._adds.write(row) as earlier:
+            for each in earlier:
+                await each.finished()
+            added, revision = await self.once(work, key, *target)
+        if added is None or (key is not None and 0 < revision <= added[1]):  # applied before
+            return await self.count(served, dated)
+        return CounterValue(added[0])
+
+    async def _result(self, work: Callable[[Transaction], Awaitable[R]]) -> R:
+        return (await self.transact(work))[0]
 
     async def append(self, served: ServedRecord, plain: Any, fields: Fields) -> ServedItem:
         """Append an event to a log, and fold it."""

@@ -77,6 +77,8 @@ def _build(schema: Schema, named: str, context: ServiceContext) -> ServiceSpec:
     return runtime.spec(
         title=name.capitalize(),
         about=schema.doc,
+        license="",  # the schema is its author's
+        version=str(schema.version),
         examples=_examples(name, named, catalog),
         routes=runtime.metered(routes(catalog, handlers)),
         endpoints=SchemaSubjects(catalog, settings, runtime).endpoints(),

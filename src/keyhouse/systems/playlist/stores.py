@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Never, TypeVar
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Engine, Span
@@ -25,9 +25,9 @@ class SharedStore(Store):
     request needs, is a conflict that names the row, and not a fault of this service; the row is
     left as it is."""
 
-    async def get(self, record: Record[T], /, **fields: Any) -> T | None:
+    async def get(self, record: Record[T], /, *positional: Never, **fields: Any) -> T | None:
         with _conflicts():
-            return await super().get(record, **fields)
+            return await super().get(record, *positional, **fields)
 
     async def transact(
         self, work: Callable[[Transaction], Awaitable[T]], *, batch_id: str | None = None
