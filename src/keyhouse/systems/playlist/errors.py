@@ -9,7 +9,6 @@ from keyhouse.errors import (
     ConflictError,
     EngineError,
     KeyhouseError,
-    RateError,
     ScopeError,
     UsageError,
 )
@@ -22,7 +21,6 @@ __all__ = [
     "CatalogFullError",
     "CatalogSourceError",
     "IntentError",
-    "NameLockedError",
     "NameTakenError",
     "NewerDocumentError",
     "NoCurrentItemError",
@@ -32,12 +30,6 @@ __all__ = [
     "RobotUnavailableError",
     "RoleError",
 ]
-
-
-class NameLockedError(RateError):
-    """Too many wrong codes were sent for this name."""
-
-    code = "locked"
 
 
 class AddressBlockedError(AccessError):
