@@ -60,6 +60,8 @@ class PageRoutes:
             _TEMPLATES,
             q=rendering.quoted,
             number=rendering.number,
+            plural=rendering.plural,
+            marked=rendering.marked,
             size=rendering.size,
             moment=rendering.moment,
             tokens=rendering.tokens,
