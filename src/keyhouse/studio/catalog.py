@@ -76,8 +76,8 @@ class SystemCatalog:
             return False
 
     async def stored(self, system: StudioSystem, space: str) -> list[Store]:
-        """Return the stores of a space that holds rows, or that a schema names. Raises NotFoundError
-        if there is no such space."""
+        """Return the stores of a space that holds rows, or that a schema names. Raises
+        NotFoundError if there is no such space."""
         stores = self.stores(system, space)
         for store in stores:
             if store.schema.space.name == space:

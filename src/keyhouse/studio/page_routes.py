@@ -62,6 +62,7 @@ class PageRoutes:
             number=rendering.number,
             plural=rendering.plural,
             marked=rendering.marked,
+            mask=rendering.MASK,
             size=rendering.size,
             moment=rendering.moment,
             tokens=rendering.tokens,

@@ -143,6 +143,11 @@ def private_error() -> ScopeError:
     return ScopeError(f"The key holds private members: this needs the scope {ADMIN}.")
 
 
+def has_hidden(schema: Schema) -> bool:
+    """Return whether a record of the schema has private or sealed members."""
+    return any(record.private or record.sealed for record in schema.records)
+
+
 @lru_cache(maxsize=256)
 def _reaching(schema: Schema) -> list[re.Pattern[str]]:
     """Return patterns of the texts that reach into a private field, one for each template."""
