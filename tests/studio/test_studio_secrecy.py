@@ -66,13 +66,13 @@ async def broken(engine: Engine) -> None:
     await engine.commit(
         "main",
         Batch(
-            puts=[
+            puts=(
                 Put("person:x1", f'{{"id": "x1", "pin": "{SECRET}-broken'.encode()),
                 Put("person:x2", f'{{"id": "x2", "name": 7, "pin": "{SECRET}-typed"}}'.encode()),
                 Put(f"idx:person:pin:{SECRET}-dangling:p9", b"1"),
                 Put(f"idx:person:upin:{SECRET}-wrong", b'"p9"'),
                 Put("list:person:team:blue", f'{{"people": {{"p9": "{SECRET}"}}}}'.encode()),
-            ]
+            )
         ),
     )
 

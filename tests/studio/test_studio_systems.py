@@ -33,7 +33,7 @@ def test_every_record_of_a_system_has_its_pages(name: str, tmp_path: Path) -> No
         app = make_app([studio.spec()])
         served = Library(engine, studio, app, keyspaces[0].schema, spaces[0])
         for space in spaces:
-            await engine.commit(space, Batch(puts=[Put("zz", b"1")]))  # a space exists by its rows
+            await engine.commit(space, Batch(puts=(Put("zz", b"1"),)))  # a space exists by its rows
         async with served.signed_in() as client:
             pages = [f"/studio/{name}/", f"/studio/{name}/schema", "/studio/jobs"]
             for space in spaces:
