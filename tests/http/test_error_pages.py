@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from keyhouse.errors import KeyhouseError, UnavailableError
 from keyhouse.http import HtmlPage, Route, Templates, make_app
-from keyhouse.http.repeated_lines import CAUSES_MAX, RepeatedLines
+from keyhouse.http.errors import CAUSES_MAX, RepeatedLines
 from keyhouse.service.spec import ServiceSpec
 from tests.http.support.real_server import run
 

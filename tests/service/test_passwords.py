@@ -113,7 +113,7 @@ def attempts(guard: LoginGuard, account: str, client: ClientAddress, count: int)
 
 
 def test_guesses_of_one_account_are_slowed_down_and_never_rejected() -> None:
-    """The delay of an account was a rejection: whoever sent guesses kept its owner out."""
+    """The delay of an account was a rejection: any client that sent guesses kept its owner out."""
     clock = ManualClock()
     guard = LoginGuard(clock=clock)
     assert [guard.check("ann", HERE) for _ in range(5)] == [0] * 5

@@ -32,11 +32,11 @@ from keyhouse.http.errors import (
     DrainingError,
     ErrorFormat,
     MethodError,
+    RepeatedLines,
     error_headers,
     shown_error,
 )
 from keyhouse.http.event_stream import EventBody, OpenStreams, TenantStreams
-from keyhouse.http.repeated_lines import RepeatedLines
 from keyhouse.http.response import NO_BODY_STATUSES, EncodedResponse
 from keyhouse.http.router import ErrorPage, KnownPaths, Route, Router
 from keyhouse.http.settings import HttpSettings

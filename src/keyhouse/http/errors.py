@@ -6,9 +6,10 @@ message.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from http import HTTPStatus
-from typing import Any
+from time import monotonic
+from typing import Any, Final
 
 import msgspec
 
@@ -216,3 +217,33 @@ def _shortened(value: object) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [_shortened(each) for each in list(value)[:_ITEMS_MAX]]
     return _shortened(repr(value))
+
+
+# Log lines
+
+CAUSES_MAX: Final = 256
+"""Causes of log lines that are remembered; beyond it, the oldest one is forgotten."""
+
+_LINE_SECONDS: Final = 1.0
+
+
+class RepeatedLines:
+    """Chooses the lines to log: one a second of each cause. While an engine is away, every request
+    fails alike."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._last: dict[Hashable, tuple[float, int]] = {}
+
+    def fields(self, cause: Hashable) -> dict[str, int] | None:
+        """Return fields for a line of this cause: `repeated`, if lines were left out. None: leave
+        this one out."""
+        now = self._clock()
+        last, left_out = self._last.get(cause, (float("-inf"), 0))
+        if now - last < _LINE_SECONDS:
+            self._last[cause] = last, left_out + 1
+            return None
+        self._last[cause] = now, 0
+        if len(self._last) > CAUSES_MAX:
+            del self._last[next(iter(self._last))]
+        return {"repeated": left_out} if left_out else {}

@@ -2,8 +2,8 @@
 
 The event loop answers every request of the process, so a call of more than a millisecond belongs
 here. At most `threads_max` calls run at once and at most `pending_max` wait, in the order in which
-they came; further ones are rejected with BusyError. Calls by `run_first` have a queue of their own
-of the same length, and go before the others.
+they came; further ones are rejected with BusyError. Calls by `run_first` have a separate queue of
+the same length, and go before the others.
 
     state of a call   next
     ---------------   -----------------------------------------------------------------------------

@@ -33,8 +33,8 @@ REPORT_SECONDS: Final = 0.25
 
 
 class JobInput(msgspec.Struct):
-    """The input of a job: a space. `selection` are the records to delete, `total` of them, and
-    `about` says so without private members; `of` is the job to undo."""
+    """The input of a job: a space. `selection` are the records to delete, `total` of them; `about`
+    describes it without private members. `of` is the job to undo."""
 
     system: str
     space: str = ""

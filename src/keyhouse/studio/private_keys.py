@@ -122,8 +122,8 @@ class KeyView:
         return None
 
     def check(self, *texts: str) -> None:
-        """Raise ScopeError if a key, or a prefix of keys, reaches into a private field. Whether a
-        row has it does not matter: that is what a guess would find out."""
+        """Raise ScopeError if a key, or a prefix of keys, reaches into a private field, also if no
+        row has it: a guess would find that out."""
         if self.sees_private:
             return
         for text in texts:

@@ -4,8 +4,8 @@ A code has 41 bits, so guesses are what must be bounded, and what is stored must
 
 - Stored is an HMAC of the code with a key that is not in the bucket, so a reader of the bucket
   cannot try codes.
-- A code belongs to the client that requested it, by a cookie, and has three guesses of its own
-  there, whatever others send: `otp/own/{username}/{requester}`.
+- A code belongs to the client that requested it, by a cookie, and has three guesses there,
+  whatever others send: `otp/own/{username}/{requester}`.
 - A client without that cookie guesses at the newest code of the name, `otp/request/{username}`.
   All failures of a name count in `otp/lock/{username}`, and three lock it for an hour for those
   clients. So nobody can keep out the person who has requested a code.
@@ -118,7 +118,7 @@ class OneTimeCodes:
     async def request(
         self, username: str, client: ClientAddress, user_agent: str | None, cookies: str = ""
     ) -> str:
-        """Make a code and send it; return the cookie that gives the client guesses of its own.
+        """Make a code and send it; return the cookie that gives the client its own guesses.
         Raises RateError or AddressBlockedError."""
         await self._blocks.reject_blocked(client)
         code = "".join(secrets.choice(CODE_CHARACTERS) for _ in range(CODE_LENGTH))

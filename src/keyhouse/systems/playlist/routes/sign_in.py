@@ -34,7 +34,7 @@ class SignInHandlers:
         self, body: messages.OtpRequestBody, client: ClientAddress, headers: messages.CodeHeaders
     ) -> Response[messages.OtpSent]:
         """Send a code to a user of the channel. The answer is the same for every name. Its cookie
-        gives the client three guesses of its own."""
+        gives the client its own three guesses."""
         cookie = await self._codes.request(
             body.username, client, headers.user_agent, headers.cookie
         )
