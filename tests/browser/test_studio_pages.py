@@ -203,3 +203,28 @@ def test_a_view_is_saved_and_found_on_the_first_page(studio: Studio) -> None:
             assert await page.get_by_role("link", name="book:b001").count() == 0
 
     studio.run("views", scenario)
+
+
+def test_a_phone_has_a_head_of_one_line_and_a_table_that_shows_that_it_scrolls(
+    studio: Studio,
+) -> None:
+    """The head took four lines, and a wide table was cut at the edge without a hint."""
+
+    async def scenario(space: str, store: Store) -> None:
+        async with (
+            studio.visitor.operator(unlocked=True) as operator,
+            operator.visit(f"{space}/book") as page,
+        ):
+            for width in (320, 390):
+                await page.set_viewport_size({"width": width, "height": 800})
+                head = await page.locator(".top").bounding_box()
+                assert head is not None and head["height"] < 60
+                wide = "document.documentElement.scrollWidth <= innerWidth"
+                assert await page.evaluate(wide), "the page itself does not scroll sideways"
+                shades = await page.locator(".table").evaluate(
+                    "each => [each.scrollWidth > each.clientWidth,"
+                    " getComputedStyle(each).backgroundAttachment]"
+                )
+                assert shades[0] and shades[1].startswith("local, local, scroll, scroll")
+
+    studio.run("phone", scenario)
