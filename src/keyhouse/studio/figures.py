@@ -8,7 +8,7 @@ import msgspec
 from keyhouse.auth import Caller
 from keyhouse.metrics import SECONDS, HttpMetrics, MeteredEngine, Timing
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog
-from keyhouse.studio.private_keys import has_hidden
+from keyhouse.studio.private_keys import has_hidden, private_fields
 from keyhouse.studio.rendering import MASK
 from keyhouse.studio.settings import ADMIN
 
@@ -150,9 +150,11 @@ def _slow_lines(systems: Iterable[StudioSystem], sees_private: bool) -> list[Slo
 def _shown(system: StudioSystem, value: object, sees_private: bool) -> object:
     """Return a field of an operation. Text may be the key of a row, or a value that a client asked
     for, and so a private member."""
-    if sees_private or not isinstance(value, str):
+    if sees_private or not isinstance(value, str) or not any(map(has_hidden, system.schemas)):
         return value
-    return MASK if any(map(has_hidden, system.schemas)) else value
+    matches = filter(None, (schema.find(value) for schema in system.schemas))
+    is_open = any(not private_fields(each.record, each.declared) for each in matches)
+    return value if is_open else MASK
 
 
 SLOW_LINES_MAX: Final = 200
