@@ -5,9 +5,10 @@ not sent, only logged with the request's id: they may contain another tenant's k
 message.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from http import HTTPStatus
-from typing import Any
+from time import monotonic
+from typing import Any, Final
 
 import msgspec
 
@@ -199,3 +200,33 @@ def _fields(error: KeyhouseError) -> dict[str, Any]:
     if _hides_fields(error):
         return {}
     return error.json_fields()
+
+
+# Log lines
+
+CAUSES_MAX: Final = 256
+"""Causes of log lines that are remembered; beyond it, the oldest one is forgotten."""
+
+_LINE_SECONDS: Final = 1.0
+
+
+class RepeatedLines:
+    """Chooses the lines to log: one a second of each cause. While an engine is away, every request
+    fails alike."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._last: dict[Hashable, tuple[float, int]] = {}
+
+    def fields(self, cause: Hashable) -> dict[str, int] | None:
+        """Return fields for a line of this cause: `repeated`, if lines were left out. None: leave
+        this one out."""
+        now = self._clock()
+        last, left_out = self._last.get(cause, (float("-inf"), 0))
+        if now - last < _LINE_SECONDS:
+            self._last[cause] = last, left_out + 1
+            return None
+        self._last[cause] = now, 0
+        if len(self._last) > CAUSES_MAX:
+            del self._last[next(iter(self._last))]
+        return {"repeated": left_out} if left_out else {}

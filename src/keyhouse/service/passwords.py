@@ -2,7 +2,8 @@
 
 A hash takes 64 MiB and a tenth of a second on purpose. Threads with low priority compute it and
 leave one core free, so that other requests are not delayed; further logins wait in a bounded queue,
-and beyond it get 503.
+and beyond it get 503. Preferred ones, of addresses from which somebody has signed in before, have a
+separate queue that goes first, so that a flood of logins does not keep them out.
 """
 
 from typing import Any
@@ -64,12 +65,16 @@ class Passwords:
         """Return a hash with its parameters and salt. Raises LimitError, or BusyError (503)."""
         return await self._pool.run(self._hash, _normalized(password))
 
-    async def verify(self, stored: str | None, password: str) -> PasswordCheck:
+    async def verify(
+        self, stored: str | None, password: str, *, is_preferred: bool = False
+    ) -> PasswordCheck:
         """Compare a password with the stored hash; None: the account does not exist.
 
         That takes as long as a wrong password, so that a client cannot tell the difference.
+        `is_preferred`: before those that are not (see `LoginGuard.is_known`).
         """
-        return await self._pool.run(self._verify, stored, _normalized(password))
+        run = self._pool.run_first if is_preferred else self._pool.run
+        return await run(self._verify, stored, _normalized(password))
 
     async def close(self) -> None:
         await self._pool.close()

@@ -329,11 +329,11 @@ def sign_in(
 
     url = service_url(service, "/playlist")
     with translated():
-        PlaylistClient.request_code(url, name)
+        request = PlaylistClient.request_code(url, name)
         with redirect_stdout(sys.stderr):  # `err=True` writes a part of the prompt to stdout
             code = typer.prompt("Code")
         try:
-            with PlaylistClient.sign_in(url, name, code) as playlists:
+            with PlaylistClient.sign_in(url, name, code, request=request) as playlists:
                 token, session = playlists.token, playlists.session()
         except CodeRejected as error:
             raise UsageError(str(error)) from None

@@ -10,7 +10,6 @@ from keyhouse.errors import (
     EngineError,
     KeyhouseError,
     NewerError,
-    RateError,
     ScopeError,
     UnreadableError,
     UsageError,
@@ -25,7 +24,6 @@ __all__ = [
     "CatalogSourceError",
     "ForeignRowError",
     "IntentError",
-    "NameLockedError",
     "NameTakenError",
     "NewerDocumentError",
     "NewerRowError",
@@ -37,12 +35,6 @@ __all__ = [
     "RobotUnavailableError",
     "RoleError",
 ]
-
-
-class NameLockedError(RateError):
-    """Too many wrong codes were sent for this name."""
-
-    code = "locked"
 
 
 class AddressBlockedError(AccessError):

@@ -24,7 +24,8 @@ OTP_SECONDS: Final = 300
 """Lifetime of a code, and of the intent to block an address."""
 
 OTP_FAILURES_MAX: Final = 3
-"""Wrong codes of a name until it is locked."""
+"""Wrong codes of a name until it is locked for clients that did not request a code, and guesses at
+a code by the client that requested it."""
 
 LOCK_SECONDS: Final = 3_600
 """Time for which a name is locked, and after which failures are forgotten."""
@@ -32,8 +33,12 @@ LOCK_SECONDS: Final = 3_600
 OTP_RATE_SECONDS: Final = 900
 """Window in which requests for codes are counted."""
 
-OTP_PER_NAME_MAX: Final = 5
-"""Requests for codes of one name in the window."""
+OTP_PER_NAME_MAX: Final = 60
+"""Requests for codes of one name in the window, from all addresses. With three guesses at each code
+this bounds the guesses: 723 an hour, of 36^8 codes."""
+
+OTP_PER_NAME_AND_ADDRESS_MAX: Final = 5
+"""Requests for codes of one name from one address in the window."""
 
 OTP_PER_ADDRESS_MAX: Final = 20
 """Requests for codes from one address in the window."""

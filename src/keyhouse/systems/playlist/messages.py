@@ -78,10 +78,13 @@ class OtpResult(msgspec.Struct, omit_defaults=True):
     default_block_hours: int | UnsetType = UNSET
 
 
-class AgentHeader(msgspec.Struct):
+class CodeHeaders(msgspec.Struct):
+    """`cookie` has the cookie of the client that requested a code."""
+
     user_agent: Annotated[str | None, Meta(description="The client's program.")] = msgspec.field(
         default=None, name="User-Agent"
     )
+    cookie: Annotated[str, Meta(description="Cookies, such as that of a requested code.")] = ""
 
 
 class IpBlockBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -9,9 +9,9 @@ stored as written, because other programs write it too.
 
 Further keys are not in the document: `names/…` reserves the name of each playlist, `days/…` (in two
 buckets) counts by day, for the windows of `top-played` and `top-liked`, `apply/…` has the push that
-runs, `plays/…` the counted plays of the last day, and the bucket of codes has `otp/lock/…` (failed
-codes of a name), `otp/rate/…` (requests in the last minutes) and `ipblock_intent/…` (an address
-that may block itself).
+runs, `plays/…` the counted plays of the last day, and the bucket of codes has `otp/own/…` (the code
+of the client that requested it), `otp/lock/…` (failed codes of a name), `otp/rate/…` (requests in
+the last minutes) and `ipblock_intent/…` (an address that may block itself).
 """
 
 from typing import Any, Literal, TypeVar
@@ -54,6 +54,7 @@ __all__ = [
     "LIKED",
     "LIKES",
     "OTP_LOCK",
+    "OTP_OWN",
     "OTP_RATE",
     "OTP_REQUEST",
     "PLAYLIST",
@@ -232,7 +233,8 @@ PLAYLISTS = _bucket(
 
 
 class OtpRequest(Struct, kw_only=True):
-    """A requested code. Its hash never leaves the store."""
+    """A requested code. Its hash never leaves the store. `requester` is the hash of the cookie that
+    the client got which requested it."""
 
     requested_at: str
     expires_at: str
@@ -241,6 +243,7 @@ class OtpRequest(Struct, kw_only=True):
     otp_hash: str
     otp_salt: Maybe = UNSET
     attempts_remaining: int
+    requester: Maybe = UNSET
     schema_version: int = 1
 
 
@@ -264,6 +267,14 @@ OTP_REQUEST = _versioned(
     OtpRequest,
     _at("otp/request/{username:norm}"),
     name="otp_request",
+    timestamps=("requested_at", "expires_at"),
+    private=("otp_hash", "otp_salt"),
+    expiry=at_field("expires_at"),
+)
+OTP_OWN = _versioned(
+    OtpRequest,
+    _at("otp/own/{username:norm}/{requester}"),
+    name="otp_own",
     timestamps=("requested_at", "expires_at"),
     private=("otp_hash", "otp_salt"),
     expiry=at_field("expires_at"),
@@ -306,6 +317,7 @@ IP_BLOCK_INTENT = _versioned(
 AUTH = _bucket(
     "kryten_playlist_auth",
     OTP_REQUEST,
+    OTP_OWN,
     OTP_LOCK,
     OTP_RATE,
     SESSION,

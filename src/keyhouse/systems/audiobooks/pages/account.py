@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import Struct, convert
 
 from keyhouse.errors import KeyhouseError, RecordError, UsageError
-from keyhouse.http import ClientAddress, HtmlPage, Redirect, Response, Route
+from keyhouse.http import ClientAddress, HtmlPage, Redirect, Response, Route, retry_after
 from keyhouse.systems.audiobooks import messages
 from keyhouse.systems.audiobooks.accounts import Accounts
 from keyhouse.systems.audiobooks.library import Member
@@ -119,7 +119,9 @@ class AccountPages:
                 raise
             next, username = _local(form.next), form.username
             page = SignInPage(next, username, error.sentence, self._has_tenants)
-            return await self._frame.render("login.html", None, page, status=error.status)
+            return await self._frame.render(
+                "login.html", None, page, status=error.status, headers=retry_after(error)
+            )
         return Redirect(_local(form.next) or at(), headers=_cookies(reply))
 
     async def show_setup(self) -> HtmlPage | Redirect:
