@@ -11,6 +11,7 @@ BASE = (
     "opening",
     "read_meter",
     "renamed",
+    "rooted_path",
 )
 CORE = ("keys", "schema", "engine", "store")
 SERVING = ("auth", "http", "metrics", "nats", "search", "service", "settings")
@@ -30,6 +31,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "eager_task": (),
     "read_meter": (),
     "renamed": (),
+    "rooted_path": (),
     "thread_priority": (),
     "keys": ("limits", "errors", "arguments", "renamed"),
     "schema": ("limits", "errors", "arguments", "keys", "renamed"),

@@ -35,6 +35,7 @@ from keyhouse.systems.audiobooks.files import (
     FoundFile,
     FoundFiles,
     natural,
+    printable_path,
     resolve_below,
     walk,
 )
@@ -96,7 +97,7 @@ class Scanner:
             if not os.path.lexists(path)
         }
         state = _ScanState(known, gone, counts, counts.unchanged)
-        async with aclosing(read_files(_chunks(due), len(due), self._run)) as reading:
+        async with aclosing(read_files(_chunks(due), len(due), self._library.roots)) as reading:
             async for read in reading:
                 state.done += len(read)
                 commits = list(_commits(_groups(read, counts, task)))
@@ -121,15 +122,14 @@ class Scanner:
         found = FoundFiles()
         for root in chosen:
             try:
-                found.files += await self._run(
-                    lambda root=root: walk(root, found.skipped.__setitem__)
-                )
+                await self._run(walk, root, found)
             except OSError as error:
                 task.log(f"{root}: {error}", "error")
-                continue
-            found.folders.append(str(root))
         for path, reason in found.skipped.items():
-            task.log(f"{path}: {reason}", "error")
+            task.log(f"{printable_path(path)}: {reason}", "error")
+        for extension, paths in sorted(found.unread.items()):
+            count = "1 file is" if len(paths) == 1 else f"{len(paths)} files are"
+            task.log(f"{count} not read, being .{extension}: {paths[0]}", "warn")
         return found
 
     async def _commit_all(
