@@ -149,11 +149,14 @@ class _Document:
         if each.is_form:
             content = {"schema": _form_schema(self._types.inside(each.body))}
             return {"required": True, "content": {URLENCODED: content, MULTIPART: content}}
-        if each.body is bytes:
+        if each.body is bytes and route.body_type is None:
             return {"required": True, "content": {"application/octet-stream": {"schema": {}}}}
         kind = each.body if route.body_type is None else route.body_type
         content = {"schema": self._types.schema(kind), **_example(route.example)}
-        return {"required": True, "content": dict.fromkeys(route.body_media_types, content)}
+        return {
+            "required": each.body is not bytes,
+            "content": dict.fromkeys(route.body_media_types, content),
+        }
 
     def _replies(self, route: Route, each: HandlerSignature) -> Json:
         replies = {
@@ -285,8 +288,10 @@ class _Types:
 
 def _types(route: Route, each: HandlerSignature) -> Iterator[Any]:
     yield from each.path.values()
-    if each.has_body and each.body is not bytes and not each.is_form:
-        yield each.body if route.body_type is None else route.body_type
+    if route.body_type is not None:
+        yield route.body_type
+    elif each.has_body and each.body is not bytes and not each.is_form:
+        yield each.body
     for returns in each.replies.values():
         if returns.type is not NONE_TYPE and returns.media_type == JSON:
             yield returns.type

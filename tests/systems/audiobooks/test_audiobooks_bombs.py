@@ -299,14 +299,15 @@ def test_a_folder_of_any_depth_does_not_end_a_scan(
     root = service.roots[0]
     write_audio(root / "good" / "a.wav", 5, tags=TAGS)
     before = os.getcwd()
-    try:
-        os.chdir(root)
-        for _ in range(1_100):
-            os.mkdir("d")
-            os.chdir("d")
-    finally:
-        os.chdir(before)
+    os.chdir(root)
+    for _ in range(1_100):
+        os.mkdir("d")
+        os.chdir("d")
     lines = scan(admin)
+    for _ in range(1_100):  # pytest cannot remove it
+        os.chdir("..")
+        os.rmdir("d")
+    os.chdir(before)
     assert "1 added" in lines[-1]
     assert any(f"more than {DEPTH_MAX} folders deep" in line for line in lines)
 
