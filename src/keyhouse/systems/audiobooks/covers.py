@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,11 +39,11 @@ class Covers:
         self._lock = asyncio.Lock()
         """Held while a file and its row are written, or a file without a row is removed."""
 
-    async def add(self, book_id: str, folder: Path, tags: Iterable[AudioTags]) -> None:
-        """Give a book that has no cover the first picture of its tags, or of its folder."""
+    async def add(self, book_id: str, folders: Sequence[Path], tags: Iterable[AudioTags]) -> None:
+        """Give a book that has no cover the first picture of its tags, or of its folders."""
         found = next(((each.cover, each.cover_type) for each in tags if each.cover_type), None)
         if found is None:
-            found = await self._run(_folder_cover, folder, self._library.roots)
+            found = await self._run(_folder_cover, folders, self._library.roots)
         if found is None:
             return
         async with self._lock:
@@ -111,8 +112,8 @@ class Covers:
         )
 
 
-def _folder_cover(folder: Path, roots: Sequence[Path]) -> tuple[bytes, str] | None:
-    for name in COVER_NAMES:
+def _folder_cover(folders: Sequence[Path], roots: Sequence[Path]) -> tuple[bytes, str] | None:
+    for folder, name in product(folders, COVER_NAMES):
         path = f"{folder}{os.sep}{name}"
         if not os.path.lexists(path):
             continue
