@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from keyhouse.systems.audiobooks.folder_names import (
-    BookNames,
+    PathNames,
     book_folder,
     is_book_folder,
     names_of,
@@ -40,19 +40,19 @@ def test_folders_of_discs(folder: str, book: str, disc: int | None) -> None:
 @pytest.mark.parametrize(
     ("path", "names"),
     [
-        ("/r", BookNames("r")),
-        ("/r/Emma", BookNames("Emma")),
-        ("/r/Austen/Emma", BookNames("Emma", "Austen")),
-        ("/r/Leckie/Radch/Sword", BookNames("Sword", "Leckie", "Radch")),
-        ("/r/Leckie/Radch/2 - Sword", BookNames("Sword", "Leckie", "Radch", 2)),
-        ("/r/Leckie/Radch/Book 2.5 - Sword", BookNames("Sword", "Leckie", "Radch", 2.5)),
-        ("/r/Leckie/Radch/02. Sword", BookNames("Sword", "Leckie", "Radch", 2)),
-        ("/r/Leckie/Radch/Book 3", BookNames("Book 3", "Leckie", "Radch", 3)),
-        ("/r/x/Leckie/Radch/Sword", BookNames("Sword", "Leckie", "Radch")),
-        ("/r/Orwell/1984", BookNames("1984", "Orwell")),
+        ("/r", PathNames("r")),
+        ("/r/Emma", PathNames("Emma")),
+        ("/r/Austen/Emma", PathNames("Emma", "Austen")),
+        ("/r/Leckie/Radch/Sword", PathNames("Sword", "Leckie", "Radch")),
+        ("/r/Leckie/Radch/2 - Sword", PathNames("Sword", "Leckie", "Radch", 2)),
+        ("/r/Leckie/Radch/Book 2.5 - Sword", PathNames("Sword", "Leckie", "Radch", 2.5)),
+        ("/r/Leckie/Radch/02. Sword", PathNames("Sword", "Leckie", "Radch", 2)),
+        ("/r/Leckie/Radch/Book 3", PathNames("Book 3", "Leckie", "Radch", 3)),
+        ("/r/x/Leckie/Radch/Sword", PathNames("Sword", "Leckie", "Radch")),
+        ("/r/Orwell/1984", PathNames("1984", "Orwell")),
     ],
 )
-def test_names_by_path(path: str, names: BookNames) -> None:
+def test_names_by_path(path: str, names: PathNames) -> None:
     assert names_of("/r", path) == names
 
 

@@ -15,7 +15,18 @@ from typing import Final
 
 from msgspec import Struct
 
-__all__ = ["BookNames", "book_folder", "is_book_folder", "names_of", "tagged_disc_folder"]
+from keyhouse.systems.audiobooks.audio_tags import AudioTags
+from keyhouse.systems.audiobooks.files import AudioFile, FoundFile
+from keyhouse.systems.audiobooks.records import Segment
+
+__all__ = [
+    "PathNames",
+    "ScannedFolders",
+    "book_folder",
+    "is_book_folder",
+    "names_of",
+    "tagged_disc_folder",
+]
 
 _DISC: Final = re.compile(
     r"(?P<title>.*?)[\s\-_.,(\[]*\b(?:cd|dis[ck])[\s\-_.#]*(?P<number>\d{1,3})[)\]]?", re.IGNORECASE
@@ -32,7 +43,7 @@ _NUMBER_AT_END: Final = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d{1,2})?)$")
 _WORD_CHARS_MIN: Final = 4
 
 
-class BookNames(Struct, frozen=True):
+class PathNames(Struct, frozen=True):
     """Names that a path has; empty if it has none."""
 
     title: str
@@ -73,24 +84,24 @@ def is_book_folder(folder: str, names: Iterable[str]) -> bool:
     return len(stems) == 1 and bool(_words(stems[0]) & _words(title))
 
 
-def names_of(root: str, path: str) -> BookNames:
+def names_of(root: str, path: str) -> PathNames:
     """Return the names of a book by its path: that of its folder, or of its only file without the
     extension."""
     if path == root:
-        return BookNames(title=os.path.basename(root))
+        return PathNames(title=os.path.basename(root))
     parts = os.path.relpath(path, root).split(os.sep)
     title = parts[-1]
     author = parts[-3] if len(parts) > 2 else parts[-2] if len(parts) > 1 else ""
     if len(parts) <= 2:
-        return BookNames(title=title, author=author)
+        return PathNames(title=title, author=author)
     match = _PLACE.fullmatch(title)
     if match is not None and match["title"]:
-        return BookNames(
+        return PathNames(
             title=match["title"], author=author, series=parts[-2], place=float(match["place"])
         )
     number = _NUMBER_AT_END.search(title)
     place = None if number is None else float(number[1])
-    return BookNames(title=title, author=author, series=parts[-2], place=place)
+    return PathNames(title=title, author=author, series=parts[-2], place=place)
 
 
 def _without(stem: str, title: str) -> str:
@@ -102,3 +113,43 @@ def _without(stem: str, title: str) -> str:
 def _words(text: str) -> set[str]:
     words = re.findall(r"[^\W_]+", text.casefold())
     return {word for word in words if len(word) >= _WORD_CHARS_MIN} or set(words)
+
+
+class ScannedFolders:
+    """The names of all files, and the discs of their tags, by folder."""
+
+    def __init__(self, files: list[FoundFile], known: dict[str, Segment]) -> None:
+        self._names: dict[str, list[str]] = {}
+        self._discs: dict[str, set[int]] = {}
+        self._is_book: dict[str, bool] = {}
+        for each in files:
+            folder, name = os.path.split(each.path)
+            self._names.setdefault(folder, []).append(name)
+        for path, segment in known.items():
+            if segment.tag_order:
+                self._discs.setdefault(os.path.dirname(path), set()).add(segment.tag_order[0])
+
+    def add_discs(self, read: list[AudioFile]) -> None:
+        for each in read:
+            if each.tags is not None:
+                folder = os.path.dirname(each.found.path)
+                self._discs.setdefault(folder, set()).add(each.tags.disc or 0)
+
+    def book_path(self, path: str, tags: AudioTags) -> str:
+        """Return the path of the book of a file: its folder, or one above, or the file itself,
+        without its extension."""
+        folder = os.path.dirname(path)
+        above, disc = book_folder(folder)
+        if disc is not None:
+            return above
+        if tags.album:
+            return tagged_disc_folder(folder, self._discs.get(folder, set()))
+        if tags.track is not None or self._holds_one_book(folder):
+            return folder
+        return os.path.splitext(path)[0]
+
+    def _holds_one_book(self, folder: str) -> bool:
+        found = self._is_book.get(folder)
+        if found is None:
+            found = self._is_book[folder] = is_book_folder(folder, self._names.get(folder, ()))
+        return found

@@ -41,11 +41,10 @@ from keyhouse.systems.audiobooks.files import (
     walk,
 )
 from keyhouse.systems.audiobooks.folder_names import (
-    BookNames,
+    PathNames,
+    ScannedFolders,
     book_folder,
-    is_book_folder,
     names_of,
-    tagged_disc_folder,
 )
 from keyhouse.systems.audiobooks.isbn import isbn10, isbn13
 from keyhouse.systems.audiobooks.library import Library
@@ -122,7 +121,7 @@ class Scanner:
             for path, each in ((path, known[path]) for path in missing)
             if not os.path.lexists(path)
         }
-        state = _ScanState(known, gone, counts, counts.unchanged, _Folders(files, known))
+        state = _ScanState(known, gone, counts, counts.unchanged, ScannedFolders(files, known))
         async with aclosing(read_files(_chunks(due), len(due), self._library.roots)) as reading:
             async for read in reading:
                 state.done += len(read)
@@ -382,55 +381,15 @@ class _ScanState(Struct):
     gone: dict[str, Segment]
     counts: _Counts
     done: int
-    folders: "_Folders"
+    folders: ScannedFolders
     emptied: dict[str, str] = {}
-
-
-class _Folders:
-    """The names of all files, and the discs of their tags, by folder."""
-
-    def __init__(self, files: list[FoundFile], known: dict[str, Segment]) -> None:
-        self._names: dict[str, list[str]] = {}
-        self._discs: dict[str, set[int]] = {}
-        self._is_book: dict[str, bool] = {}
-        for each in files:
-            folder, name = os.path.split(each.path)
-            self._names.setdefault(folder, []).append(name)
-        for path, segment in known.items():
-            if segment.tag_order:
-                self._discs.setdefault(os.path.dirname(path), set()).add(segment.tag_order[0])
-
-    def add_discs(self, read: list[AudioFile]) -> None:
-        for each in read:
-            if each.tags is not None:
-                folder = os.path.dirname(each.found.path)
-                self._discs.setdefault(folder, set()).add(each.tags.disc or 0)
-
-    def book_path(self, path: str, tags: AudioTags) -> str:
-        """Return the path of the book of a file: its folder, or one above, or the file itself,
-        without its extension."""
-        folder = os.path.dirname(path)
-        above, disc = book_folder(folder)
-        if disc is not None:
-            return above
-        if tags.album:
-            return tagged_disc_folder(folder, self._discs.get(folder, set()))
-        if tags.track is not None or self._holds_one_book(folder):
-            return folder
-        return os.path.splitext(path)[0]
-
-    def _holds_one_book(self, folder: str) -> bool:
-        found = self._is_book.get(folder)
-        if found is None:
-            found = self._is_book[folder] = is_book_folder(folder, self._names.get(folder, ()))
-        return found
 
 
 class Group(Struct):
     """Files of one book, by its path and album."""
 
     path: str
-    names: BookNames
+    names: PathNames
     source: str
     files: list[tuple[AudioFile, AudioTags]]
 
