@@ -274,7 +274,7 @@ def _finds(client: httpx.Client, query: str, titles: list[str]) -> None:
 def test_put_of_a_book_clears_nothing_because_of_a_name_that_it_does_not_know(
     admin: httpx.Client,
 ) -> None:
-    """`author_name` of our own replies was ignored, and the author cleared."""
+    """`author_name`, which replies have, was ignored, and the author cleared."""
     author = made(admin, "authors", name="Gabriel")["id"]
     book = made(admin, "books", title="Cien", author_id=author, narrator="N")
     path = f"/books/{book['id']}"

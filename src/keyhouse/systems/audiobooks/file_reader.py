@@ -2,8 +2,8 @@
 memory and time, and a scan of many files must not delay requests.
 
 A process reads one file after the other. If it ends, or takes too long, the file that it was
-reading is broken, and a new process reads the next one. What was read is passed on in parts of
-about `PART_BYTES`, so that the service never holds many covers.
+reading is broken, and a new process reads the next one. Results are passed on in parts of about
+`PART_BYTES`, so that the service never holds many covers.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ async def read_files(
 
 
 async def read_one(found: FoundFile, roots: Sequence[Path]) -> AudioFile:
-    """Return one file, read in a process of its own."""
+    """Return one file, read in a separate process."""
     async with (
         aclosing(_Reader(roots)) as reader,
         aclosing(reader.read([found])) as parts,

@@ -42,7 +42,7 @@ __all__ = [
 
 _WHOLE_BYTES_MAX: Final = 1_024 * 1_024
 FILE_BYTES_MAX: Final = 16 * 1_024**3
-"""A larger file is no audiobook: a sparse one of this size is read in a minute."""
+"""A larger file is not an audiobook: a sparse one of this size is read in a minute."""
 DEPTH_MAX: Final = 100
 """Folders within folders that a scan goes into."""
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")

@@ -1,4 +1,4 @@
-"""What the names of folders and files tell about a book, where tags do not. It reads no files.
+"""Names of folders and files, which describe a book where tags do not. It reads no files.
 
     Author/Series/Title/01.mp3, 02.mp3     parts of one book, in its folder
     Author/Title/CD 1/01.mp3               a folder of a disc is part of the book above it
