@@ -12,6 +12,7 @@ BASE = (
     "normalization",
     "opening",
     "read_meter",
+    "rooted_path",
 )
 CORE = ("keys", "schema", "engine", "store")
 SERVING = ("auth", "http", "metrics", "nats", "search", "service", "settings")
@@ -32,6 +33,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "normalization": ("limits",),
     "eager_task": (),
     "read_meter": (),
+    "rooted_path": (),
     "thread_priority": (),
     "keys": ("limits", "errors", "arguments", "normalization"),
     "schema": ("limits", "errors", "arguments", "keys"),

@@ -160,9 +160,9 @@ class BookQuery(Struct):
 Tags = list[Annotated[str, Meta(min_length=1, max_length=200)]]
 
 
-class BookBody(Struct):
-    """A whole book: a member that is absent is unset. Members that the service sets may be sent
-    along, and are ignored."""
+class BookBody(Struct, forbid_unknown_fields=True):
+    """A whole book: a member that is absent is unset. To change some members, use PATCH. Members
+    that the service sets, such as `author_name`, are rejected: send `author_id`."""
 
     title: Title
     author_id: Id | None = None
@@ -213,28 +213,28 @@ class BatchBody(Struct, forbid_unknown_fields=True):
     updates: BookPatch
 
 
-class AuthorBody(Struct):
+class AuthorBody(Struct, forbid_unknown_fields=True):
     name: Title
 
 
-class SeriesBody(Struct):
+class SeriesBody(Struct, forbid_unknown_fields=True):
     name: Title
     author_id: Id | None = None
 
 
-class SeriesPatch(Struct):
+class SeriesPatch(Struct, forbid_unknown_fields=True):
     name: Title | UnsetType = UNSET
     author_id: Id | UnsetType | None = UNSET
 
 
-class WorkBody(Struct):
+class WorkBody(Struct, forbid_unknown_fields=True):
     title: Title
     author_id: Id | None = None
     series_id: Id | None = None
     alt_titles: list[Title] = []
 
 
-class WorkPatch(Struct):
+class WorkPatch(Struct, forbid_unknown_fields=True):
     title: Title | UnsetType = UNSET
     author_id: Id | UnsetType | None = UNSET
     series_id: Id | UnsetType | None = UNSET
@@ -312,7 +312,7 @@ class DryRunQuery(Struct):
     dry_run: bool = False
 
 
-class ScanBody(Struct):
+class ScanBody(Struct, forbid_unknown_fields=True):
     """`folder_path`: only this folder, below a root. `force_update`: read unchanged files too."""
 
     folder_path: str | None = None
@@ -320,7 +320,7 @@ class ScanBody(Struct):
     priority: Any = None
 
 
-class OrganizeBody(Struct):
+class OrganizeBody(Struct, forbid_unknown_fields=True):
     dry_run: bool = True
     pattern: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
 
@@ -328,7 +328,7 @@ class OrganizeBody(Struct):
 TranscodeFormat = Literal["m4b", "mp3", "ogg", "flac"]
 
 
-class TranscodeBody(Struct):
+class TranscodeBody(Struct, forbid_unknown_fields=True):
     book_id: Id
     format: TranscodeFormat = "m4b"
 

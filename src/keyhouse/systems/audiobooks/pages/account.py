@@ -197,7 +197,7 @@ class AccountPages:
     async def create_key(self, form: KeyForm, caller: Member) -> Any:
         """Create an API key, and show it once."""
         body = checked(messages.ApiKeyBody, name=form.name)
-        _, token = await self._accounts.api_keys.create(caller.subject, body.name)
+        _, token = await self._accounts.api_keys.create(caller, body.name)
         return await self._changed(caller, new_key=token)
 
     async def delete_key(self, form: IdForm, caller: Member) -> Redirect:
