@@ -9,6 +9,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import pairwise
 from types import FunctionType
 from typing import Any, Final
@@ -51,6 +52,9 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Public names in the order of the page. Names that are not listed are at its end."""
 
+SERVICES: Final[dict[str, tuple[str, ...]]] = {"keyhouse.auth": ("mint",)}
+"""Names of other packages, for programs beside a service; their extra is `serve`."""
+
 METHODS: Final[dict[str, tuple[str, ...] | None]] = {
     "Clock": None,
     "IdSource": None,
@@ -78,7 +82,8 @@ _NOTE: Final = "<!-- Made by `make docs` from the code: change it there. -->\n"
 _ABOUT: Final = """\
 All names of the package `keyhouse`, from their signatures and docstrings. The
 [guides](guides/README.md) show how to use them, and [declaring](declaring.md) has an example of
-each. Errors are in `keyhouse.errors`: see [errors](errors.md).
+each. Errors are in `keyhouse.errors`: see [errors](errors.md). `keyhouse.sync` has the same verbs
+[without `await`](guides/sync.md).
 """
 
 
@@ -92,12 +97,16 @@ def api_page() -> str:
         lines.append(f"## {title}\n")
         for name in names:
             lines += _entry(name)
+    lines.append("## Beside a service\n")
+    for package, names in SERVICES.items():
+        for name in names:
+            lines += _entry(name, package)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _entry(name: str) -> list[str]:
-    value: Any = getattr(keyhouse, name)
-    lines = [f"### {name}\n"]
+def _entry(name: str, package: str = "keyhouse") -> list[str]:
+    value: Any = getattr(import_module(package), name)
+    lines = [f"### {name}\n" if package == "keyhouse" else f"### {package}.{name}\n"]
     if isinstance(value, FunctionType):
         return [*lines, f"```python\n{signature(value, name)}\n```\n", text_of(value)]
     if not isinstance(value, type):
@@ -153,7 +162,7 @@ def _arguments(found: ast.arguments) -> Iterator[str]:
         yield _argument(argument, default)
         if place == len(found.posonlyargs):
             yield "/"
-    if found.vararg is not None:
+    if found.vararg is not None and found.vararg.arg != "positional":  # which rejects what it gets
         yield f"*{_argument(found.vararg, None)}"
     elif found.kwonlyargs:
         yield "*"

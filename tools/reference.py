@@ -248,7 +248,8 @@ def settings_lists() -> str:
             parts += [f"### The table `[{name}]`\n", _settings_list(kind, name)]
     parts += [
         "### The table of your own schema\n",
-        'It has the name of the schema: `[recipes]` for `Schema("recipes", …)`.\n',
+        'It has the name of the schema: `[recipes]` for `Schema("recipes", …)`, which cannot be the'
+        "\nname of a setting, such as `data`.\n",
         _settings_list(SchemaSettings, "recipes"),
     ]
     return "\n".join(parts).rstrip("\n")

@@ -4,8 +4,6 @@ A program needs only these names: declare with `Record`, `Index`, … and `Schem
 with `open_engine`, read and write with a `Store`.
 """
 
-from typing import TYPE_CHECKING
-
 from keyhouse.clock import Clock, IdSource, ManualClock, SystemClock, UlidSource
 from keyhouse.engines.registry import open_engine
 from keyhouse.errors import KeyhouseError
@@ -73,9 +71,6 @@ from keyhouse.store import (
     verify,
 )
 from keyhouse.systems.registry import load_system
-
-if not TYPE_CHECKING:  # a type checker sees the present names only
-    from keyhouse.renamed import __getattr__ as __getattr__
 
 __all__ = [
     "MILLISECONDS",

@@ -8,17 +8,26 @@ arguments.
 import inspect
 import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from itertools import chain, repeat
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from keyhouse.errors import KeyhouseError
+from keyhouse.errors import KeyhouseError, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _MODULES = re.compile(r"\b(?:\w+\.)+")
 """The module in front of a type's name."""
+
+
+def unnamed_fields(declared: object, positional: Sequence[object]) -> UsageError:
+    """Return the error for key fields that were given without their names: `get(CLIP, "a")`."""
+    template = getattr(declared, "template", None)
+    names = getattr(template, "fields", None) or ("field",)
+    return UsageError(
+        f"Fields go by name: {', '.join(f'{name}=…' for name in names)}.", given=positional[0]
+    )
 
 
 def checked(error: type[KeyhouseError]) -> Callable[[F], F]:

@@ -71,7 +71,8 @@ class ManualClock:
 
 @runtime_checkable
 class IdSource(Protocol):
-    """A source of ids for the events of logs: an argument of `Store`."""
+    """A source of ids, for the events of logs and for records whose id is left out: an argument of
+    `Store`."""
 
     def new(self, *, after: str | None = None) -> str:
         """Return a new ULID, greater than every earlier one of this source and than `after`."""

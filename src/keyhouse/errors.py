@@ -27,6 +27,7 @@ KeyhouseError
 │   └── LeaseError          another runner works on this migration or job
 ├── DataError               a stored row does not match the schema
 │   ├── UnreadableError     a row that does not decode
+│   │   └── SealedError     sealed with a key that is not in the key ring
 │   ├── NewerError          written by newer code than this
 │   ├── UnbuiltIndexError   a new derived row lacks records that the space has
 │   └── CounterError        not a counter, or it would overflow
@@ -38,20 +39,42 @@ KeyhouseError
     ├── ClosedError         used after close
     └── WatchExpiredError   pruned or future revision: scan again, then watch
 
-An error is a fixed sentence plus fields: programs read `code` and `fields`, people read
-`str(error)`. `status` is the HTTP status, `code` the name that clients see, on every API.
+An error is a fixed sentence plus fields: programs read `type`, `code` and `fields`, people read
+`str(error)`. `status` is the HTTP status, `code` the name that clients see, on every API; several
+classes share a code, and each has its own `type`, `unique` for UniqueError.
 """
 
-from typing import ClassVar, Self
+import re
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from math import isfinite
+from typing import Any, ClassVar, Final, Self
+
+import msgspec
+
+_TEXT_CHARS_MAX: Final = 200
+_ITEMS_MAX: Final = 20
+_VALUES_MAX: Final = 100
+"""Values in one field of a response: it may be what the caller sent."""
 
 
 class KeyhouseError(Exception):
-    """The base of all errors. `sentence` is constant where it is raised; `fields` hold the rest."""
+    """The base of all errors. `sentence` is constant where it is raised; `fields` hold the rest.
 
+    `type` tells errors of one `code` apart: `key-field` for KeyFieldError. It is the same in
+    Python, from a RemoteStore, and after `urn:keyhouse:error:` in responses over HTTP and NATS.
+    """
+
+    type: str = "keyhouse"
     status: ClassVar[int] = 500
     code: ClassVar[str] = "INTERNAL_ERROR"
     internal: ClassVar[frozenset[str]] = frozenset({"template"})
     """Fields about the keyspace, for programs that hold the store: no response has them."""
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        name = cls.__name__.removesuffix("Error") or "Error"
+        cls.type = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
 
     def __init__(self, sentence: str, /, **fields: object) -> None:
         super().__init__(sentence)
@@ -79,9 +102,20 @@ class KeyhouseError(Exception):
         }
         return shown
 
+    def json_fields(self) -> dict[str, Any]:
+        """Return the fields as JSON, shortened, whatever their types: for responses."""
+        return {name: _json(value, [_VALUES_MAX]) for name, value in self.fields.items()}
+
     def copy(self) -> Self:
         """Return a copy for another caller, since each one adds its own traceback."""
-        return type(self)(self.sentence, **self.fields).caused_by(self.__cause__)
+        copied = type(self)(self.sentence, **self.fields).caused_by(self.__cause__)
+        copied.type = self.type
+        return copied
+
+
+def error_urn(error: KeyhouseError | type[KeyhouseError]) -> str:
+    """Return the type of an error as responses have it: `urn:keyhouse:error:unique`."""
+    return f"urn:keyhouse:error:{error.type}"
 
 
 def _short(value: object) -> str:
@@ -90,6 +124,37 @@ def _short(value: object) -> str:
     except ValueError:  # an integer with more digits than Python prints
         text = f"{type(value).__name__} too long to show"
     return text if len(text) <= 200 else text[:120] + "…" + text[-60:]
+
+
+def _json(value: object, left: list[int]) -> Any:
+    """Return a value as JSON, of at most as many values as are `left`."""
+    left[0] -= 1
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value) if abs(value) < 2**53 else "a number too long to show"
+    if isinstance(value, float):
+        return float(value) if isfinite(value) else str(value)
+    if isinstance(value, str):
+        text = value.encode("utf-8", "backslashreplace").decode()
+        return text if len(text) <= _TEXT_CHARS_MAX else text[:_TEXT_CHARS_MAX] + "…"
+    if isinstance(value, Mapping):
+        return {
+            _json(name if isinstance(name, str) else str(name), left): _json(part, left)
+            for name, part in _first(value.items(), left)
+        }
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_json(each, left) for each in _first(value, left)]
+    if isinstance(value, type):
+        return value.__name__
+    try:
+        return _json(msgspec.to_builtins(value, str_keys=True), left)
+    except (TypeError, ValueError, RecursionError):  # no type of JSON: an object of a program
+        return type(value).__name__
+
+
+def _first(items: Iterable[Any], left: list[int]) -> Iterable[Any]:
+    return islice(items, max(0, min(_ITEMS_MAX, left[0])))
 
 
 class DeclarationError(KeyhouseError):
@@ -215,6 +280,10 @@ class DataError(KeyhouseError):
 
 
 class UnreadableError(DataError):
+    pass
+
+
+class SealedError(UnreadableError):
     pass
 
 

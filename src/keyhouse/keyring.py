@@ -19,7 +19,8 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.arguments import checked
-from keyhouse.errors import UnreadableError, UsageError
+from keyhouse.errors import SealedError, UsageError
+from keyhouse.install import install_line
 
 KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
@@ -123,11 +124,11 @@ class KeyRing:
         return Sealed(self.current, _base64(nonce), _base64(ciphertext))
 
     def unseal(self, sealed: Sealed, context: bytes) -> bytes:
-        """Decrypt a value. Raises UnreadableError if it was changed, or sealed elsewhere."""
+        """Decrypt a value. Raises SealedError if it was changed, or sealed elsewhere."""
         from cryptography.exceptions import InvalidTag
 
         if sealed.key_id not in self.keys:
-            raise UnreadableError(
+            raise SealedError(
                 "The key ring has no key of this id: it is needed to open what it sealed.",
                 key_id=sealed.key_id,
                 known=sorted(self.keys),
@@ -138,7 +139,7 @@ class KeyRing:
             plain: bytes = self._cipher(sealed.key_id).decrypt(nonce, ciphertext, context)
             return plain
         except (InvalidTag, ValueError):
-            raise UnreadableError(
+            raise SealedError(
                 "The sealed value was changed, or comes from another row, or its key is another"
                 " one.",
                 key_id=sealed.key_id,
@@ -150,7 +151,7 @@ class KeyRing:
                 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
             except ImportError:
                 raise UsageError(
-                    "Sealed members need cryptography: pip install 'keyhouse[sealed]'"
+                    f"Sealed members need cryptography: {install_line('sealed')}"
                 ) from None
             cipher = self._ciphers[key_id] = AESGCM(self.keys[key_id])
         return cipher

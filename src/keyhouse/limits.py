@@ -15,6 +15,16 @@ SPACE_BYTES_MAX: Final = 255
 VALUE_BYTES_MAX: Final = 380 * 1_024
 """A value as compact JSON. A DynamoDB item has at most 400 KB, with its key and attribute names."""
 
+COMBINING_MARKS_MAX: Final = 30
+"""Combining marks in a row in a text that is normalized: Unicode's stream-safe text (UAX 15). The
+longest that a language needs has 18. Normalizing a run takes the square of its length."""
+
+NORMALIZED_CHARS_MAX: Final = 16_384
+"""Characters of a text that is normalized: 16 times the longest key, for titles that a key cuts."""
+
+NORMAL_EXPANSION_MAX: Final = 4
+"""Characters of a normal form for each one of its text, and 64 more: U+FDFA alone becomes 18."""
+
 DOCUMENT_DEPTH_MAX: Final = 128
 """Nested arrays and objects in a value, counted before parsing: a recursive parser has a limit."""
 
@@ -294,6 +304,10 @@ OPERATION_LINE_CHARS_MAX: Final = 2_000
 
 SEARCH_QUERY_CHARS_MAX: Final = 1_000
 """The query of a full-text search."""
+
+SEARCH_PIECE_CHARS: Final = 4_096
+"""Characters of a text that are folded in one step: a thread that folds a long text lets others run
+in between."""
 
 SEARCH_HITS_MAX: Final = 1_000
 """Hits in one page of a full-text search."""

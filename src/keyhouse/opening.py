@@ -55,6 +55,16 @@ class Opening(Coroutine[Any, Any, C]):
 
     if not TYPE_CHECKING:  # a type checker rejects the attribute by itself
 
+        def __enter__(self) -> Any:
+            self.close()
+            raise TypeError(
+                "This is opened with `async with`; in a program without an event loop, open it with"
+                " `keyhouse.sync`."
+            )
+
+        def __exit__(self, *error: object) -> None:
+            """Python asks for it before it enters."""
+
         def __getattr__(self, name: str) -> Any:
             raise AttributeError(
                 f"{name!r} belongs to what is being opened: write `await` or `async with` before"

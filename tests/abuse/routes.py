@@ -23,6 +23,7 @@ from tests.abuse.support.server import SECRET, ServerProcess
 TABLES: dict[str, dict[str, Any]] = {
     "history": {"jwt_secret": SECRET},
     "recipes": {"jwt_secret": SECRET},
+    "names": {"jwt_secret": SECRET},
     "studio": {"jwt_secret": SECRET},
     "playlist": {"delivery": "console", "admins": ["mallory"]},
 }
@@ -52,6 +53,7 @@ class RouteCall(NamedTuple):
     token: str
     body: bytes | None
     media_type: str
+    route: dict[str, Any]
 
     def head(self) -> dict[str, str]:
         headers = {"Host": "x"}
@@ -111,15 +113,19 @@ TOKENS: dict[str, Callable[[ServerProcess], str]] = {
 
 def route_calls(server: ServerProcess, system: str) -> list[RouteCall]:
     """Return a call for every route of a system; "": those without a prefix, as `/health`."""
-    routes = [
-        route for route in json.loads(server.routes_path.read_text()) if route["system"] == system
-    ]
+    routes = served_routes(server, system)
     shared = TOKENS[system](server) if system in TOKENS else ""
     id = _stored_books(server, shared) if system == "audiobooks" else ""
     calls = [
         _call(server, route, f"mallory{number}", shared, id) for number, route in enumerate(routes)
     ]
     return sorted(calls, key=lambda call: "logout" in call.path)  # it ends the session of others
+
+
+def served_routes(server: ServerProcess, system: str) -> list[dict[str, Any]]:
+    """Return the routes of a system, as `listing_server` writes them."""
+    routes = json.loads(server.routes_path.read_text())
+    return [route for route in routes if route["system"] == system]
 
 
 def served_systems(server: ServerProcess) -> set[str]:
@@ -129,10 +135,8 @@ def served_systems(server: ServerProcess) -> set[str]:
 def _call(
     server: ServerProcess, route: dict[str, Any], tenant: str, token: str, id: str
 ) -> RouteCall:
-    values = VALUES | {"profile": tenant, "id": id or VALUES["id"]}
-    for name, known in route["known"].items():
-        values[name] = values[name] if values.get(name) in known else known[0]
-    path = re.sub(r"\{(\w+)\}", lambda field: values.get(field[1], "x"), route["path"])
+    values = path_values(route, tenant, id)
+    path = re.sub(r"\{(\w+)\}", lambda field: values[field[1]], route["path"])
     if route["query"]:
         path += "?" + urlencode({name: VALUES.get(name, "x") for name in route["query"]})
     body, media_type = None, "application/json"
@@ -142,7 +146,15 @@ def _call(
     elif route["has_body"]:
         body = json.dumps(route["example"] or {}).encode()
     own = "" if route["scope"] is None else token or server.token(tenant)
-    return RouteCall(route["method"], path, tenant, own, body, media_type)
+    return RouteCall(route["method"], path, tenant, own, body, media_type, route)
+
+
+def path_values(route: dict[str, Any], tenant: str, id: str = "") -> dict[str, str]:
+    """Return a value for each field of the path."""
+    values = VALUES | {"profile": tenant, "id": id or VALUES["id"]}
+    for name, known in route["known"].items():
+        values[name] = values[name] if values.get(name) in known else known[0]
+    return {name: values.get(name, "x") for name in re.findall(r"\{(\w+)\}", route["path"])}
 
 
 def _stored_books(server: ServerProcess, token: str) -> str:

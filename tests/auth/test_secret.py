@@ -9,7 +9,6 @@ import pytest
 from keyhouse.auth import JwtSettings
 from keyhouse.auth.secret import load_or_create_secret
 from keyhouse.errors import UsageError
-from keyhouse.settings import read_settings
 
 
 def test_a_secret_is_created_once_and_readable_by_its_owner_only(tmp_path: Path) -> None:
@@ -91,17 +90,3 @@ def test_contradictory_settings_are_rejected() -> None:
     for settings in wrong:
         with pytest.raises(UsageError):
             JwtSettings(**settings)  # type: ignore[arg-type]  # of several types
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("jwt_keys", "jwks"),
-        ("jwt_keys_seconds", "jwks_cache_seconds"),
-        ("jwt_keys_pause_seconds", "jwks_refresh_min_seconds"),
-    ],
-)
-def test_a_renamed_setting_is_rejected_with_its_new_name(old: str, new: str) -> None:
-    with pytest.raises(UsageError, match="renamed") as rejected:
-        read_settings(JwtSettings, {old: "x"}, table="streamkit")
-    assert rejected.value.fields["new_name"] == f"streamkit.{new}"

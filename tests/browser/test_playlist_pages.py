@@ -87,6 +87,41 @@ async def press_until(page: Page, key: str, name: str) -> None:
     raise AssertionError(f"{key} does not lead to {name!r}")
 
 
+@pytest.mark.parametrize("width", [320, 390, 1_280])
+def test_nothing_is_cut_and_nothing_is_said_twice(tmp_path: Path, width: int) -> None:
+    """The third line of the playing title was cut through its letters, the last tab of the menu was
+    cut without a sign that it scrolls, and toast and list said the same."""
+
+    async def scenario(visit: Visit) -> None:
+        title = (
+            "The very long title of what is playing now, which needs more lines than a phone has"
+        )
+        await visit.robot.play_media("https://media.example/long.json", title, 600)
+        context = await visit.signed_in("Bob", width=width)
+        async with visit.page(context=context) as page:
+            await page.locator(".now-title").wait_for()
+            lines = await page.locator(".now-title").evaluate(
+                "e => { const s = getComputedStyle(e);"
+                " return (e.clientHeight - parseFloat(s.paddingTop)) / parseFloat(s.lineHeight) }"
+            )
+            if width < 640:
+                assert lines == round(lines) == 2
+            menu = page.locator(".top nav")
+            is_wider = await menu.evaluate("e => e.scrollWidth > e.clientWidth")
+            assert is_wider == (width < 640)
+            shades = await menu.evaluate("e => getComputedStyle(e).backgroundAttachment")
+            assert ("scroll" in shades and "local" in shades) == is_wider
+            await page.get_by_role("button", name="Add Café de la Lune").click()
+            toast, inline = page.locator("#toast"), page.locator("#list .said")
+            await expect(toast).to_contain_text("Added")
+            is_inline = await inline.is_visible()
+            assert is_inline == (width > 640)
+            box = await toast.bounding_box()
+            assert box is not None and (box["width"] > 100) == (not is_inline)
+
+    run(tmp_path, scenario)
+
+
 @pytest.mark.parametrize(("width", "dark"), [(320, True), (1_280, False)])
 def test_a_member_tells_the_whole_story_with_the_keyboard_alone(
     tmp_path: Path, width: int, dark: bool

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Page
+from prometheus_client import CollectorRegistry
 
 from keyhouse import Store
+from keyhouse.metrics import HttpMetrics
 from tests.browser.support.visitor import PAGES, Studio, open_studio
 from tests.studio.support.library import BOOK, Book
 from tests.support.browser_pages import check_themes
@@ -203,3 +205,49 @@ def test_a_view_is_saved_and_found_on_the_first_page(studio: Studio) -> None:
             assert await page.get_by_role("link", name="book:b001").count() == 0
 
     studio.run("views", scenario)
+
+
+def test_a_phone_has_a_head_of_one_line_and_a_table_that_shows_that_it_scrolls(
+    studio: Studio,
+) -> None:
+    """The head took four lines, and a wide table was cut at the edge without a hint."""
+
+    async def scenario(space: str, store: Store) -> None:
+        async with (
+            studio.visitor.operator(unlocked=True) as operator,
+            operator.visit(f"{space}/book") as page,
+        ):
+            for width in (320, 390):
+                await page.set_viewport_size({"width": width, "height": 800})
+                head = await page.locator(".top").bounding_box()
+                assert head is not None and head["height"] < 60
+                wide = "document.documentElement.scrollWidth <= innerWidth"
+                assert await page.evaluate(wide), "the page itself does not scroll sideways"
+                shades = await page.locator(".table").evaluate(
+                    "each => [each.scrollWidth > each.clientWidth,"
+                    " getComputedStyle(each).backgroundAttachment]"
+                )
+                assert shades[0] and shades[1].startswith("local, local, scroll, scroll")
+
+    studio.run("phone", scenario)
+
+
+def test_slow_shows_its_percentiles_on_a_phone(studio: Studio) -> None:
+    """The first columns were as wide as the phone, and the percentiles out of sight."""
+
+    async def scenario(space: str, store: Store) -> None:
+        metrics = HttpMetrics(CollectorRegistry())
+        metrics.count("GET", "/library/books/{id}/chapters/{number}", 200, 0.004)
+        studio.visitor.served.studio.show_requests(metrics)
+        async with (
+            studio.visitor.operator("studio:read") as operator,
+            operator.visit("/studio/slow") as page,
+        ):
+            await check_themes(page)
+            await page.set_viewport_size({"width": 390, "height": 800})
+            for label in ("p50 ms", "p95 ms", "p99 ms"):
+                cell = page.locator(f"td[data-label='{label}']").first
+                box = await cell.bounding_box()
+                assert box is not None and box["x"] + box["width"] <= 390, label
+
+    studio.run("slow", scenario)

@@ -16,6 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from keyhouse.cli.app import app
+from keyhouse.install import install_line
 from tests.support.program import SOURCE, run
 from tools.reference import commands
 
@@ -185,10 +186,31 @@ def test_an_error_is_json_for_programs() -> None:
     )
     assert json.loads(ran.stderr) == {
         "error": "The file does not exist; check the URL, or store something there first.",
+        "type": "usage",
         "code": "VALIDATION_ERROR",
         "status": 400,
         "fields": {"file": "gone.db"},
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (["get", BOARD, "clip", "goal"], "clip:goal"),
+        (["explain", BOARD, "clip", "goal", "x"], "clip:goal:x"),
+        (["delete", BOARD, "clip", "goal"], "clip:goal"),
+        (["list", BOARD, "clip", "goal"], "clip:goal"),
+        (["put", BOARD, "clip", "goal", "{}"], "clip:goal"),
+    ],
+)
+def test_a_key_in_several_arguments_is_shown_as_one(words: list[str], key: str) -> None:
+    """It was "Got unexpected extra argument (goal)" and nothing else."""
+    failed = " ".join(run(*words, code=2).stderr.split())
+    assert f"A key is one argument, as in {key}." in failed
+
+
+def test_an_extra_argument_of_a_command_without_keys_is_named() -> None:
+    assert "Got unexpected extra argument (b)" in run("doctor", "rosey", "b", code=2).stderr
 
 
 def test_reading_a_missing_store_creates_no_file(tmp_path: Path) -> None:
@@ -205,11 +227,25 @@ def test_an_unknown_engine_is_rejected() -> None:
     assert "Unknown scheme in the engine URL;" in ran.stderr
 
 
-def test_without_the_extra_the_error_names_it() -> None:
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        ([], "cli"),
+        (["get"], "cli"),
+        (["serve"], "serve"),
+        (["token"], "serve"),
+        (["studio"], "serve"),
+    ],
+)
+def test_without_the_extra_the_error_names_the_one_that_the_command_needs(
+    words: list[str], extra: str
+) -> None:
+    """`serve` named `[cli]`, and after that `[serve]`; both lines failed: no index has Keyhouse."""
     program = (
         "import sys; sys.modules['typer'] = None; from keyhouse.cli.__main__ import main; main()"
     )
-    assert "pip install 'keyhouse[cli]'" in run(program=("-c", program), code=1).stderr
+    shown = run(*words, program=("-c", program), code=1).stderr
+    assert f"{install_line(extra)}\n" in shown and f"[{extra}]'" in shown
 
 
 def test_a_closed_pipe_is_not_an_error() -> None:

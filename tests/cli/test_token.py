@@ -5,6 +5,7 @@ import json
 import stat
 from pathlib import Path
 
+import jwt
 import pytest
 
 from keyhouse.auth import Caller, JwtSettings, jwt_auth
@@ -102,3 +103,25 @@ def test_invalid_arguments_are_rejected(
 ) -> None:
     assert sentence in run("token", *arguments, cwd=tmp_path, code=1).stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [([], 43_200), (["--hours", "1"], 3_600), (["--days", "365"], 31_536_000)],
+)
+@pytest.mark.parametrize("of", [["streamkit", "--customer", "1"], ["--operator"]])
+def test_the_lifetime_is_12_hours_unless_hours_or_days_are_given(
+    tmp_path: Path, of: list[str], options: list[str], seconds: int
+) -> None:
+    """An overlay went dark after 12 hours, which no page said."""
+    made = json.loads(run("token", *of, *options, "--json", cwd=tmp_path).stdout)
+    assert made["seconds"] == seconds
+    claims = jwt.decode(made["token"], options={"verify_signature": False})
+    assert claims["exp"] - claims["iat"] == seconds
+
+
+def test_hours_and_days_exclude_each_other_and_a_year_is_the_limit(tmp_path: Path) -> None:
+    both = run("token", "--operator", "--hours", "1", "--days", "1", cwd=tmp_path, code=1)
+    assert "only one of --hours and --days" in both.stderr
+    long = run("token", "--operator", "--days", "400", cwd=tmp_path, code=1)
+    assert "at most a year" in long.stderr

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from keyhouse.cli.commands.move import _without_password
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.registry import open_engine
 from keyhouse.serve.data_dir import DataDir
@@ -365,3 +366,19 @@ def test_move_follows_changes_until_enter(tmp_path: Path) -> None:
     assert json.loads(out)["rows"] == 621
     shown = json.loads(run("move", "rosey", source, f"rocksdb:{tmp_path}/two", "--json").stdout)
     assert shown["written"] == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("postgresql://user@host/board", "postgresql://user@host/board"),
+        ("postgresql://user:p@ss@host/board", "postgresql://user:PASSWORD@host/board"),
+        ("postgresql://host/b?password=p", "postgresql://host/b?password=…"),
+        ("nats://a:b@h:4222/?bucket=x", "nats://a:PASSWORD@h:4222/?bucket=x"),
+        ("sqlite:a@b.db", "sqlite:a@b.db"),
+        ("dynamodb://t?region=eu-west-1", "dynamodb://t?region=eu-west-1"),
+    ],
+)
+def test_the_next_command_has_the_url_without_its_password(given: str, shown: str) -> None:
+    """`keyhouse move` ended with `--engine TO`, literally, for every URL with a user."""
+    assert _without_password(given) == shown

@@ -30,7 +30,8 @@ from keyhouse.engine import Row
 from keyhouse.engines.dynamodb.items import Items
 from keyhouse.engines.dynamodb.layout import Layout as DynamoDBLayout
 from keyhouse.engines.dynamodb.log import entry_name
-from keyhouse.engines.jetstream.layout import BucketNames
+from keyhouse.engines.jetstream.feed import ErasedRecord
+from keyhouse.engines.jetstream.layout import BucketNames, digest_of
 from keyhouse.engines.rocksdb import encoding
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.tables import tables
@@ -217,7 +218,9 @@ def test_a_row_has_the_documented_subject_in_a_bucket(row: list[str]) -> None:
     names = BucketNames("media")
     assert names.row(space, key) == subject
     assert names.read(subject) == (space, key)
-    assert {names.check, names.horizon, names.stream} <= set(CODE_SPANS)
+    erased = names.erased("space").replace(digest_of("space"), "DIGEST")
+    assert {names.check, names.horizon, names.stream, erased} <= set(CODE_SPANS)
+    assert msgspec.json.encode(ErasedRecord(1042)).decode() in CODE_SPANS
 
 
 def test_a_dynamodb_item_has_the_documented_attributes() -> None:

@@ -33,6 +33,19 @@ def test_a_guide_prints_the_output_it_shows(guide: str, tmp_path: Path) -> None:
     assert run(program=("program.py",), cwd=tmp_path).stdout == "".join(blocks(page, "text"))
 
 
+@pytest.mark.parametrize("number", range(5))
+def test_each_program_of_change_a_field_prints_what_it_shows(number: int, tmp_path: Path) -> None:
+    page = (DOCS / "guides" / "change-a-field.md").read_text()
+    programs, outputs = blocks(page, "python"), blocks(page, "text")
+    assert len(programs) == len(outputs) == 5
+    (tmp_path / "songs.py").write_text(programs[number])
+    assert run(program=("songs.py",), cwd=tmp_path).stdout == outputs[number]
+    (tmp_path / "songs.py").write_text(programs[number].replace("asyncio.run(main())", ""))
+    store = ("--store", "sqlite:songs.db")
+    run("verify", "songs:SONGS", *store, cwd=tmp_path)
+    assert "no pending migrations" in run("migrate", "songs:SONGS", *store, cwd=tmp_path).stdout
+
+
 ADDRESS = "http://127.0.0.1:8080"
 """The address of a service, in the documentation."""
 

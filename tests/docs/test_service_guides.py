@@ -1,12 +1,14 @@
 """The guides for services: their programs are served and do what the page says."""
 
+import shutil
 import time
 from pathlib import Path
 
 import httpx
 
-from tests.docs.pages import DOCS, blocks
+from tests.docs.pages import DOCS, ROOT, blocks
 from tests.serve.support.serve_process import Serving, serving
+from tests.support.program import run
 
 
 def written(folder: Path, guide: str, module: str) -> None:
@@ -63,3 +65,16 @@ def test_the_guide_to_search(tmp_path: Path) -> None:
         assert call(running, "GET", "/films/search?q=amelie&genre=drama").json() == []
         assert running.end() == 0
     assert list((tmp_path / "data" / "search").glob("films-main-*.db"))
+
+
+def test_the_guide_to_tokens_makes_one_that_the_service_accepts(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "examples" / "overlay" / "scores.py", tmp_path)
+    written(tmp_path, "tokens", "login")
+    variables = {"KEYHOUSE_SCORES_JWT_SECRET": "of both, and 32 bytes long or longer"}
+    token = run(program=("login.py",), cwd=tmp_path, environment=variables).stdout.strip()
+    with serving(tmp_path, "scores:SCORES", "--nats", "off", **variables) as running:
+        headers = {"Authorization": f"Bearer {token}"}
+        path = "/scores/records/score"
+        assert call(running, "GET", path, headers=headers).json()["items"] == []
+        foreign = headers | {"Keyhouse-Space": "bob"}
+        assert call(running, "GET", path, headers=foreign).status_code == 403

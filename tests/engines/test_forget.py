@@ -18,7 +18,7 @@ from keyhouse.schema import Record, Schema, Space
 from keyhouse.store import FORGET_KEY, forget, resume_interrupted
 from keyhouse.testing.faults import FaultyEngine, Killed, die, meanwhile
 from tests.support.dynamodb_tables import plain_client, settings
-from tests.support.engine_openers import postgres_schema
+from tests.support.engine_openers import OPENERS, postgres_schema
 
 MARKER = "marker-7f3a"
 SPACE = f"space-{MARKER}"
@@ -248,6 +248,36 @@ def test_a_watch_reports_the_rows_of_a_space_that_is_forgotten() -> None:
                 pass
         assert (change.key, change.value) == ("note:a", None)
         await watch.aclose()
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", OPENERS)
+def test_another_process_writes_a_space_as_soon_as_it_was_forgotten(
+    name: str, tmp_path: Path
+) -> None:
+    """On JetStream it read the mark for minutes, and rejected the tenant."""
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        opener = OPENERS[name](tmp_path)
+        engine = await opener(clock)
+        if not engine.capabilities.shared:
+            await engine.close()
+            return
+        other = await opener(clock)
+        store, elsewhere = Store(NOTES, engine, "notes"), Store(NOTES, other, "notes")
+        for number in range(10):
+            await store.put(NOTE, "x", name=f"{number}")
+        assert await elsewhere.get(NOTE, name="0") == "x"
+        await store.forget(watch_seconds=0)
+        clock.advance(seconds=11)  # a store that has written within ten seconds does not look
+        assert await other.read("notes", [FORGET_KEY]) == [None]
+        await elsewhere.put(NOTE, "new", name="1")
+        assert await store.get(NOTE, name="1") == "new"
+        assert await store.get(NOTE, name="0") is None
+        await other.close()
         await engine.close()
 
     asyncio.run(scenario())

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from keyhouse.errors import KeyhouseError, UnavailableError
 from keyhouse.http import HtmlPage, Route, Templates, make_app
+from keyhouse.http.errors import CAUSES_MAX, RepeatedLines
 from keyhouse.service.spec import ServiceSpec
 from tests.http.support.real_server import run
 
@@ -93,3 +94,34 @@ def test_a_page_that_fails_on_our_side_is_logged_and_shows_no_fields(tmp_path: P
         assert line["id"] == shown.headers["x-request-id"]
 
     run(scenario)
+
+
+def test_an_engine_that_is_away_logs_one_line_a_second(tmp_path: Path) -> None:
+    """PostgreSQL was away for seconds: 2,675 error lines, one for every request."""
+
+    async def scenario() -> None:
+        now = 0.0
+        with capture_logs() as lines:
+            async with Book(tmp_path).client() as client:
+                transport: Any = client._transport
+                transport.app._repeated = RepeatedLines(lambda: now)
+                for _ in range(50):
+                    assert (await client.get("/")).status_code == 503
+                    assert (await client.get("/shared/page")).status_code == 503
+                now = 1.0
+                assert (await client.get("/")).status_code == 503
+        failed = [line for line in lines if line["event"] == "request failed"]
+        accesses = [line for line in lines if line["event"] == "request"]
+        for found in (failed, accesses):
+            assert [line.get("repeated") for line in found] == [None, 99]
+
+    run(scenario)
+
+
+def test_each_cause_has_its_own_lines_and_memory_is_bounded() -> None:
+    lines = RepeatedLines(lambda: 0.0)
+    assert lines.fields("engine") == {} and lines.fields("queue") == {}
+    assert lines.fields("engine") is None
+    for number in range(1_000):
+        lines.fields(number)
+    assert len(lines._last) == CAUSES_MAX

@@ -16,7 +16,6 @@ from keyhouse.http import HttpSettings, Response, Route, make_app
 from keyhouse.limits import HTTP_BODY_BYTES_PER_REQUEST
 from keyhouse.service.rates import RateLimiter
 from keyhouse.service.spec import ServiceSpec
-from keyhouse.settings import read_settings
 from tests.http.support.asgi_client import ask, asking
 from tests.http.support.shop import shop
 
@@ -417,18 +416,3 @@ def test_two_routes_with_the_same_path_are_rejected() -> None:
 def test_invalid_settings_are_rejected(settings: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         HttpSettings(**settings)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("body_seconds_max", "body_timeout_seconds"),
-        ("head_seconds_max", "header_timeout_seconds"),
-        ("stall_seconds_max", "write_timeout_seconds"),
-        ("origins", "cors_origins"),
-    ],
-)
-def test_a_renamed_setting_is_rejected_with_its_new_name(old: str, new: str) -> None:
-    with pytest.raises(UsageError, match="renamed") as rejected:
-        read_settings(HttpSettings, {old: 5}, table="http")
-    assert rejected.value.fields == {"setting": f"http.{old}", "new_name": f"http.{new}"}

@@ -28,8 +28,6 @@ def violations(text: str) -> Iterator[str]:
                 published = [ast.literal_eval(element) for element in elements]
             case ast.Assign(targets=[ast.Name(id="__version__")]):
                 imported.append("__version__")
-            case ast.If(body=[ast.ImportFrom(module="keyhouse.renamed")], orelse=[]):
-                pass  # refuses former names
             case ast.Assign(targets=[ast.Name(id="SYSTEM")]):
                 imported = ["SYSTEM"]  # a declaration, and the one name of a system's package
             case _:

@@ -217,7 +217,7 @@ def test_the_key_of_an_index_row_with_private_members_is_not_shown() -> None:
     by_title = Index("title:{title}:{id}", name="title")
     show = Record(Show, "show:{id}", by_title, name="show", private=("title",))
     served = Catalog(Schema("tv", show, space=Space("a home")), {}).find("http", "show")
-    omitted = OmittedRows(served, served.indexes["title"])
+    omitted = OmittedRows(served.indexes["title"])
     error = UnreadableError("The index row is not JSON.")
     for key in ("title:secret:dark", "show:dark"):
         omitted.add(UnreadableRow(Row(key, b"", 3, None), error))

@@ -17,7 +17,7 @@ from keyhouse.errors import (
     UniqueError,
     UnreadableError,
 )
-from keyhouse.schema import First, Index, Record, RecordCount, Summary, Unique
+from keyhouse.schema import First, FromAttribute, Index, Record, RecordCount, Summary, Unique
 from keyhouse.schema.derived import Derived
 
 
@@ -340,3 +340,45 @@ def test_fixing_a_field_in_a_store_changes_no_row() -> None:
     bound = note.bind({"customer": "7"})
     assert bound.derived[0].rows(Note("1", "x"), ("1",)) == by_tag.rows(Note("1", "x"), ("7", "1"))
     assert note.bind({"other": 1}) is note
+
+
+class Guest(msgspec.Struct, kw_only=True):
+    id: str
+    name: str = ""
+    pin: str = ""
+    pins: list[str] = []
+
+
+@pytest.mark.parametrize(
+    ("row", "private"),
+    [
+        (Index("n:{name}:{id}"), ()),
+        (Index("p:{pin}:{id}"), ("pin",)),
+        (Index("x:{x}:{id}", fields={"x": "pin"}), ("x",)),
+        (Index("x:{x}:{id}", each={"x": "pins"}), ("x",)),
+        (Index("x:{x}:{id}", fields={"x": FromAttribute("pin", str.lower)}), ("x",)),
+        (Index("x:{x}:{id}", fields={"x": FromAttribute("name", str.lower)}), ()),
+        (Index("x:{x}:{id}", fields={"x": lambda guest: guest.name}), ("x",)),
+        (Index("h:{pin:hmac}:{id}"), ()),
+        (Unique("u:{pin}", value="id"), ("pin",)),
+        (RecordCount("c:{pin}"), ("pin",)),
+        (Summary("s:{name}", member="id", under="ids"), ()),
+        (Summary("s:{name}", member="id", under="ids", entry=lambda guest: guest.pin), ("ids",)),
+    ],
+)
+def test_a_derived_row_knows_its_fields_that_may_hold_private_attributes(
+    row: Derived, private: tuple[str, ...]
+) -> None:
+    Record(Guest, "guest:{id}", row, private=("pin", "pins"))
+    assert row.private == private
+    Record(Guest, "guest:{id}", row)
+    assert row.private == ()
+
+
+def test_a_private_attribute_must_not_be_in_its_records_key() -> None:
+    """Every answer shows the key of a record, and so the attribute."""
+    with pytest.raises(DeclarationError, match="private attribute"):
+        Record(Guest, "guest:{pin}", private=("pin",))
+    with pytest.raises(DeclarationError, match="private attribute"):
+        Record(Guest, "guest:{x}", fields={"x": "pin"}, private=("pin",))
+    Record(Guest, "guest:{pin:hmac}", private=("pin",))

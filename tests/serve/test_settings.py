@@ -29,7 +29,11 @@ def gathered(
     if file is not None:
         (folder / FILE).write_text(file)
     return load_settings(
-        flags or {}, environment or {}, Path(FILE) if file is not None else None, systems=SYSTEMS
+        flags or {},
+        environment or {},
+        Path(FILE) if file is not None else None,
+        systems=SYSTEMS,
+        served=SYSTEMS,
     )
 
 
@@ -140,18 +144,6 @@ def test_variables_that_an_orchestrator_injects_are_ignored() -> None:
             "[rosie]\na = 1",
             "Unknown setting",
             {"setting": "rosie", "nearest": "[rosey]", "source": FILE},
-        ),
-        (
-            {"KEYHOUSE_TRACES": "http://host:4318"},
-            None,
-            "was renamed",
-            {"setting": "KEYHOUSE_TRACES", "new_name": "KEYHOUSE_OTLP_ENDPOINT"},
-        ),
-        (
-            {},
-            "traces = 'http://host:4318'",
-            "was renamed",
-            {"setting": "traces", "new_name": "otlp_endpoint", "source": FILE},
         ),
         ({}, "rosey = 1", "are a table", {"setting": "rosey", "source": FILE}),
         (

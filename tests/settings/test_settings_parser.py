@@ -1,7 +1,6 @@
 """Parsing a table of settings: types of values, and invalid ones."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from msgspec import Meta, Struct
@@ -17,8 +16,6 @@ class Quota(Struct):
 
 
 class Shop(Struct, kw_only=True, frozen=True):
-    RENAMED: ClassVar[Mapping[str, str]] = {"title": "owner"}
-
     port: Annotated[int, setting("Where it listens."), Meta(ge=0, le=65_535)] = 80
     names: Annotated[tuple[str, ...], setting("Who may come in.")] = ()
     open: Annotated[bool, setting("Whether it is open.")] = True
@@ -92,16 +89,6 @@ def test_a_name_without_a_near_match_is_rejected_with_all_names() -> None:
         "quota",
         "sort",
     ]
-
-
-def test_a_renamed_setting_is_rejected_with_its_new_name() -> None:
-    class Corner(Shop, frozen=True):
-        RENAMED: ClassVar[Mapping[str, str]] = {"door": "port"}
-
-    for old, new in (("title", "owner"), ("door", "port")):
-        with pytest.raises(UsageError, match="was renamed") as rejected:
-            read_settings(Corner, {old: "x"}, table="shop")
-        assert rejected.value.fields == {"setting": f"shop.{old}", "new_name": f"shop.{new}"}
 
 
 @pytest.mark.parametrize(

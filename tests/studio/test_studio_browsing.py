@@ -6,10 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from keyhouse import Store
 from keyhouse.clock import SystemClock
 from keyhouse.engine import Batch, Engine, Put
+from keyhouse.schema.index_names import derived_names
 from keyhouse.studio.space_size import count_by_record
-from tests.studio.support.library import BOOK, Book, Library, fill, library, run
+from tests.studio.support.library import (
+    BOOK,
+    SCHEMA,
+    SHELF,
+    Book,
+    Library,
+    Shelf,
+    fill,
+    library,
+    run,
+)
 from tests.support.engine_openers import OPENERS
 
 MAIN = "/studio/library/main"
@@ -291,5 +303,76 @@ def test_rows_and_bytes_are_counted_by_record(tmp_path: Path) -> None:
         assert sizes.total.rows == 256
         assert sizes.of("shelf").rows == 0
         assert not sizes.of("shelf").is_exact, "shown as not counted"
+
+    run(tmp_path, scenario)
+
+
+def test_a_space_shows_its_own_newest_revision_and_one_that_is_not_there_is_404(
+    tmp_path: Path,
+) -> None:
+    """Every space showed the newest revision of the engine, also one that does not exist."""
+
+    async def scenario(served: Library) -> None:
+        other = Store(SCHEMA, served.engine, "other")
+        entry = await other.put(SHELF, Shelf("hall", 3))
+        await fill(served.store, 5)
+        async with served.signed_in("studio:read") as client:
+            page = (await client.get("/studio/library/other/index.json")).json()
+            assert page["newest"] == {"revision": entry.revision, "is_exact": True}
+            [main, line] = (await client.get("/studio/library/index.json")).json()["spaces"]
+            assert line["newest"]["revision"] == entry.revision
+            assert main["newest"]["revision"] == await served.store.revision()
+            for path in ("", "tree", "book"):
+                for end in ("", ".json"):
+                    name = f"{path}{end}" if path else end and "index.json"
+                    answer = await client.get(f"/studio/library/nothing/{name}")
+                    assert answer.status_code == 404, (path, end)
+
+    run(tmp_path, scenario)
+
+
+def test_a_table_is_filtered_by_the_names_that_requests_of_a_service_use(tmp_path: Path) -> None:
+    """`by=author`, copied from HTTP, was "There is no such index": only `by-author` was known."""
+
+    async def scenario(served: Library) -> None:
+        async with served.signed_in("studio:read") as client:
+            for by in [*[*derived_names(BOOK)][:2], "by-author", "by-tag"]:
+                params = {"by": by, "author": "lem"} if "author" in by else {"by": by}
+                page = (await client.get(f"{MAIN}/book.json", params=params)).json()
+                assert not page["error"] and page["rows"], (by, page["error"])
+
+    run(tmp_path, scenario)
+
+
+def test_the_schema_page_has_no_markdown_marks(tmp_path: Path) -> None:
+    async def scenario(served: Library) -> None:
+        async with served.signed_in("studio:read") as client:
+            page = (await client.get("/studio/library/schema")).text
+            assert "`" not in page
+            assert "<code>lender</code>: never visible outside the store" in page
+
+    run(tmp_path, scenario)
+
+
+def test_pages_of_the_tree_do_not_repeat_a_prefix(tmp_path: Path) -> None:
+    """The next page began with the last prefix of the page before."""
+
+    async def scenario(served: Library) -> None:
+        for number in range(250):
+            await served.store.put(BOOK, Book(f"c{number}", f"T {number}", f"author-{number:03d}"))
+        async with served.signed_in("studio:read") as client:
+            nodes = (await client.get(f"{MAIN}/tree.json")).json()["nodes"]
+            below = {node["text"]: node["templates"] for node in nodes}
+            assert below["by-author:"] == ["by-author:{author}:{id}"]
+            assert below["book:"] == ["book:{id}"]
+            seen: list[str] = []
+            params = {"at": "by-author:"}
+            while True:
+                page = (await client.get(f"{MAIN}/tree.json", params=params)).json()
+                seen += [node["text"] for node in page["nodes"]]
+                if not page["next"]:
+                    break
+                params["after"] = page["next"]
+            assert len(seen) == len(set(seen)) == 252
 
     run(tmp_path, scenario)

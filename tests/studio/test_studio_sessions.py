@@ -47,16 +47,23 @@ def test_a_twin_without_a_session_is_401_and_takes_a_bearer_token(tmp_path: Path
     run(tmp_path, scenario)
 
 
-def test_a_wrong_token_is_rejected_and_guesses_are_slowed(tmp_path: Path) -> None:
+def test_wrong_tokens_are_slowed_and_never_keep_out_a_right_one(tmp_path: Path) -> None:
+    """Five wrong tokens, from any address, kept every operator out, and the one-time link too: all
+    attempts counted as those of one account."""
+
     async def scenario(served: Library) -> None:
+        code = served.studio.sessions.new_link()
         async with served.client() as client:
-            statuses = [
-                (await client.post("/studio/login", data={"token": f"x{n}"})).status_code
-                for n in range(8)
+            answers = [
+                await client.post("/studio/login", data={"token": f"x{n}"}) for n in range(30)
             ]
-            assert statuses[0] == 401
-            assert 429 in statuses[5:]
+            statuses = [answer.status_code for answer in answers]
+            assert statuses == [401] * 20 + [429] * 10
+            assert int(answers[-1].headers["retry-after"]) >= 1
             assert not client.cookies
+            for right in (token(), code):
+                answer = await client.post("/studio/login", data={"token": right})
+                assert answer.status_code == 303
 
     run(tmp_path, scenario)
 

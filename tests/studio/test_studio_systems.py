@@ -7,6 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from keyhouse import load_system, open_engine
+from keyhouse.engine import Batch, Put
 from keyhouse.errors import NotFoundError
 from keyhouse.http import make_app
 from keyhouse.service.spec import Keyspace
@@ -31,6 +32,8 @@ def test_every_record_of_a_system_has_its_pages(name: str, tmp_path: Path) -> No
         spaces = named or [next(each for each in SPACES if has(catalog, system, each))]
         app = make_app([studio.spec()])
         served = Library(engine, studio, app, keyspaces[0].schema, spaces[0])
+        for space in spaces:
+            await engine.commit(space, Batch(puts=(Put("zz", b"1"),)))  # a space exists by its rows
         async with served.signed_in() as client:
             pages = [f"/studio/{name}/", f"/studio/{name}/schema", "/studio/jobs"]
             for space in spaces:

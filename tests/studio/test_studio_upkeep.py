@@ -127,7 +127,7 @@ def test_slow_operations_and_the_use_of_a_space_are_shown(tmp_path: Path) -> Non
                 requests.count("GET", "/library/books/{id}", status, seconds)
             requests.count("GET", "/studio/slow", 200, 0.004)
             served.studio.show_requests(requests)
-            async with served.signed_in("studio:read") as client:
+            async with served.signed_in() as client:
                 page = (await client.get("/studio/slow.json")).json()
                 [route] = page["requests"]
                 assert (route["system"], route["call"]) == ("library", "GET /library/books/{id}")

@@ -1,4 +1,4 @@
-"""The secret of a service that was given none, and development tokens signed with it.
+"""The secret of a service that was given none, and the tokens signed with it.
 
 The secret is random, created once, in a file that only its owner can read. It is never logged and
 never part of an error.
@@ -79,10 +79,15 @@ def mint(
     tenant_pattern: str = TENANT_PATTERN,
     clock: Clock | None = None,
 ) -> str:
-    """Return a development token for a tenant. Without `scopes` it names none: see `jwt_scopes`.
+    """Return a token for a tenant or space, which the service `system` accepts for `seconds`.
 
-    Raises UsageError if the service's tokens are signed elsewhere (not HS256), or if the tenant's
-    name is invalid.
+    For a login of your own, which knows its user and which tenant is theirs. `settings` and `data`
+    are those of the service: the secret of `JwtSettings(jwt_secret=…)`, else the one in the data
+    folder, which is created if there is none. Without `scopes` the token names none, and has those
+    of the setting `jwt_scopes`.
+
+    Raises UsageError if the service's tokens are signed elsewhere (not HS256), if the tenant's name
+    is invalid, or if the lifetime is longer than a year.
     """
     if settings.jwt_algorithm != "HS256":
         raise UsageError(

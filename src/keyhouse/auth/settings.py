@@ -4,8 +4,7 @@ The settings decide how a token is verified; the token itself never does.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -23,12 +22,6 @@ Names = tuple[str, ...]
 
 
 class JwtSettings(msgspec.Struct, frozen=True, kw_only=True):
-    RENAMED: ClassVar[Mapping[str, str]] = {
-        "jwt_keys": "jwks",
-        "jwt_keys_seconds": "jwks_cache_seconds",
-        "jwt_keys_pause_seconds": "jwks_refresh_min_seconds",
-    }
-
     jwt_algorithm: Annotated[
         Literal["HS256", "RS256", "PS256", "ES256", "ES384", "EdDSA"],
         setting("How tokens are signed: HS256 with a secret, all others with a key of `jwks`."),

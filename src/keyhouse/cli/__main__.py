@@ -6,7 +6,10 @@ import sys
 
 from keyhouse.cli.output import show_error
 from keyhouse.errors import ConflictError, FullError, KeyhouseError, UnavailableError
+from keyhouse.install import install_line
 
+_SERVING = ("serve", "studio", "token")
+"""Commands that need the extra `serve`, which includes `cli`."""
 _INTERRUPTED = 130
 _NOT_FOUND = 404
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -45,7 +48,9 @@ def _run() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
-        sys.exit("keyhouse: The command line needs typer and rich: pip install 'keyhouse[cli]'")
+        command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+        extra = "serve" if command in _SERVING else "cli"
+        sys.exit(f"keyhouse: The command line needs typer and rich: {install_line(extra)}")
     try:
         app(prog_name="keyhouse")
     except (KeyhouseError, ImportError) as error:

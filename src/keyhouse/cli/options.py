@@ -50,7 +50,6 @@ __all__ = [
     "Yes",
     "examples",
     "expected_revision",
-    "renamed",
     "spread",
     "system_names",
 ]
@@ -215,7 +214,13 @@ class Command(TyperCommand):
         takes_system = any(parameter.name == "system" for parameter in self.params)
         if default and takes_system and self._first_argument(args) not in (*NAMES, default):
             args = [default, *args]
-        return super().parse_args(ctx, args)
+        ctx.allow_extra_args = True  # rejected below, with advice
+        extra: list[str] = super().parse_args(ctx, args)
+        if extra and not ctx.resilient_parsing:
+            argument = "argument" if len(extra) == 1 else "arguments"
+            advice = _advice(ctx, extra)
+            ctx.fail(f"Got unexpected extra {argument} ({' '.join(extra)}).{advice}")
+        return extra
 
     def _first_argument(self, args: list[str]) -> str | None:
         takes_value = {
@@ -233,6 +238,15 @@ class Command(TyperCommand):
             if word in takes_value:
                 next(words, None)
         return None
+
+
+def _advice(ctx: Any, extra: list[str]) -> str:
+    """Return a sentence for a key whose parts were given as several arguments."""
+    first = next((ctx.params[name] for name in ("key", "prefix") if ctx.params.get(name)), None)
+    if first is None:
+        return ""
+    rest = [ctx.params["value"]] if ctx.params.get("value") else extra
+    return f" A key is one argument, as in {':'.join([first, *rest])}."
 
 
 def spread(command: F) -> F:
@@ -277,39 +291,6 @@ def _options(group: type[Location]) -> list[Parameter]:
         )
         for name in (*own, *Location.__struct_fields__)
     ]
-
-
-def renamed(old: str, new: str, *, flag: bool = False) -> Callable[[F], F]:
-    """Reject a command's old option with an error, exit code 2, that names its replacement.
-
-    `new` is the option's new name, or the form of the command that replaces it. `flag`: the old
-    option took no value.
-    """
-    name = f"renamed{old.replace('-', '_')}"
-
-    def reject(ctx: typer.Context, value: Any) -> None:
-        if value:
-            ctx.fail(f"{old} was replaced: use {new}.")
-
-    kind: Any = bool if flag else str | None
-    option = typer.Option(old, hidden=True, is_eager=True, callback=reject, expose_value=False)
-    hidden = Parameter(
-        name,
-        Parameter.KEYWORD_ONLY,
-        annotation=Annotated[kind, option],
-        default=False if flag else None,
-    )
-
-    def add(command: F) -> F:
-        @wraps(command)
-        def call(**given: Any) -> Any:
-            given.pop(name, None)
-            return command(**given)
-
-        parameters = [*signature(command).parameters.values(), hidden]
-        return cast(F, _with_parameters(call, parameters))
-
-    return add
 
 
 def _with_parameters(call: Any, parameters: list[Parameter]) -> Any:

@@ -109,12 +109,12 @@ def show_reports(reports: list[Report]) -> None:
 def show_error(error: Exception, *, as_json: bool) -> None:
     """Print an error to standard error: one sentence with its fields."""
     if as_json and isinstance(error, KeyhouseError):
-        fields = {name: _json_safe(value) for name, value in error.fields.items()}
         answer = {
             "error": error.sentence,
+            "type": error.type,
             "code": error.code,
             "status": error.status,
-            "fields": fields,
+            "fields": error.json_fields(),
         }
         print(json_text(answer), file=sys.stderr)
     else:
@@ -192,10 +192,3 @@ def _show_rich(report: Report, parts: list[Part]) -> None:
                 ]
             )
         console.print(table)
-
-
-def _json_safe(value: Any) -> Any:
-    try:
-        return msgspec.to_builtins(value)
-    except TypeError:
-        return repr(value)

@@ -209,7 +209,7 @@ def serve_settings(system: str, data: Path | None = None) -> LoadedSettings:
     """Return the settings that `keyhouse serve` has here: of `--data`, the environment and
     `keyhouse.toml`."""
     flags = {} if data is None else {"data": str(data)}
-    return load_settings(flags, os.environ, None, systems=tuple({*NAMES, system}), strict=False)
+    return load_settings(flags, os.environ, None, systems=tuple({*NAMES, system}))
 
 
 def _configured_url(system: str | None, data: Path | None = None) -> str | None:

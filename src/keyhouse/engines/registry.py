@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -11,14 +11,27 @@ from keyhouse.engine import Engine
 from keyhouse.engines.sql.url import split_layout, sqlite_file
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
+from keyhouse.install import install_line
 from keyhouse.opening import Opening
 
-__all__ = ["SCHEMES", "open_engine", "public_url"]
+__all__ = ["SCHEMES", "LoadingEngine", "ServerEngine", "open_engine", "public_url"]
 
 
-class _Server(Engine, Protocol):
+@runtime_checkable
+class ServerEngine(Engine, Protocol):
+    """An engine on a server."""
+
     async def connect(self) -> None:
-        """Connect to the server, or raise."""
+        """Connect to the server, or raise; also raises if it has no connection for writes."""
+        ...
+
+
+@runtime_checkable
+class LoadingEngine(Engine, Protocol):
+    """An engine that reads its rows into memory before it serves the first call."""
+
+    def loaded(self) -> tuple[int, int]:
+        """Return how much is loaded, of how much."""
         ...
 
 
@@ -73,7 +86,7 @@ async def _open_sqlite(url: str, rest: str, clock: Clock, create: bool) -> Engin
     try:
         from keyhouse.engines.sqlite import SqliteEngine
     except ModuleNotFoundError as error:
-        raise ImportError("The SQLite engine needs apsw: pip install 'keyhouse[sqlite]'") from error
+        raise ImportError(f"The SQLite engine needs apsw: {install_line('sqlite')}") from error
     return SqliteEngine.open(path, clock=clock, layout=layout, create=create)
 
 
@@ -82,7 +95,7 @@ async def _open_postgres(url: str, rest: str, clock: Clock, create: bool) -> Eng
         from keyhouse.engines.postgres import PostgresEngine
     except ModuleNotFoundError as error:
         raise ImportError(
-            "The PostgreSQL engine needs asyncpg: pip install 'keyhouse[postgres]'"
+            f"The PostgreSQL engine needs asyncpg: {install_line('postgres')}"
         ) from error
     return await _connected(PostgresEngine.open(url, clock=clock, create=create))
 
@@ -98,7 +111,7 @@ async def _open_rocksdb(url: str, rest: str, clock: Clock, create: bool) -> Engi
         from keyhouse.engines.rocksdb import RocksdbEngine
     except ModuleNotFoundError as error:
         raise ImportError(
-            "The RocksDB engine needs rocksdict: pip install 'keyhouse[rocksdb]'"
+            f"The RocksDB engine needs rocksdict: {install_line('rocksdb')}"
         ) from error
     return RocksdbEngine.open(path, clock=clock)
 
@@ -115,7 +128,7 @@ async def _open_jetstream(url: str, rest: str, clock: Clock, create: bool) -> En
         from keyhouse.engines.jetstream import JetstreamEngine
     except ModuleNotFoundError as error:
         raise ImportError(
-            "The JetStream engine needs nats-py: pip install 'keyhouse[jetstream]'"
+            f"The JetStream engine needs nats-py: {install_line('jetstream')}"
         ) from error
     return await _connected(JetstreamEngine.open(url, clock=clock, create=create))
 
@@ -125,7 +138,7 @@ async def _open_dynamodb(url: str, rest: str, clock: Clock, create: bool) -> Eng
         from keyhouse.engines.dynamodb import DynamoDBEngine, Settings
     except ModuleNotFoundError as error:
         raise ImportError(
-            "The DynamoDB engine needs aiobotocore: pip install 'keyhouse[dynamodb]'"
+            f"The DynamoDB engine needs aiobotocore: {install_line('dynamodb')}"
         ) from error
     settings = Settings.of(url)
     return await _connected(
@@ -133,7 +146,7 @@ async def _open_dynamodb(url: str, rest: str, clock: Clock, create: bool) -> Eng
     )
 
 
-async def _connected(engine: _Server) -> Engine:
+async def _connected(engine: ServerEngine) -> Engine:
     """Connect the engine, or close it and raise."""
     try:
         await engine.connect()

@@ -6,7 +6,8 @@ separates stores is set to the system's name, so that two systems never share sp
     sqlite:, postgresql:  layout=<system>: the system's own tables
     rocksdb:folder        folder/<system>
     nats:                 bucket=<system>, or prefix= if the system's spaces are buckets
-    dynamodb://table      the tables table-<system>, with layout=<system>
+    dynamodb://table      the tables table-<system>, with layout=<system>; if the URL is for this
+                          system only and names a layout, the tables as they are named
     memory:               one engine per system
 
 `nats:` without a host is the service's own NATS server, embedded or given; the service replaces it
@@ -93,6 +94,8 @@ def url_of(system: str, url: str, *, alone: bool) -> str:
             return f"{url.rstrip('/')}/{system}"
         case "dynamodb":
             table = urlsplit(url).netloc
+            if alone and "layout" in dict(parse_qsl(urlsplit(url).query)):
+                return url
             return _with_parameters(
                 url.replace(f"//{table}", f"//{table}-{system}", 1),
                 {"layout": system},

@@ -19,6 +19,7 @@ from keyhouse.http.response import (
     delete_cookie,
     json_array,
     page_response,
+    retry_after,
     set_cookie,
 )
 from keyhouse.http.router import Route
@@ -59,5 +60,6 @@ __all__ = [
     "page_response",
     "page_route",
     "redirect_route",
+    "retry_after",
     "set_cookie",
 ]

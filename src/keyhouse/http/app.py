@@ -32,6 +32,7 @@ from keyhouse.http.errors import (
     DrainingError,
     ErrorFormat,
     MethodError,
+    RepeatedLines,
     error_headers,
     shown_error,
 )
@@ -129,6 +130,7 @@ class App:
         self._log = structlog.get_logger("keyhouse.http")
         self._process_id = secrets.token_hex(6)
         self._numbers = itertools.count(1)
+        self._repeated = RepeatedLines()
         self._logged_from = _LOGGED_FROM[settings.access_log]
         self._slow_seconds = settings.slow_seconds
         self._idle = asyncio.Event()
@@ -300,7 +302,10 @@ class App:
                 "unhandled exception", id=request.id, trace=_trace(error), **_logged(request)
             )
         elif error.status >= 500 and not isinstance(error, DrainingError):
-            self._log.error("request failed", id=request.id, error=str(error), **_logged(request))
+            more = self._repeated.fields((type(error), error.sentence))
+            if more is not None:
+                fields = _logged(request) | more
+                self._log.error("request failed", id=request.id, error=str(error), **fields)
         if endpoint is None:
             if (error_page := self._error_page(request, error)) is not None:
                 return await _page_response(error_page, error, request, "")
@@ -371,15 +376,21 @@ class App:
             metrics.event_streams -= 1
 
     def _log_access(self, request: HttpRequest, status: int, seconds: float) -> None:
-        """Log a request. Slow ones are logged whatever the settings."""
+        """Log a request. Slow ones are logged whatever the settings; of those that failed, one a
+        second for each status, unless all requests are logged."""
         slow = seconds >= self._slow_seconds
+        more: dict[str, int] | None = {}
+        if status >= 500 and self._logged_from:
+            more = self._repeated.fields(status)
+        if more is None:
+            return
         log = self._log.warning if slow else self._log.info
         log(
             "slow request" if slow else "request",
             id=request.id,
             status=status,
             milliseconds=round(seconds * 1_000, 1),
-            **_logged(request),
+            **_logged(request) | more,
         )
 
 
@@ -432,6 +443,6 @@ def _trace(error: Exception) -> str:
     return "".join(traceback.format_exception(error))
 
 
-def _logged(request: HttpRequest) -> dict[str, str]:
+def _logged(request: HttpRequest) -> dict[str, Any]:
     """Return the fields of a log line. Never the query, which may be private."""
     return {"method": request.method, "path": request.raw_path.decode("latin-1")[:_PATH_CHARS_MAX]}

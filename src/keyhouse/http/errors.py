@@ -5,18 +5,22 @@ not sent, only logged with the request's id: they may contain another tenant's k
 message.
 """
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from http import HTTPStatus
-from typing import Any
+from time import monotonic
+from typing import Any, Final
 
 import msgspec
 
-from keyhouse.errors import AccessError, CallerError, EngineError, KeyhouseError, TokenError
+from keyhouse.errors import (
+    AccessError,
+    CallerError,
+    EngineError,
+    KeyhouseError,
+    TokenError,
+    error_urn,
+)
 from keyhouse.http.response import JSON, EncodedResponse, Headers, encode
-
-_TEXT_CHARS_MAX = 200
-_ITEMS_MAX = 20
 
 
 class MethodError(CallerError):
@@ -134,15 +138,9 @@ def shown_error(error: Exception) -> KeyhouseError:
     return shown
 
 
-def problem_type(kind: type[KeyhouseError]) -> str:
-    """Return `urn:keyhouse:error:key-field` for KeyFieldError. The page of errors lists them."""
-    name = kind.__name__.removesuffix("Error") or "Error"
-    return "urn:keyhouse:error:" + re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
-
-
 def _problem(error: KeyhouseError, request_id: str) -> Problem:
     return Problem(
-        type=problem_type(type(error)),
+        type=error_urn(error),
         title=HTTPStatus(error.status).phrase,
         status=error.status,
         detail=error.sentence,
@@ -201,18 +199,34 @@ def _hides_fields(error: KeyhouseError) -> bool:
 def _fields(error: KeyhouseError) -> dict[str, Any]:
     if _hides_fields(error):
         return {}
-    return {name: _shortened(value) for name, value in error.fields.items()}
+    return error.json_fields()
 
 
-def _shortened(value: object) -> Any:
-    """Return a field as JSON, shortened: it may be what the caller sent."""
-    if value is None or isinstance(value, bool | float):
-        return value
-    if isinstance(value, int):
-        return value if abs(value) < 2**53 else "a number too long to show"
-    if isinstance(value, str):
-        text = value.encode("utf-8", "backslashreplace").decode()
-        return text if len(text) <= _TEXT_CHARS_MAX else text[:_TEXT_CHARS_MAX] + "…"
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_shortened(each) for each in list(value)[:_ITEMS_MAX]]
-    return _shortened(repr(value))
+# Log lines
+
+CAUSES_MAX: Final = 256
+"""Causes of log lines that are remembered; beyond it, the oldest one is forgotten."""
+
+_LINE_SECONDS: Final = 1.0
+
+
+class RepeatedLines:
+    """Chooses the lines to log: one a second of each cause. While an engine is away, every request
+    fails alike."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._last: dict[Hashable, tuple[float, int]] = {}
+
+    def fields(self, cause: Hashable) -> dict[str, int] | None:
+        """Return fields for a line of this cause: `repeated`, if lines were left out. None: leave
+        this one out."""
+        now = self._clock()
+        last, left_out = self._last.get(cause, (float("-inf"), 0))
+        if now - last < _LINE_SECONDS:
+            self._last[cause] = last, left_out + 1
+            return None
+        self._last[cause] = now, 0
+        if len(self._last) > CAUSES_MAX:
+            del self._last[next(iter(self._last))]
+        return {"repeated": left_out} if left_out else {}

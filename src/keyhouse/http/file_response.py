@@ -1,9 +1,7 @@
 """Files below a configured root, whole or by ranges (RFC 9110, sections 13 and 14).
 
-A path is opened one name at a time, each below the folder before it, and no symbolic link below the
-root is followed: no path leads elsewhere, even if a folder is replaced meanwhile. Files are read in
-threads, except for what the system has in memory, and a response holds at most one piece of
-PIECE_BYTES.
+No symbolic link below the root is followed. Files are read in threads, except for what the system
+has in memory, and a response holds at most one piece of PIECE_BYTES.
 """
 
 import asyncio
@@ -22,6 +20,7 @@ from keyhouse.http.errors import RangeError
 from keyhouse.http.preconditions import conditions
 from keyhouse.http.response import ANYTHING, EncodedResponse, Headers, Responder, ResponseSpec
 from keyhouse.limits import OPEN_FILES_MAX
+from keyhouse.rooted_path import open_below
 
 __all__ = ["FileResponse", "FileRoot"]
 
@@ -31,7 +30,6 @@ _NO_WAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 _ABSENT: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _RANGE: Final = re.compile(rb"bytes=[ \t]*(\d*)-(\d*)[ \t]*")
 _DIGITS_MAX: Final = 18
-_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 Run = Callable[..., Awaitable[Any]]
 """Calls a function with arguments in a thread, as `asyncio.to_thread` does."""
@@ -109,7 +107,7 @@ class FileRoot:
             raise BusyError("Too many files are being read: try again.", limit=self._open_files_max)
         self.open_files += 1
         try:
-            descriptor = await self.run(self._open, names)
+            descriptor = await self.run(open_below, self.path, names)
         except BaseException as error:
             self.open_files -= 1
             if isinstance(error, OSError):
@@ -128,17 +126,6 @@ class FileRoot:
         except OSError:  # not in memory, or a file system that cannot tell
             return None
         return bytes(view[:count]) or None
-
-    def _open(self, names: list[str]) -> int:
-        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            for name in names[:-1]:
-                inner = os.open(name, _FLAGS | os.O_DIRECTORY, dir_fd=folder)
-                os.close(folder)
-                folder = inner
-            return os.open(names[-1], _FLAGS, dir_fd=folder)
-        finally:
-            os.close(folder)
 
 
 class FileResponse(Responder):

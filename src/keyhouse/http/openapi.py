@@ -25,6 +25,7 @@ from keyhouse.errors import (
     TokenError,
     UnavailableError,
     UsageError,
+    error_urn,
 )
 from keyhouse.http.endpoint import Section
 from keyhouse.http.errors import (
@@ -33,7 +34,6 @@ from keyhouse.http.errors import (
     MediaTypeError,
     RangeError,
     SlowError,
-    problem_type,
 )
 from keyhouse.http.event_stream import EVENT_STREAM
 from keyhouse.http.forms import MULTIPART, URLENCODED, UploadedFile
@@ -51,7 +51,8 @@ Json = dict[str, Any]
 
 
 def openapi(section: Section, *, version: str, at: str) -> Json:
-    """Return the document of one service. `at` is the path that its routes are below."""
+    """Return the document of one service, by default of this version. `at` is the path that its
+    routes are below."""
     routes = [route for route in section.routes if route.listed]
     return _Document(section, routes).generate(version, at)
 
@@ -73,11 +74,11 @@ class _Document:
                 route, each, names
             )
         auth, spdx = self._section.auth, self._section.license
-        return {
+        document: Json = {
             "openapi": VERSION,
             "info": {
                 "title": self._section.title or self._section.name,
-                "version": version,
+                "version": self._section.version or version,
                 **({"description": self._section.about} if self._section.about else {}),
                 **({"license": {"name": spdx, "identifier": spdx}} if spdx else {}),
             },
@@ -89,6 +90,8 @@ class _Document:
                 **({"securitySchemes": auth.schemes} if auth is not None else {}),
             },
         }
+        without: Json = _without_boolean_items(document)
+        return without
 
     def _operation(self, route: Route, each: HandlerSignature, names: set[str]) -> Json:
         summary, description = _first_sentence(getdoc(route.handler) or "")
@@ -99,7 +102,7 @@ class _Document:
         if description:
             operation["description"] = description
         operation["tags"] = [route.tag or route.path.split("/")[1]]
-        if parameters := [*self._parameters(each)]:
+        if parameters := [*self._parameters(route, each)]:
             operation["parameters"] = parameters
         if each.has_body:
             operation["requestBody"] = self._body(route, each)
@@ -112,14 +115,21 @@ class _Document:
                 operation["security"].append({})
         return operation
 
-    def _parameters(self, each: HandlerSignature) -> Iterator[Json]:
+    def _parameters(self, route: Route, each: HandlerSignature) -> Iterator[Json]:
         for name, kind in each.path.items():
             schema = _parameter(self._types.schema(kind))
             example = {"example": schema["examples"][0]} if "examples" in schema else {}
-            yield {"name": name, "in": "path", "required": True, "schema": schema, **example}
+            yield {
+                "name": name,
+                "in": "path",
+                "required": True,
+                "schema": schema,
+                **_description(route, name, schema),
+                **example,
+            }
         for place, struct in (("query", each.query), ("header", each.headers)):
             if struct is not None:
-                yield from self._members(place, struct)
+                yield from self._members(route, place, struct)
         if each.conditions:
             for name, what in (
                 ("If-Match", "one of these tags"),
@@ -134,28 +144,30 @@ class _Document:
                     "schema": {"type": "string", "pattern": _TAGS},
                 }
 
-    def _members(self, place: str, struct: type[msgspec.Struct]) -> Iterator[Json]:
+    def _members(self, route: Route, place: str, struct: type[msgspec.Struct]) -> Iterator[Json]:
         shape = self._types.inside(struct)
         for name, schema in shape["properties"].items():
-            about = {"description": schema["description"]} if "description" in schema else {}
             required = name in shape.get("required", ())
             yield {
                 "name": name,
                 "in": place,
                 "required": required,
                 "schema": _parameter(schema),
-                **about,
+                **_description(route, name, schema),
             }
 
     def _body(self, route: Route, each: HandlerSignature) -> Json:
         if each.is_form:
             content = {"schema": _form_schema(self._types.inside(each.body))}
             return {"required": True, "content": {URLENCODED: content, MULTIPART: content}}
-        if each.body is bytes:
+        if each.body is bytes and route.body_type is None:
             return {"required": True, "content": {"application/octet-stream": {"schema": {}}}}
         kind = each.body if route.body_type is None else route.body_type
         content = {"schema": self._types.schema(kind), **_example(route.example)}
-        return {"required": True, "content": dict.fromkeys(route.body_media_types, content)}
+        return {
+            "required": each.body is not bytes,
+            "content": dict.fromkeys(route.body_media_types, content),
+        }
 
     def _replies(self, route: Route, each: HandlerSignature) -> Json:
         replies = {
@@ -201,7 +213,7 @@ class _Document:
 
     def _problem(self, status: int, kinds: list[type[KeyhouseError]]) -> Json:
         """Return a reference to a response that is shared by all routes with these errors."""
-        name = f"{status}-" + "-".join(problem_type(kind).rpartition(":")[2] for kind in kinds)
+        name = f"{status}-" + "-".join(kind.type for kind in kinds)
         if name not in self._shared:
             self._shared[name] = self._problem_reply(status, kinds)
         return {"$ref": f"#/components/responses/{name}"}
@@ -209,7 +221,7 @@ class _Document:
     def _problem_reply(self, status: int, kinds: list[type[KeyhouseError]]) -> Json:
         phrase = HTTPStatus(status).phrase
         example = self._errors.render(kinds[0]("A sentence about the error."), "4f1d-2a")
-        codes = ", ".join(f"`{problem_type(kind)}`" for kind in kinds)
+        codes = ", ".join(f"`{error_urn(kind)}`" for kind in kinds)
         if self._errors is not PROBLEM:
             codes = ", ".join(dict.fromkeys(f"`{kind.code}`" for kind in kinds))
         reply: Json = {
@@ -287,11 +299,30 @@ class _Types:
 
 def _types(route: Route, each: HandlerSignature) -> Iterator[Any]:
     yield from each.path.values()
-    if each.has_body and each.body is not bytes and not each.is_form:
-        yield each.body if route.body_type is None else route.body_type
+    if route.body_type is not None:
+        yield route.body_type
+    elif each.has_body and each.body is not bytes and not each.is_form:
+        yield each.body
     for returns in each.replies.values():
         if returns.type is not NONE_TYPE and returns.media_type == JSON:
             yield returns.type
+
+
+def _description(route: Route, name: str, schema: Json) -> Json:
+    text = schema.get("description", route.parameter_docs.get(name))
+    return {} if text is None else {"description": text}
+
+
+def _without_boolean_items(part: Any) -> Any:
+    """Return a document without `"items": false`, by which msgspec ends a tuple: its length is
+    limited anyway, and some generators of clients know no boolean schemas."""
+    if isinstance(part, dict):
+        return {
+            name: _without_boolean_items(each)
+            for name, each in part.items()
+            if not (name == "items" and each is False)
+        }
+    return [_without_boolean_items(each) for each in part] if isinstance(part, list) else part
 
 
 def _form_schema(schema: Json) -> Json:

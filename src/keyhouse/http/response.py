@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 
-from keyhouse.errors import UsageError
+from keyhouse.errors import KeyhouseError, UsageError
 from keyhouse.http.client_address import ClientAddress
 
 T = TypeVar("T")
@@ -162,6 +162,12 @@ async def json_array(items: AsyncIterator[Any]) -> AsyncIterator[bytes]:
 _COOKIE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _COOKIE_VALUE = re.compile(r"[A-Za-z0-9_.~+/=-]{0,4096}")
 _COOKIE_PATH = re.compile(r"/[A-Za-z0-9_./~-]*")
+
+
+def retry_after(error: KeyhouseError) -> tuple[tuple[str, str], ...]:
+    """Return the header by which a page says when to try again; none if the error does not."""
+    seconds = error.fields.get("retry_after")
+    return () if seconds is None else (("Retry-After", str(seconds)),)
 
 
 def set_cookie(

@@ -66,7 +66,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     the handler's annotation, or 204 if that is None. `problems` are the errors that only this
     handler raises; the HTTP layer's own are known. `example` is a body, for the document;
     `body_type` is its type there, or a BodySchema, and `body_media_types` its media types, where
-    the handler takes any JSON and checks it itself. `extract_json` takes the JSON out of a body
+    the handler takes any JSON and checks it itself. `parameter_docs` describe parameters whose
+    types do not, by name. `extract_json` takes the JSON out of a body
     that may have text around it, before anything of it is checked. `error_page` makes the
     response to an error of a page, in place of the service's error format: an HtmlPage, or a
     Redirect to the login. Its arguments are the error, the root, and the path with query of the
@@ -84,6 +85,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     example: Any = msgspec.UNSET
     body_type: Any = None
     body_media_types: Sequence[str] = (JSON,)
+    parameter_docs: Mapping[str, str] = {}
     body_bytes_max: int | None = None
     extract_json: Callable[[bytes], bytes] | None = None
     error_page: ErrorPage | None = None

@@ -1,8 +1,7 @@
 """Settings of the HTTP layer: the table `[http]`."""
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -28,13 +27,6 @@ _ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    RENAMED: ClassVar[Mapping[str, str]] = {
-        "body_seconds_max": "body_timeout_seconds",
-        "head_seconds_max": "header_timeout_seconds",
-        "stall_seconds_max": "write_timeout_seconds",
-        "origins": "cors_origins",
-    }
-
     body_bytes_max: Annotated[
         int, setting("The largest body of a request, unless its route sets another limit.")
     ] = HTTP_BODY_BYTES_MAX

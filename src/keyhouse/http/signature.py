@@ -23,6 +23,7 @@ from keyhouse.limits import (
 )
 from keyhouse.schema.document import check_request
 from keyhouse.schema.nearest import nearest
+from keyhouse.schema.rejected_members import rejected_member
 
 T = TypeVar("T")
 
@@ -168,9 +169,11 @@ def body_decoder(kind: Any) -> Callable[[bytes], Any]:
             try:
                 return decode(text)
             except msgspec.ValidationError as error:
-                _decode_any(text)  # raises if the rest is not JSON: that is reported first
+                plain = _decode_any(text)  # raises if it is not JSON: that is reported first
                 raise RecordError(
-                    "The body does not have the type that this route takes.", reason=str(error)
+                    "The body does not have the type that this route takes.",
+                    reason=str(error),
+                    **rejected_member(kind, plain),
                 ) from None
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
             raise DocumentError("The body is not a JSON document.", reason=str(error)) from None
@@ -201,8 +204,8 @@ def query_pairs(query: bytes) -> Iterator[tuple[str, str]]:
 class Parameters:
     """Converts texts by name to a Struct: the query, or headers. A list may come repeatedly.
 
-    A Struct with `unknown_parameter(name)` makes the error for other names itself; one with a
-    member that is a dict has them there.
+    A Struct with `unknown_parameter(name)` makes the error for names that are not misspelled ones
+    itself; one with a member that is a dict has them there.
     """
 
     __slots__ = (
@@ -241,9 +244,7 @@ class Parameters:
                         raise UsageError(f"Repeated {self._what}.", name=name)
                     others[name] = value
                     continue
-                if (make_error := getattr(self._kind, "unknown_parameter", None)) is not None:
-                    raise make_error(name)
-                raise UsageError(f"Unknown {self._what}.", name=name, known=sorted(self._names))
+                raise self._unknown(name)
             if name in self._lists:
                 values.setdefault(name, []).append(value)
             elif name in values:
@@ -256,6 +257,14 @@ class Parameters:
             return msgspec.convert(values, self._kind, strict=False)
         except msgspec.ValidationError as error:
             raise self._invalid(values, str(error)) from None
+
+    def _unknown(self, name: str) -> Exception:
+        """Return the error of a name that is not known: a misspelled one has the nearest."""
+        near = nearest(name[:_CHOICE_CHARS_MAX], self._names)
+        if not near and (make_error := getattr(self._kind, "unknown_parameter", None)) is not None:
+            error: Exception = make_error(name)
+            return error
+        return UsageError(f"Unknown {self._what}.", name=name, **near, known=sorted(self._names))
 
     def _invalid(self, values: dict[str, Any], reason: str) -> UsageError:
         """Return the error of values that do not convert; it names the known values of a choice."""

@@ -3,8 +3,6 @@
 Pure: no I/O, no clock, no async.
 """
 
-from typing import TYPE_CHECKING
-
 from keyhouse.keys.blind_segment import Blind, HmacText
 from keyhouse.keys.escape import NATS, NATS_KEY, PLAIN, Escape
 from keyhouse.keys.key import Span, check_key
@@ -22,9 +20,6 @@ from keyhouse.keys.segments import (
     segment,
 )
 from keyhouse.keys.template import Template
-
-if not TYPE_CHECKING:  # a type checker sees the present names only
-    from keyhouse.renamed import __getattr__ as __getattr__
 
 __all__ = [
     "NATS",

@@ -8,11 +8,10 @@ delimiter is needed.
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Callable
 
 from keyhouse.arguments import checked
-from keyhouse.errors import DeclarationError, UsageError
+from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
 from keyhouse.keys.blind_segment import Blind
 from keyhouse.keys.escape import PLAIN, Escape
 from keyhouse.keys.number_segments import (
@@ -23,6 +22,8 @@ from keyhouse.keys.number_segments import (
     Timestamp,
 )
 from keyhouse.keys.segment_protocol import PlainSegment, Segment
+from keyhouse.limits import NORMALIZED_CHARS_MAX
+from keyhouse.normalization import normalized
 
 
 def text_of(value: object) -> str:
@@ -171,14 +172,23 @@ class TextSegment:
 def normal(text: str) -> str:
     """Return the normalized form of a name: NFKC, case-folded, trimmed, single spaces.
 
-    Idempotent: normalized text is returned unchanged.
+    Idempotent: normalized text is returned unchanged. Raises KeyFieldError for text that takes long
+    to normalize: too many characters, or too many combining marks in a row.
     """
     if not isinstance(text, str):
         raise UsageError("Only text can be normalized.", given=text)
-    if text.isascii():
+    try:
+        return _normal(text)
+    except ValueError as error:
+        raise KeyFieldError(f"The text {error}.") from None
+
+
+def _normal(text: str) -> str:
+    """Return `normal(text)`, or raise ValueError."""
+    if text.isascii() and len(text) <= NORMALIZED_CHARS_MAX:
         return " ".join(text.lower().split())
     while True:
-        folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+        folded = " ".join(normalized("NFKC", text).casefold().split())
         if folded == text:
             return text
         text = folded
@@ -201,7 +211,7 @@ class NormalizedText(TextSegment):
         return self._formatted(value)
 
     def _formatted(self, value: object) -> str:
-        folded = normal(text_of(value))
+        folded = _normal(text_of(value))
         if not folded:
             raise ValueError("is only white space")
         return self._escaped(folded)
@@ -210,11 +220,11 @@ class NormalizedText(TextSegment):
         return super().format_prefix(self.bound(value))
 
     def bound(self, value: str) -> str:
-        return normal(value) + (" " if value.strip() and value[-1:].isspace() else "")
+        return _normal(value) + (" " if value.strip() and value[-1:].isspace() else "")
 
 
 class CutText(NormalizedText):
-    """Normalized text of any length, cut to a number of bytes in the key: `{title:norm900}`.
+    """Normalized text that may be long, cut to a number of bytes in the key: `{title:norm900}`.
 
     A longer one is cut there, and ends with `~` and 32 digits of the SHA-256 of the whole normal
     form, so that texts with the same start have different keys. A parsed key yields the cut text:
@@ -246,13 +256,12 @@ class CutText(NormalizedText):
             last=not literal,
         )
 
-    def _formatted(self, value: object) -> str:
-        text = super()._formatted(value)
-        if len(text.encode()) <= self._bytes_max:
-            return text
-        whole = normal(text_of(value))
-        digest = hashlib.sha256(whole.encode()).hexdigest()[:_CUT_DIGITS]
-        return self._escaped(f"{self._cut(whole)}~{digest}")
+    def _escaped(self, text: str) -> str:
+        escaped = super()._escaped(text)
+        if len(escaped.encode()) <= self._bytes_max:
+            return escaped
+        digest = hashlib.sha256(text.encode()).hexdigest()[:_CUT_DIGITS]
+        return super()._escaped(f"{self._cut(text)}~{digest}")
 
     def format_prefix(self, value: str) -> tuple[str, bool]:
         return super().format_prefix(self._cut(self.bound(value)))
@@ -261,7 +270,7 @@ class CutText(NormalizedText):
         """Return the longest start of a text that leaves room for the digest."""
         most = self._bytes_max - _CUT_TAIL_BYTES
         text = text[:most]
-        while text and (beyond := len(self._escaped(text).encode()) - most) > 0:
+        while text and (beyond := len(super()._escaped(text).encode()) - most) > 0:
             text = text[: -max(1, beyond // _ESCAPED_BYTES_MAX)]
         return text
 

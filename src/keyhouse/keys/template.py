@@ -376,8 +376,13 @@ class Template:
     def _blame(self, values: Mapping[str, object]) -> KeyFieldError:
         for name, bound in zip(self.fields, self.segments, strict=True):
             if name not in values:
+                others = sorted(set(values) - set(self.fields))
+                unknown = {"unknown": others, "known": list(self.fields)} if others else {}
                 return KeyFieldError(
-                    "The key needs a field that was not given.", field=name, template=self.text
+                    "The key needs a field that was not given.",
+                    field=name,
+                    **unknown,
+                    template=self.text,
                 )
             try:
                 self._format(name, bound, values[name])

@@ -19,9 +19,11 @@ from keyhouse.errors import (
     RecordError,
     UnknownOutcomeError,
     UsageError,
+    error_urn,
 )
 from keyhouse.limits import NATS_PARTITIONS
 from keyhouse.schema.document import check_request
+from keyhouse.schema.rejected_members import rejected_in
 
 __all__ = [
     "PROBLEM_HEADER",
@@ -155,9 +157,10 @@ class Body(Generic[T]):
     than a document. An empty message is an empty object, as in `nats req SUBJECT ''`.
     """
 
-    __slots__ = ("_decode", "_levels", "_required")
+    __slots__ = ("_decode", "_levels", "_required", "_type")
 
     def __init__(self, type: type[T], *, required: tuple[str, ...] = (), levels: int = 1) -> None:
+        self._type = type
         self._decode = msgspec.json.Decoder(type).decode
         self._required = required
         self._levels = levels
@@ -168,7 +171,10 @@ class Body(Generic[T]):
         try:
             body = self._decode(data or _EMPTY)
         except msgspec.ValidationError as error:
-            raise RecordError("Invalid field in the request.", reason=str(error)) from None
+            rejected = rejected_in(self._type, data or _EMPTY)
+            raise RecordError(
+                "Invalid field in the request.", reason=str(error), **rejected
+            ) from None
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
             _raise_malformed(data, error)
         for name in self._required:
@@ -196,8 +202,6 @@ def _raise_not_finite(name: str) -> NoReturn:
 PROBLEM_HEADER: Final = "Keyhouse-Problem"
 """The header of an error reply with the error's class, sentence and fields."""
 
-_TEXT_CHARS_MAX: Final = 200
-
 
 class _ErrorReply(msgspec.Struct):
     success: bool
@@ -217,14 +221,8 @@ def error_headers(error: BaseException, *, problem: bool = False) -> dict[str, s
 
 def _problem(error: KeyhouseError) -> str:
     """Return the error's class, sentence and fields as ASCII JSON: a client can raise it again."""
-    fields = error.public().fields if isinstance(error, _CALLERS_OWN) else {}
-    shown = {
-        name: value if value is None or isinstance(value, int) else str(value)[:_TEXT_CHARS_MAX]
-        for name, value in fields.items()
-    }
-    name = type(error).__name__.removesuffix("Error")
-    problem = {"type": name, "detail": error.sentence, "fields": shown}
-    return json.dumps(problem, default=str)
+    fields = error.public().json_fields() if isinstance(error, _CALLERS_OWN) else {}
+    return json.dumps({"type": error_urn(error), "detail": error.sentence, "fields": fields})
 
 
 def error_reply(error: BaseException) -> bytes:

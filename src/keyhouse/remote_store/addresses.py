@@ -1,6 +1,6 @@
 """The declarations of a schema as requests name them: records, indexes and key fields."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -81,6 +81,14 @@ class AddressBook:
         """Return all key fields of a derived row, as a request has them."""
         self.binding.derived(row).template.build(fields)
         return dict(self._given(row, fields))
+
+    def with_ids(self, record: Record[T], value: T, new_id: Callable[[], str]) -> T:
+        """Return a value with the ids that a store would generate, so that a repeated request
+        writes the same record."""
+        owner = self.record(record)
+        if not owner.generated or not isinstance(value, owner.type):
+            return value
+        return owner.with_ids(value, new_id)
 
     def of_value(self, record: Record[T], value: T, fields: Mapping[str, Any]) -> RecordAddress:
         """Return the address of a value: its key fields, and those given."""

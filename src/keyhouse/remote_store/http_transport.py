@@ -17,12 +17,13 @@ from keyhouse.errors import (
     UsageError,
     WatchExpiredError,
 )
+from keyhouse.install import install_line
 from keyhouse.remote_store.problems import error_of, shown_url
 
 try:
     import httpx
 except ModuleNotFoundError as error:
-    raise ImportError("A remote store over HTTP needs httpx: pip install 'keyhouse[client]'") from (
+    raise ImportError(f"A remote store over HTTP needs httpx: {install_line('client')}") from (
         error
     )
 

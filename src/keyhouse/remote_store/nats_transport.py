@@ -19,6 +19,7 @@ from keyhouse.errors import (
     UsageError,
     WatchExpiredError,
 )
+from keyhouse.install import install_line
 from keyhouse.remote_store.problems import error_of
 
 try:
@@ -32,7 +33,7 @@ try:
     from keyhouse.nats.endpoint import PROBLEM_HEADER
 except ModuleNotFoundError as error:
     raise ImportError(
-        "A remote store over NATS needs nats-py: pip install 'keyhouse[jetstream]'"
+        f"A remote store over NATS needs nats-py: {install_line('jetstream')}"
     ) from error
 
 __all__ = ["NatsTransport"]
@@ -155,9 +156,8 @@ def _message(operation: str, body: dict[str, Any]) -> dict[str, Any]:
     message = {name: value for name, value in body.items() if value is not None and name != "op"}
     if operation in ("list", "keys"):
         message["fields"] = {name: str(each) for name, each in message.pop("filters").items()}
-    if "expect" in body and operation != "batch":
-        message.pop("expect", None)
-        message["revision"] = body["expect"]
+    if "expect" in body:
+        message["expect"] = body["expect"]
     if operation == "patch" and "value" in body:
         message["value"] = body["value"]
     return message

@@ -1,5 +1,6 @@
 """Errors of a service, raised as the store's own."""
 
+import re
 from typing import Any, Final
 
 from keyhouse import errors
@@ -23,11 +24,13 @@ from keyhouse.errors import (
 
 __all__ = ["error_of", "shown_url", "unreadable_error"]
 
-_BY_NAME: Final[dict[str, type[KeyhouseError]]] = {
-    name.removesuffix("Error").lower(): each
-    for name, each in vars(errors).items()
+_BY_TYPE: Final[dict[str, type[KeyhouseError]]] = {
+    each.type: each
+    for each in vars(errors).values()
     if isinstance(each, type) and issubclass(each, KeyhouseError) and each is not KeyhouseError
 }
+
+_URN: Final = re.compile(r"urn:keyhouse:error:([a-z-]{1,80})")
 
 _BY_STATUS: Final[dict[int, type[KeyhouseError]]] = {
     400: CallerError,
@@ -45,15 +48,18 @@ _BY_STATUS: Final[dict[int, type[KeyhouseError]]] = {
 
 def error_of(status: int, problem: Any) -> KeyhouseError:
     """Return the error of a problem document: the class that the service raised, where the store
-    has it, else the nearest one of that status."""
+    has it, else the nearest one of that status, with the `type` that the service named."""
     if not isinstance(problem, dict):
         problem = {}
-    name = str(problem.get("type", "")).rpartition(":")[2].replace("-", "").lower()
-    kind = _BY_NAME.get(name) or _BY_STATUS.get(status) or _family(status)
+    match = _URN.fullmatch(str(problem.get("type")))
+    name = match[1] if match else ""
+    kind = _BY_TYPE.get(name) or _BY_STATUS.get(status) or _family(status)
     fields = problem.get("fields")
     sentence = str(problem.get("detail") or "The service gave no reason.")
     named = {str(field): value for field, value in fields.items()} if fields else {}
-    return kind(sentence, **named)
+    error = kind(sentence, **named)
+    error.type = name or kind.type
+    return error
 
 
 def unreadable_error(record: str, item: dict[str, Any]) -> DataError:

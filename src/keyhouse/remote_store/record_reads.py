@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Never, Protocol, TypeVar
 
-from keyhouse.clock import SystemClock
+from keyhouse.arguments import unnamed_fields
+from keyhouse.clock import SystemClock, UlidSource
 from keyhouse.engine import CaughtUp, Row
 from keyhouse.errors import DataError, NotFoundError, RateError, UnavailableError, UsageError
 from keyhouse.remote_store.addresses import AddressBook
@@ -63,9 +64,12 @@ class RemoteRecordReads:
         self.addresses = AddressBook(schema, space)
         self._transport = transport
         self.now: Callable[[], int] = SystemClock().now
+        self.new_id: Callable[[], str] = UlidSource(SystemClock()).new
 
-    async def get(self, record: Record[T], /, **fields: Any) -> T | None:
+    async def get(self, record: Record[T], /, *positional: Never, **fields: Any) -> T | None:
         """Return the record, or None. An absent counter is 0."""
+        if positional:
+            raise unnamed_fields(record, positional)
         owner = self.addresses.record(record)
         if isinstance(owner, Counter):
             address = self.addresses.of(record, fields)
@@ -139,9 +143,13 @@ class RemoteRecordReads:
             found += answer["items"]
         return found
 
-    async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
+    async def entry(
+        self, record: Record[T], /, *positional: Never, **fields: Any
+    ) -> Entry[T] | None:
         """Return the record with its key, revision and expiry, or None. Raises UsageError for a
         counter."""
+        if positional:
+            raise unnamed_fields(record, positional)
         _reject_counter(record)
         address = self.addresses.of(record, fields)
         if not address.fields:
@@ -150,9 +158,17 @@ class RemoteRecordReads:
         return await self._found(record, "get", address.target)
 
     async def lookup(
-        self, record: Record[T], by: Index, /, *, unreadable: OnUnreadable = "raise", **fields: Any
+        self,
+        record: Record[T],
+        by: Index,
+        /,
+        *positional: Never,
+        unreadable: OnUnreadable = "raise",
+        **fields: Any,
     ) -> Entry[T] | None:
         """Return the record that a Unique or First row leads to, or None."""
+        if positional:
+            raise unnamed_fields(by, positional)
         skipped = UnreadableRows(unreadable)
         name, index = self.addresses.index(record, by)
         named = self.addresses.lookup(record, by, fields)
@@ -170,7 +186,7 @@ class RemoteRecordReads:
         self,
         record: Record[T],
         /,
-        *,
+        *positional: Never,
         by: Index | None = None,
         limit: int = 100,
         cursor: str | None = None,
@@ -182,6 +198,8 @@ class RemoteRecordReads:
     ) -> RecordPage[T]:
         """Return some records whose leading key fields have these values, in key order. See
         `Store.page`. A service is asked for 500 of them at a time."""
+        if positional:
+            raise unnamed_fields(by or record, positional)
         owner = self.addresses.record(record)
         body: dict[str, Any] = {self.addresses.kind(owner): owner.name}
         declared: Any = owner
@@ -213,7 +231,7 @@ class RemoteRecordReads:
         self,
         record: Record[T],
         /,
-        *,
+        *positional: Never,
         by: Index | None = None,
         limit: int | None = None,
         reverse: bool = False,
@@ -223,6 +241,8 @@ class RemoteRecordReads:
         **fields: Any,
     ) -> AsyncGenerator[Entry[T], None]:
         """Iterate over all records of `page`, or over the first `limit` of them."""
+        if positional:
+            raise unnamed_fields(by or record, positional)
         if limit is not None and (type(limit) is not int or limit < 1):
             raise UsageError("The limit of a scan is a whole number from 1.", limit=limit)
         cursor, left = None, limit
@@ -247,21 +267,31 @@ class RemoteRecordReads:
             if cursor is None or left == 0:
                 return
 
-    async def members(self, summary: Summary, /, **fields: Any) -> dict[str, Any]:
+    async def members(
+        self, summary: Summary, /, *positional: Never, **fields: Any
+    ) -> dict[str, Any]:
         """Return the members that a summary row lists with their entries (None in a plain list)."""
+        if positional:
+            raise unnamed_fields(summary, positional)
         owner, by, row = self.addresses.row(summary, Summary)
         body = {"record": owner.name, "by": by, "fields": self.addresses.of_row(row, fields)}
         answer = await self._transport.call("members", body)
         return dict(answer["members"])
 
-    async def record_count(self, count: RecordCount, /, **fields: Any) -> int:
+    async def record_count(self, count: RecordCount, /, *positional: Never, **fields: Any) -> int:
         """Return the number of records that a RecordCount row holds."""
+        if positional:
+            raise unnamed_fields(count, positional)
         owner, by, row = self.addresses.row(count, RecordCount)
         body = {"record": owner.name, "by": by, "fields": self.addresses.of_row(row, fields)}
         return int((await self._transport.call("record_count", body))["value"])
 
-    async def sum_of_days(self, counter: Counter, days: int, /, **fields: Any) -> int:
+    async def sum_of_days(
+        self, counter: Counter, days: int, /, *positional: Never, **fields: Any
+    ) -> int:
         """Return the sum of a counter by day over the last days (UTC), with today."""
+        if positional:
+            raise unnamed_fields(counter, positional)
         owner = self.addresses.record(counter)
         if not isinstance(owner, Counter):
             raise UsageError("Only a Counter has a sum of days.", given=repr(counter))
@@ -275,7 +305,7 @@ class RemoteRecordReads:
         self,
         declared: Declared,
         /,
-        *,
+        *positional: Never,
         limit: int = 1_000,
         cursor: str | None = None,
         reverse: bool = False,
@@ -285,6 +315,8 @@ class RemoteRecordReads:
     ) -> tuple[list[str], str | None]:
         """Return some keys without their values, and the cursor of the next page. A service is
         asked for 1,000 of them at a time."""
+        if positional:
+            raise unnamed_fields(declared, positional)
         body, row = self.addresses.target(declared)
         body["filters"] = self.addresses.filters(row, fields, prefix, between)
         body["order"] = _order(reverse)
@@ -303,12 +335,14 @@ class RemoteRecordReads:
         self,
         declared: Declared,
         /,
-        *,
+        *positional: Never,
         prefix: str | None = None,
         between: tuple[Any, Any] | None = None,
         **fields: Any,
     ) -> int:
         """Count the rows of `page` by reading their keys."""
+        if positional:
+            raise unnamed_fields(declared, positional)
         counted, cursor = 0, None
         while True:
             read = partial(
@@ -323,7 +357,7 @@ class RemoteRecordReads:
         self,
         declared: Record[T],
         /,
-        *,
+        *positional: Never,
         since: int | None = None,
         prefix: str | None = None,
         unreadable: OnUnreadable = "raise",
@@ -342,6 +376,8 @@ class RemoteRecordReads:
         `caught_up` is called with a revision when all changes up to it were delivered: after each
         commit, and when there is nothing to deliver at the start.
         """
+        if positional:
+            raise unnamed_fields(declared, positional)
         check_watch_start(since)
         skipped = UnreadableRows(unreadable)
         owner = self.addresses.record(declared)

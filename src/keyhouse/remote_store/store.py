@@ -10,9 +10,9 @@ The space is that of the token. Members that a record keeps private are written,
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Never, Self, TypeVar
 
-from keyhouse.arguments import checked
+from keyhouse.arguments import checked, unnamed_fields
 from keyhouse.errors import (
     ContentionError,
     RevisionError,
@@ -75,13 +75,16 @@ class RemoteStore(RemoteRecordReads):
         record: Record[T],
         value: T,
         /,
-        *,
+        *positional: Never,
         ttl: float | None = None,
         expect: int | Unset | None = ANY,
         **fields: Any,
     ) -> Entry[T]:
         """Write a record and all that is derived from it; return the entry as stored."""
+        if positional:
+            raise unnamed_fields(record, positional)
         reject_others(record)
+        value = self.addresses.with_ids(record, value, self.new_id)
         address = self.addresses.of_value(record, value, fields)
         owner = self.addresses.record(record)
         owner.encode(value)  # raises RecordError for a value of another type
@@ -99,7 +102,7 @@ class RemoteStore(RemoteRecordReads):
         """Write several records that hold all fields of their keys: all of them, or none."""
         reject_others(record)
         owner = self.addresses.record(record)
-        values = list(values)
+        values = [self.addresses.with_ids(record, value, self.new_id) for value in values]
         addresses = [self.addresses.of_value(record, value, {}) for value in values]
         plain = [owner.plain(value) for value in values]
         operations = [
@@ -119,13 +122,15 @@ class RemoteStore(RemoteRecordReads):
         record: Record[T],
         patch: Any,
         /,
-        *,
+        *positional: Never,
         ttl: float | None = None,
         expect: int | Unset | None = ANY,
         **fields: Any,
     ) -> Entry[T]:
         """Change some members of a stored record by a merge patch (RFC 7396), whatever others write
         meanwhile; return the entry as stored."""
+        if positional:
+            raise unnamed_fields(record, positional)
         reject_others(record)
         address = self.addresses.of(record, fields)
         self._check_ttl(self.addresses.record(record), None, ttl)
@@ -137,10 +142,17 @@ class RemoteStore(RemoteRecordReads):
         return self.addresses.entry(record, item)
 
     async def delete(
-        self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any
+        self,
+        record: Record[Any],
+        /,
+        *positional: Never,
+        expect: int | Unset | None = ANY,
+        **fields: Any,
     ) -> bool:
         """Delete a record, all that is derived from it and all that belongs to it; return whether
         it was there."""
+        if positional:
+            raise unnamed_fields(record, positional)
         reject_others(record)
         address = self.addresses.of(record, fields)
         if not isinstance(expect, Unset):
@@ -158,8 +170,10 @@ class RemoteStore(RemoteRecordReads):
             return True
         raise _contended()
 
-    async def add(self, counter: Counter, by: int, /, **fields: Any) -> None:
+    async def add(self, counter: Counter, by: int, /, *positional: Never, **fields: Any) -> None:
         """Add to a counter. No concurrent add is lost."""
+        if positional:
+            raise unnamed_fields(counter, positional)
         tx = RemoteTransaction(self)
         await tx.add(counter, by, **fields)
         [operation] = tx.operations()
@@ -168,8 +182,10 @@ class RemoteStore(RemoteRecordReads):
         else:
             await self._transport.call("batch", {"operations": [operation]})
 
-    async def append(self, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
+    async def append(self, log: Log[T], event: T, /, *positional: Never, **fields: Any) -> Entry[T]:
         """Append an event to a log, and fold it; return the entry as stored."""
+        if positional:
+            raise unnamed_fields(log, positional)
         owner = self.addresses.record(log)
         plain = owner.plain(event)
         body = {"log": owner.name, "fields": fields, "value": _without_order(owner, plain)}

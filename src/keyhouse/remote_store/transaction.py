@@ -5,8 +5,10 @@ revision that it was read at, when the batch is applied; a failed expectation is
 `RemoteStore.transact` runs the work again. Reads see what the transaction has buffered.
 """
 
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, Never, Protocol, TypeVar
 
+from keyhouse.arguments import unnamed_fields
 from keyhouse.errors import NotFoundError, RecordError, RevisionError, UsageError
 from keyhouse.limits import COUNTER_MAX
 from keyhouse.remote_store.addresses import AddressBook, RecordAddress
@@ -29,6 +31,7 @@ class RemoteReads(Protocol):
     """The part of a RemoteStore that a transaction reads by."""
 
     addresses: AddressBook
+    new_id: Callable[[], str]
 
     def now(self) -> int: ...
 
@@ -49,13 +52,19 @@ class RemoteTransaction:
         self._adds: dict[RecordAddress, int] = {}
         self._appends: list[dict[str, Any]] = []
 
-    async def get(self, record: Record[T], /, **fields: Any) -> T | None:
+    async def get(self, record: Record[T], /, *positional: Never, **fields: Any) -> T | None:
         """Return the record, or None."""
+        if positional:
+            raise unnamed_fields(record, positional)
         found = await self.entry(record, **fields)
         return None if found is None else found.record
 
-    async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
+    async def entry(
+        self, record: Record[T], /, *positional: Never, **fields: Any
+    ) -> Entry[T] | None:
         """Return the record with its key, revision and expiry, or None."""
+        if positional:
+            raise unnamed_fields(record, positional)
         if isinstance(record, Counter):
             raise UsageError(
                 "A counter has no revision, so a transaction of a service cannot depend on it: read"
@@ -72,9 +81,13 @@ class RemoteTransaction:
             self._entries[address] = found
         return self._entries[address]
 
-    async def lookup(self, record: Record[T], by: Index, /, **fields: Any) -> Entry[T] | None:
+    async def lookup(
+        self, record: Record[T], by: Index, /, *positional: Never, **fields: Any
+    ) -> Entry[T] | None:
         """Return the record that a Unique or First row leads to, or None. Sees what is stored, and
         not the writes of this transaction."""
+        if positional:
+            raise unnamed_fields(by, positional)
         found = await self._store.lookup(record, by, **fields)
         return None if found is None else await self.entry(record, **found.fields)
 
@@ -83,14 +96,17 @@ class RemoteTransaction:
         record: Record[T],
         value: T,
         /,
-        *,
+        *positional: Never,
         ttl: float | None = None,
         expect: int | Unset | None = ANY,
         **fields: Any,
     ) -> Entry[T]:
         """Write the record. `expect` is the revision that it must be at (None: be absent), else
         RevisionError."""
+        if positional:
+            raise unnamed_fields(record, positional)
         reject_others(record)
+        value = self._store.addresses.with_ids(record, value, self._store.new_id)
         address = self._store.addresses.of_value(record, value, fields)
         owner = self._store.addresses.record(record)
         owner.encode(value)  # raises RecordError for a value of another type
@@ -104,12 +120,14 @@ class RemoteTransaction:
         record: Record[T],
         patch: Any,
         /,
-        *,
+        *positional: Never,
         ttl: float | None = None,
         expect: int | Unset | None = ANY,
         **fields: Any,
     ) -> Entry[T]:
         """Change some members of a stored record by a merge patch (RFC 7396): None removes one."""
+        if positional:
+            raise unnamed_fields(record, positional)
         reject_others(record)
         address = self._store.addresses.of(record, fields)
         await self._expect(record, address, expect)
@@ -127,9 +145,16 @@ class RemoteTransaction:
         return self._buffered(record, value, address)
 
     async def delete(
-        self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any
+        self,
+        record: Record[Any],
+        /,
+        *positional: Never,
+        expect: int | Unset | None = ANY,
+        **fields: Any,
     ) -> bool:
         """Delete the record and all that is derived from it; return whether it was there."""
+        if positional:
+            raise unnamed_fields(record, positional)
         reject_others(record)
         address = self._store.addresses.of(record, fields)
         await self._expect(record, address, expect)
@@ -138,8 +163,10 @@ class RemoteTransaction:
         self._patches.pop(address, None)
         return was_there
 
-    async def add(self, counter: Counter, by: int, /, **fields: Any) -> None:
+    async def add(self, counter: Counter, by: int, /, *positional: Never, **fields: Any) -> None:
         """Add to a counter: concurrent adds do not conflict."""
+        if positional:
+            raise unnamed_fields(counter, positional)
         if type(by) is not int or abs(by) > COUNTER_MAX:
             raise RecordError("A counter is changed by a whole number of 64 bits.", by=by)
         if not isinstance(counter, Counter):
@@ -151,8 +178,10 @@ class RemoteTransaction:
             address = address._replace(fields=tuple(dated))
         self._adds[address] = self._adds.get(address, 0) + by
 
-    async def append(self, log: Log[T], event: T, /, **fields: Any) -> None:
+    async def append(self, log: Log[T], event: T, /, *positional: Never, **fields: Any) -> None:
         """Append an event to a log, and fold it with the commit."""
+        if positional:
+            raise unnamed_fields(log, positional)
         owner = self._store.addresses.record(log)
         if not isinstance(owner, Log):
             raise UsageError("Only a Log can be appended to.", record=repr(log))

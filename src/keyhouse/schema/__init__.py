@@ -3,8 +3,6 @@
 Pure: no I/O, no clock, no async.
 """
 
-from typing import TYPE_CHECKING
-
 from keyhouse.schema.compiled_rows import FromAttribute, Keys
 from keyhouse.schema.counter import Counter
 from keyhouse.schema.derived import Derived, First, Index, RecordCount, Unique
@@ -24,9 +22,6 @@ from keyhouse.schema.record import Declared, Record
 from keyhouse.schema.schema import KeyMatch, Schema, Space
 from keyhouse.schema.summary import Summary
 from keyhouse.schema.times import MILLISECONDS, SECONDS, TimeFormat
-
-if not TYPE_CHECKING:  # a type checker sees the present names only
-    from keyhouse.renamed import __getattr__ as __getattr__
 
 __all__ = [
     "MILLISECONDS",

@@ -77,7 +77,7 @@ class RowRule(NamedTuple):
     then there is no row) and `verbatim` (the value is known to be valid text, since the record's
     key holds it). `each_at` is the field that takes every value of its source in turn. `value` is
     what each record contributes, or a function of the record and its key that returns it; of its
-    key alone, if `is_value_of_key`.
+    key alone, if `is_value_of_key`. `private` are fields whose values no error has.
     """
 
     template: Template
@@ -88,6 +88,7 @@ class RowRule(NamedTuple):
     when: Callable[[Any], bool] | None
     value: object
     is_value_of_key: bool = False
+    private: tuple[str, ...] = ()
 
     def contribution(self, record: Any, keys: Keys) -> Any:
         return self.value(record, keys) if callable(self.value) else self.value
@@ -249,7 +250,8 @@ class RowSet:
             self._compiled = compile_rows(self.rules)
         try:
             return self._compiled(record, keys)
-        except (ValueError, TypeError):  # a field can't be written; the definition says which
+        except (ValueError, TypeError, KeyFieldError):
+            # a field can't be written; the definition says which, without a private one's value
             return {
                 _key(rule, values): rule.contribution(record, keys)
                 for rule in self.rules
@@ -263,6 +265,10 @@ def _key(rule: RowRule, values: Sequence[object]) -> str:
         return rule.template.join(values)
     except KeyFieldError as error:
         name = error.fields.get("field")
+        if rule.private:
+            error.fields.pop("key", None)
+        if name in rule.private:
+            error.fields.pop("value", None)
         if name in rule.template.fields:
             source = rule.sources[rule.template.fields.index(str(name))]
             attribute = getattr(source, "attribute", source)

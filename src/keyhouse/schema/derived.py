@@ -27,6 +27,7 @@ from keyhouse.errors import (
     UniqueError,
     UnreadableError,
 )
+from keyhouse.keys.blind_segment import Blind
 from keyhouse.keys.number_segments import Day, Descending, FixedPoint, Integer, Timestamp
 from keyhouse.keys.segment_protocol import Segment
 from keyhouse.keys.segments import Choice, OptionalSegment, TextSegment, Ulid
@@ -65,14 +66,19 @@ class Derived:
         each: Mapping[str, Source] | None = None,
         when: Callable[[Any], bool] | None = None,
         name: str | None = None,
+        shown: bool = False,
     ) -> None:
         """`each`: the field that takes every value of a collection in turn. `when`: only records
-        for which it returns true have the row. `name`: what requests of a service call it."""
+        for which it returns true have the row. `name`: what requests of a service call it.
+        `shown`: a service reads it for callers, although its key may hold private attributes."""
         self.template = at if isinstance(at, Template) else Template(at)
         self.fields = dict(fields or {})
         self.each = dict(each or {})
         self.when = when
         self.name = name
+        self.shown = shown
+        self.private: tuple[str, ...] = ()
+        """Its fields that may hold private attributes of the record in clear."""
         self.record_name = ""
         if len(self.each) > 1:
             raise DeclarationError(
@@ -168,7 +174,13 @@ class Derived:
             when=self.when,
             value=self.contribution if fixed is None else fixed,
             is_value_of_key=self.contributes_key(),
+            private=(*self.private, *self._hashed()),
         )
+
+    def _hashed(self) -> list[str]:
+        """Return the fields of which the key has an HMAC: sealed ones, say."""
+        segments = zip(self.template.fields, self.template.segments, strict=True)
+        return [name for name, segment in segments if isinstance(segment, Blind)]
 
     def _source(self, name: str, key: Template) -> FieldSource:
         source = self.each.get(name, self.fields.get(name))
@@ -264,8 +276,9 @@ class Index(Derived):
         each: Mapping[str, Source] | None = None,
         when: Callable[[Any], bool] | None = None,
         name: str | None = None,
+        shown: bool = False,
     ) -> None:
-        super().__init__(at, fields=fields, each=each, when=when, name=name)
+        super().__init__(at, fields=fields, each=each, when=when, name=name, shown=shown)
         self.value = value
 
     def attach(
@@ -356,8 +369,11 @@ class Unique(Index):
         each: Mapping[str, Source] | None = None,
         when: Callable[[Any], bool] | None = None,
         name: str | None = None,
+        shown: bool = False,
     ) -> None:
-        super().__init__(at, value=value, fields=fields, each=each, when=when, name=name)
+        super().__init__(
+            at, value=value, fields=fields, each=each, when=when, name=name, shown=shown
+        )
 
     def merge(
         self, key: str, row: bytes | None, removed: bytes | None, added: bytes | None
@@ -368,12 +384,13 @@ class Unique(Index):
         if added is None:
             return None if mine else row
         if row is not None and not mine:
+            values = self.template.parse(key) or {}
             raise UniqueError(
                 "Another record holds this value.",
                 index=self.template.text,
-                key=key,
+                **({} if self.private else {"key": key}),
                 holder=self.member(row),
-                value=self.template.parse(key),
+                value={name: part for name, part in values.items() if name not in self.private},
             )
         return added
 
@@ -397,8 +414,11 @@ class First(Unique):
         each: Mapping[str, Source] | None = None,
         when: Callable[[Any], bool] | None = None,
         name: str | None = None,
+        shown: bool = False,
     ) -> None:
-        super().__init__(at, value=value, fields=fields, each=each, when=when, name=name)
+        super().__init__(
+            at, value=value, fields=fields, each=each, when=when, name=name, shown=shown
+        )
         self.among = among
 
     def merge(

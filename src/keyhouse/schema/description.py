@@ -73,6 +73,13 @@ class MigrationText(msgspec.Struct, frozen=True):
     over: str
 
 
+class OverlapText(msgspec.Struct, frozen=True):
+    """Templates of which scans of the one would meet keys of the other: they filter by shape."""
+
+    scanned: str
+    within: str
+
+
 class SchemaText(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     doc: str
@@ -80,7 +87,7 @@ class SchemaText(msgspec.Struct, frozen=True, kw_only=True):
     fixed: dict[str, str]
     version: int
     records: list[RecordText]
-    overlaps: list[tuple[str, str]]
+    overlaps: list[OverlapText]
     migrations: list[MigrationText]
 
 
@@ -95,7 +102,8 @@ def describe(schema: Schema) -> SchemaText:
         version=schema.version,
         records=[_record_text(record) for record in schema.records],
         overlaps=[
-            (scanned.template.text, within.template.text) for scanned, within in schema.overlaps
+            OverlapText(scanned.template.text, within.template.text)
+            for scanned, within in schema.overlaps
         ],
         migrations=[
             MigrationText(each.id, prose(each.description), each.over.name)

@@ -101,8 +101,12 @@ class Migration(msgspec.Struct, frozen=True):
 
     `step(tx, entry)` is called for each record of `over` and writes through the transaction:
     records with `put`, events of a log with `restore`. The checkpoint is written in the same
-    commit, so each record is changed once, however often the run is killed. `over` may be an older
-    declaration of a record, at the same template.
+    commit, so each record is changed once, however often the run is killed.
+
+    `over` may be an older declaration of a record at the same template, with its older type,
+    derived rows and options. It decodes the stored rows; a put of the newer record at the same key
+    removes the rows that the older one derived, and keeps its time of creation, its expiry and its
+    unknown members.
     """
 
     id: int

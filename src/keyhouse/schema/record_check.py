@@ -89,6 +89,7 @@ def check_declaration(record: Declaration) -> None:
                 row=each.template.text,
                 among=each.among.template.text,
             )
+    _check_private(record)
     _check_sealed(record)
     shared = [each for each in record.derived if isinstance(each, (Summary, RecordCount, First))]
     if record.expiry is not None and shared:
@@ -97,6 +98,24 @@ def check_declaration(record: Declaration) -> None:
             record=record.name,
             row=shared[0].template.text,
         )
+
+
+def _check_private(record: Declaration) -> None:
+    """Reject a private attribute in the record's key, which every answer shows."""
+    for name in record.template.fields:
+        source = record.fields.get(name, name)
+        if (
+            isinstance(source, str)
+            and source.partition(".")[0] in record.private
+            and not isinstance(record.template.segment(name), Blind)
+        ):
+            raise DeclarationError(
+                "A private attribute must not be in its record's key, which is shown to callers: "
+                "use another key, or write {name:hmac}.",
+                record=record.name,
+                attribute=source,
+                template=record.template.text,
+            )
 
 
 def _check_sealed(record: Declaration) -> None:

@@ -22,7 +22,13 @@ from keyhouse.schema.merge_patch import merge_patch
 from keyhouse.schema.nearest import nearest
 from keyhouse.schema.record_check import members_to_check, members_to_check_first
 from keyhouse.schema.times import TimeFormat
-from keyhouse.schema.unknown_members import KnownMembers, KnownPart, known_members, known_part
+from keyhouse.schema.unknown_members import (
+    KnownMembers,
+    KnownPart,
+    known_members,
+    known_part,
+    without_former,
+)
 
 T = TypeVar("T")
 
@@ -87,6 +93,11 @@ class RecordJson(Generic[T]):
         )
         self.is_struct = is_struct(type)
         self.attributes = frozenset(self._members)
+        self._empty_by_default = frozenset(
+            [f.name for f in msgspec.structs.fields(type) if f.default == ""]
+            if is_struct(type)
+            else []
+        )
         self._type_info = info = inspect.type_info(type)
         if isinstance(info, inspect.CustomType):
             raise DeclarationError(
@@ -189,6 +200,15 @@ class RecordJson(Generic[T]):
         self._known.keep(plain, written)
         return document.encode(written)
 
+    def kept_for(self, other: "RecordJson[Any]", stored: bytes) -> Any:
+        """Return the parsed JSON of a row of this record without the members that `other`, which
+        replaces it, no longer has: the unknown ones are kept from it. None if there are none."""
+        if self._known is None or other._known is None:
+            return None
+        if (plain := self._parse_row_with_unknown(stored)) is None:
+            return None
+        return without_former(plain, self._known, other._known)
+
     def merge_from_row(self, plain: Any, stored: bytes | None) -> Any:
         """Return parsed JSON of this record with the unknown members of a stored row."""
         if not self.keeps_unknown or stored is None or not isinstance(plain, dict):
@@ -289,6 +309,10 @@ class RecordJson(Generic[T]):
     def _sealed_members(self) -> tuple[str, ...]:
         return tuple([self._members[name] for name in self.sealed])
 
+    @cached_property
+    def _private_members(self) -> frozenset[str]:
+        return frozenset([self._members[name] for name in self.private])
+
     def plain(self, value: T) -> Any:
         """Return the value as plain JSON, with its private attributes."""
         if self.unknown is not None:
@@ -312,10 +336,11 @@ class RecordJson(Generic[T]):
         return self.parse(document.encode(plain))
 
     def _like(self, unknown: str) -> dict[str, object]:
-        """Return the record's own members, and the nearest, for the error of an unknown one."""
+        """Return the record's own members, and the nearest, for the error of an unknown one. The
+        private ones are not named: the error goes to callers."""
         if "." in unknown or "[" in unknown or self._known is None:
             return {}  # a member of a member
-        known = sorted(self._known.names)
+        known = sorted(self._known.names - self._private_members)
         return {**nearest(unknown[:_NAME_CHARS_MAX], known), "known": known}
 
     def _first_rejected(self, plain: Any) -> str | None:
@@ -353,7 +378,7 @@ class RecordJson(Generic[T]):
         """Return parsed JSON of this record without the members of its private attributes."""
         if not self.private or not isinstance(plain, dict):
             return plain
-        hidden = {self._members[name] for name in self.private}
+        hidden = self._private_members
         return {name: part for name, part in plain.items() if name not in hidden}
 
     def _read(self, data: bytes) -> T:
@@ -430,11 +455,11 @@ class RecordJson(Generic[T]):
 
     def other_type(self, value: object, error: Exception | None = None) -> RecordError:
         """Return the error for a value that is not of this record."""
-        reason = {} if error is None else {"reason": str(error)}
-        found = type(value).__name__
-        return RecordError(
-            "The value does not have its record's type.", record=self.name, found=found, **reason
-        )
+        sentence, reason = "The value does not have its record's type.", {"reason": str(error)}
+        if self.is_struct and not isinstance(value, self.type):
+            sentence = f"The value does not have its record's type: pass {self.type.__name__}(…)."
+            reason = {}
+        return RecordError(sentence, record=self.name, found=type(value).__name__, **reason)
 
 
 def replaced(value: T, changes: dict[str, Any]) -> T:

@@ -244,10 +244,16 @@ class Schema:
         """Return the record of a declaration, or None if it is not of this schema."""
         return self._owners.get(id(declared))
 
+    def is_former(self, record: Record[Any]) -> bool:
+        """Return whether a record that a migration is over is an older declaration: not one of the
+        schema's own."""
+        owner = self.owner(record) or record
+        return not any(owner is each or owner is each.current for each in self.records)
+
     def _move_records(self, prefix: Template) -> None:
         """Replace all records by copies with a prefix; the records themselves stay handles."""
-        sources = list(self.records)
-        sources += [each for each in self._owners.values() if not any(each is s for s in sources)]
+        former = [each for each in self._owners.values() if self.is_former(each)]
+        sources = [*former, *self.records]  # of those that share a derived row, the last has it
         copies = {id(source): source.under(prefix) for source in dict.fromkeys(sources)}
         self.records = tuple(copies[id(record)] for record in self.records)
         known = {id(source): self.aliases(source) for source in sources}

@@ -23,8 +23,10 @@ class Summary(Derived):
     with the version of the row, and the version that this code writes: a row of a newer version is
     not changed, and a write that would change it raises NewerError. Members that this code does not
     know are kept. A map that another program stored as a plain list gets its entries from the
-    records with the next write; so does a missing one if it is `rebuilt`, which reads all records
-    of its key before the first entry is written.
+    records with the next write. A map that is `rebuilt` is made from all records of its key
+    whenever it is missing, or is not a map, whatever it is: nobody has to repair it first. Then
+    `newer_entry` returns the entry of a record that newer code wrote, from its JSON object; without
+    it, such records are not listed.
 
     `members_max` bounds a plain list, and so the bytes that a write changes. A row that is full
     lists no further members, and has `"truncated": true` from then on, also after members have
@@ -46,19 +48,22 @@ class Summary(Derived):
         constant: Mapping[str, object] | None = None,
         version: tuple[str, int] | None = None,
         rebuilt: bool = False,
+        newer_entry: Callable[[dict[str, Any]], object] | None = None,
         members_max: int | None = None,
         fields: Mapping[str, Source] | None = None,
         each: Mapping[str, Source] | None = None,
         when: Callable[[Any], bool] | None = None,
         name: str | None = None,
+        shown: bool = False,
     ) -> None:
-        super().__init__(at, fields=fields, each=each, when=when, name=name)
+        super().__init__(at, fields=fields, each=each, when=when, name=name, shown=shown)
         self.member_field = member
         self.under = under
         self.entry = entry
         self.constant = dict(constant or {})
         self.version = version
         self.rebuilt = rebuilt
+        self.newer_entry = newer_entry
         self.members_max = members_max
         if members_max is not None and (entry is not None or members_max < 1):
             raise DeclarationError(
@@ -67,6 +72,11 @@ class Summary(Derived):
         if rebuilt and entry is None:
             raise DeclarationError(
                 "Only a summary with entries is rebuilt.", template=self.template.text
+            )
+        if newer_entry is not None and not rebuilt:
+            raise DeclarationError(
+                "Only a summary that is rebuilt has entries of newer records.",
+                template=self.template.text,
             )
         if version is not None:
             self.constant[version[0]] = version[1]
@@ -87,6 +97,12 @@ class Summary(Derived):
                 "A summary lists a field of its record's key that is text.", field=self.member_field
             )
         self._member_at = key.fields.index(self.member_field)
+        if self.newer_entry is not None and not set(self.template.fields) <= set(key.fields):
+            raise DeclarationError(
+                "A newer record is listed by the fields of its key alone.",
+                template=self.template.text,
+                record=record_name,
+            )
         attached = super().attach(record_name, key, attributes, renamed)
         if self.entry is not None and any(isinstance(origin, tuple) for origin in self._owner):
             raise DeclarationError(
@@ -100,6 +116,14 @@ class Summary(Derived):
     def contribution(self, record: Any, keys: Keys) -> tuple[str, object]:
         entry = None if self.entry is None else document.parse(document.encode(self.entry(record)))
         return str(keys[self._member_at]), entry
+
+    def newer_contribution(self, value: bytes, keys: Keys) -> tuple[str, object] | None:
+        """Return the member and entry of a record that newer code wrote; None if it is not
+        listed."""
+        found = None if self.newer_entry is None else document.parse(value)
+        if self.newer_entry is None or not isinstance(found, dict):
+            return None
+        return str(keys[self._member_at]), self.newer_entry(found)
 
     def contributes_key(self) -> bool:
         return self.entry is None
@@ -137,7 +161,7 @@ class Summary(Derived):
 
     def needs_rebuild(self, row: bytes | None) -> bool:
         """Return whether the entries must be made from the records: a map is stored as a plain
-        list, or is missing and `rebuilt`."""
+        list, or it is `rebuilt` and is missing or something else."""
         if self.entry is None:
             return False
         return self.rebuilt if row is None else not self._parsed(row)[2]
@@ -174,14 +198,19 @@ class Summary(Derived):
 
     def _parsed(self, row: bytes) -> tuple[dict[str, object], dict[str, object], bool]:
         """Return the members, the other members of the row's object, and whether it is a map."""
+        others: dict[str, object] = {}
         try:
             value = document.parse(row)
-            others = value if isinstance(value, dict) else {}
+            if isinstance(value, dict):
+                others = {name: part for name, part in value.items() if name != self.under}
             listed = value[self.under] if isinstance(value, dict) else value
-            is_map = isinstance(listed, dict)
-            members = dict(listed) if is_map else dict.fromkeys(listed)
-            return members, {n: part for n, part in others.items() if n != self.under}, is_map
+            if isinstance(listed, dict):
+                return dict(listed), others, True
+            return dict.fromkeys(listed), others, False
         except (KeyError, TypeError, DocumentError) as error:
+            self._reject_newer("", others)
+            if self.rebuilt:
+                return {}, others, False
             raise UnreadableError(
                 "The summary row is not a list of members.", index=self.template.text
             ) from error

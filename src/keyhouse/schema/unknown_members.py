@@ -21,7 +21,7 @@ from msgspec import inspect
 
 from keyhouse.schema import document
 
-__all__ = ["KnownMembers", "KnownPart", "known_members", "known_part"]
+__all__ = ["KnownMembers", "KnownPart", "known_members", "known_part", "without_former"]
 
 _OBJECTS = (inspect.StructType, inspect.DataclassType, inspect.TypedDictType)
 _LISTS = (
@@ -95,6 +95,21 @@ class KnownMembers:
         for name, part in stored.items():
             if name not in self.names:
                 written.setdefault(name, part)
+
+
+def without_former(plain: Any, former: KnownMembers, known: KnownMembers) -> Any:
+    """Return JSON without the members that an older type had and this one does not."""
+    if not isinstance(plain, dict):
+        return plain
+    kept = {}
+    for name, part in plain.items():
+        if name in former.names and name not in known.names:
+            continue
+        inside = former.values.get(name), known.values.get(name)
+        if isinstance(inside[0], KnownMembers) and isinstance(inside[1], KnownMembers):
+            part = without_former(part, inside[0], inside[1])
+        kept[name] = part
+    return kept
 
 
 class _KnownItems:

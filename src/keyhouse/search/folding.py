@@ -7,10 +7,16 @@ voiced kana, tone marks of Thai and Lao.
 A word is a run of letters, digits and marks; everything else separates words. Scripts that write no
 spaces (Han, kana, Thai, Lao, Khmer, Burmese, Tibetan) have one word per character, so that any part
 of a text is found as a phrase.
+
+Any text can be folded, in time that grows with its length: of a run of combining marks the first 30
+count, and a long text is folded in pieces.
 """
 
 import unicodedata
 from typing import Final
+
+from keyhouse.limits import SEARCH_PIECE_CHARS
+from keyhouse.normalization import normal_form, pieces, stream_safe
 
 __all__ = ["FOLDING_VERSION", "fold", "words"]
 
@@ -54,9 +60,7 @@ def fold(text: str) -> str:
     nothing."""
     if text.isascii():
         return text.lower()
-    while (folded := _fold_once(text)) != text:
-        text = folded
-    return text
+    return "".join(map(_fold_piece, pieces(stream_safe(text), SEARCH_PIECE_CHARS)))
 
 
 def words(text: str) -> list[str]:
@@ -70,11 +74,17 @@ def is_unspaced(character: str) -> bool:
     return point >= _UNSPACED[0][0] and any(low <= point <= high for low, high in _UNSPACED)
 
 
+def _fold_piece(text: str) -> str:
+    while (folded := _fold_once(text)) != text:
+        text = folded
+    return text
+
+
 def _fold_once(text: str) -> str:
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    marked = unicodedata.normalize("NFD", folded)
+    folded = normal_form("NFKC", text).casefold()
+    marked = normal_form("NFD", folded)
     plain = "".join([each for each in marked if not _is_diacritic(each)])
-    return unicodedata.normalize("NFKC", plain).translate(_LETTERS)
+    return normal_form("NFKC", plain).translate(_LETTERS)
 
 
 def _is_diacritic(character: str) -> bool:

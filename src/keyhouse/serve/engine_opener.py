@@ -8,7 +8,7 @@ import structlog
 
 from keyhouse import open_engine
 from keyhouse.engine import Engine
-from keyhouse.engines.registry import public_url
+from keyhouse.engines.registry import LoadingEngine, ServerEngine, public_url
 from keyhouse.engines.system_urls import is_own_nats, make_folder
 from keyhouse.errors import KeyhouseError, UnavailableError
 from keyhouse.metrics import Metrics
@@ -19,6 +19,12 @@ from keyhouse.settings.sources import LoadedSettings
 
 ENGINE_TIMEOUT_SECONDS: Final = 15.0
 """Timeout for opening an engine, which may have to create tables."""
+
+PROGRESS_SECONDS: Final = 2.0
+"""Interval of the log lines while an engine does not answer yet."""
+
+RETRY_SECONDS: Final = 0.5
+"""Delay before an engine that was unavailable is asked again."""
 
 PROBE: Final = ("keyhouse-ready", ("ready",))
 """A row that is never written: reading it shows that the engine responds."""
@@ -54,6 +60,7 @@ class EngineOpener:
         self._nats = nats
         self._tracing = tracing
         self._stack = stack
+        self._required: list[tuple[str, Engine]] = []
 
     async def open_own(self, system: str, *, alone: bool) -> Engine:
         """Open the engine that the settings or the system's declaration name.
@@ -97,12 +104,20 @@ class EngineOpener:
             ) from None
         self._stack.push_async_callback(opened.close)
         self._log_opened(opened, system, label, public_url(location))
+        if is_required and isinstance(opened, ServerEngine):
+            self._health.add(system, opened.connect)
+        if is_required:
+            self._required.append((label, opened))
         if self._tracing is not None:
             opened = self._tracing.engine(label, opened)
         engine = self._metrics.metered(label, opened)
         if is_required:
             self._health.add(system, lambda: engine.read(*PROBE))
         return engine
+
+    async def wait_loaded(self) -> None:
+        """Wait until every engine of a system answers reads; log the progress meanwhile."""
+        await asyncio.gather(*(_wait_loaded(label, each) for label, each in self._required))
 
     def _log_opened(self, engine: Engine, system: str, label: str, url: str) -> None:
         durable = engine.capabilities.durable
@@ -114,3 +129,28 @@ class EngineOpener:
                 system=system,
                 **named,
             )
+
+
+async def _wait_loaded(label: str, engine: Engine) -> None:
+    answering = asyncio.ensure_future(_wait_answer(engine))
+    try:
+        while not (await asyncio.wait([answering], timeout=PROGRESS_SECONDS))[0]:
+            counts = {}
+            if isinstance(engine, LoadingEngine):
+                counts["loaded"], counts["total"] = engine.loaded()
+            _log.info("waiting for the engine", system=label, **counts)
+        answering.result()
+    finally:
+        answering.cancel()
+
+
+async def _wait_answer(engine: Engine) -> None:
+    while True:
+        try:
+            await engine.read(*PROBE)
+        except UnavailableError:
+            await asyncio.sleep(RETRY_SECONDS)
+        except KeyhouseError:  # it does answer: /ready has the reason
+            return
+        else:
+            return

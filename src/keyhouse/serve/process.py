@@ -39,7 +39,7 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT, then drain requests and return. A second signal exits at once.
 
-    `announce` is called once, when all listeners are ready.
+    `announce` is called once, when all listeners are ready and all engines answer.
     """
     prefer_event_loop()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -52,7 +52,9 @@ async def _serve(
     ready, stopping = asyncio.Event(), asyncio.Event()
 
     async def run() -> None:
-        async with Server(loaded, services) as addresses:
+        server = Server(loaded, services)
+        async with server as addresses:
+            await server.wait_loaded()
             ready.set()
             tune_gc()
             _log.info("ready", systems=list(services), http=addresses.http, nats=addresses.nats)

@@ -24,6 +24,7 @@ from keyhouse.engine import Engine
 from keyhouse.engines.registry import public_url
 from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
 from keyhouse.http import HttpSettings, make_app
+from keyhouse.install import install_line
 from keyhouse.metrics import Metrics
 from keyhouse.nats.bus import Bus
 from keyhouse.nats.client import NatsClient
@@ -78,6 +79,7 @@ class Server:
         self._metrics = Metrics(__version__)
         self._health = Health(self._metrics)
         self._stack = AsyncExitStack()
+        self._opener: EngineOpener | None = None
         self._listeners: list[AsyncExitStack] = []
         self._tracing: Tracer | None = None
         self._blocking = BlockingPool()
@@ -95,6 +97,11 @@ class Server:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
+    async def wait_loaded(self) -> None:
+        """Wait until every engine answers reads: one on JetStream loads its keys first."""
+        if self._opener is not None:
+            await self._opener.wait_loaded()
+
     async def _start(self, stack: AsyncExitStack) -> Addresses:
         http_settings, credentials = self._read_settings()
         data = DataDir.take(Path(self._settings.data))
@@ -108,6 +115,7 @@ class Server:
             stack.push_async_callback(self._tracing.close)
         nats = NatsAccess(self._settings, credentials, data, stack)
         opener = EngineOpener(self._loaded, self._metrics, self._health, nats, self._tracing, stack)
+        self._opener = opener
         hosts = {name: _host(name, opener, self._blocking, self._bus) for name in self._services}
         specs = [await self._build(name, data.path, opener, hosts[name]) for name in self._services]
         if bound is not None:
@@ -319,7 +327,7 @@ def _open_tracing(endpoint: str | None) -> Tracer | None:
     try:
         from keyhouse.serve.tracing import Tracing
     except ModuleNotFoundError as error:
-        raise ImportError(f"Tracing needs {error.name}: pip install 'keyhouse[traces]'") from error
+        raise ImportError(f"Tracing needs {error.name}: {install_line('traces')}") from error
     return Tracing(endpoint, __version__)
 
 

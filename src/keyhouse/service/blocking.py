@@ -2,7 +2,8 @@
 
 The event loop answers every request of the process, so a call of more than a millisecond belongs
 here. At most `threads_max` calls run at once and at most `pending_max` wait, in the order in which
-they came; further ones are rejected with BusyError.
+they came; further ones are rejected with BusyError. Calls by `run_first` have a separate queue of
+the same length, and go before the others.
 
     state of a call   next
     ---------------   -----------------------------------------------------------------------------
@@ -58,6 +59,7 @@ class BlockingPool:
         self.rejected = 0
         self.timing = Timing()
         self._pending: deque[asyncio.Future[None]] = deque()
+        self._first: deque[asyncio.Future[None]] = deque()
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads = 0
         self._idle: asyncio.Event = asyncio.Event()
@@ -65,7 +67,7 @@ class BlockingPool:
 
     @property
     def pending(self) -> int:
-        return len(self._pending)
+        return len(self._first) + len(self._pending)
 
     async def run(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function in a thread and return its result, or raise its exception.
@@ -73,7 +75,14 @@ class BlockingPool:
         If the caller is cancelled while it waits, the function is not called; once it runs, it runs
         to its end. Raises BusyError if too many calls wait, UnavailableError during shutdown.
         """
-        await self._take_slot()
+        return await self._run(self._pending, partial(function, *args, **kwargs))
+
+    async def run_first(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function as `run` does, before all calls that wait by `run`."""
+        return await self._run(self._first, partial(function, *args, **kwargs))
+
+    async def _run(self, queue: deque[asyncio.Future[None]], function: Callable[[], R]) -> R:
+        await self._take_slot(queue)
         loop = asyncio.get_running_loop()
         result: asyncio.Future[R] = loop.create_future()
         context = contextvars.copy_context()
@@ -81,7 +90,7 @@ class BlockingPool:
         def job() -> None:
             start = perf_counter()
             try:
-                value = context.run(function, *args, **kwargs)
+                value = context.run(function)
                 finish = partial(_resolve, result, value)
             except BaseException as error:
                 finish = partial(_reject, result, error)
@@ -98,9 +107,8 @@ class BlockingPool:
         if self._closed:
             return
         self._closed = True
-        while self._pending:
-            if not (turn := self._pending.popleft()).done():
-                turn.set_exception(UnavailableError("The service is shutting down."))
+        while turn := self._next():
+            turn.set_exception(UnavailableError("The service is shutting down."))
         if self.running:
             self._idle.clear()
             try:
@@ -111,39 +119,45 @@ class BlockingPool:
         for _ in range(self._threads):
             self._jobs.put(None)
 
-    async def _take_slot(self) -> None:
+    async def _take_slot(self, queue: deque[asyncio.Future[None]]) -> None:
         if self._closed:
             raise UnavailableError("The service is shutting down.")
         if self.running < self.threads_max:
             self.running += 1
             return
-        if len(self._pending) >= self.pending_max:
+        if len(queue) >= self.pending_max:
             self.rejected += 1
             raise BusyError(
                 "Too many calls wait for a thread; try again later.",
-                pending=len(self._pending),
+                pending=len(queue),
                 limit=self.pending_max,
             )
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._pending.append(turn)
+        queue.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # the slot was given in the same turn
                 self._release()
-            elif turn in self._pending:
-                self._pending.remove(turn)
+            elif turn in queue:
+                queue.remove(turn)
             raise
 
     def _release(self) -> None:
-        while self._pending:
-            turn = self._pending.popleft()
-            if not turn.done():
-                turn.set_result(None)  # it takes over the slot
-                return
+        if turn := self._next():
+            turn.set_result(None)  # it takes over the slot
+            return
         self.running -= 1
         if not self.running:
             self._idle.set()
+
+    def _next(self) -> asyncio.Future[None] | None:
+        """Remove and return the call whose turn is next, or None."""
+        while self._first or self._pending:
+            turn = (self._first or self._pending).popleft()
+            if not turn.done():
+                return turn
+        return None
 
     def _finish(self, finish: Callable[[], None], seconds: float) -> None:
         self.timing.add(seconds)

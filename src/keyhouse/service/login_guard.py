@@ -1,8 +1,9 @@
 """Slows down guesses of passwords and codes, by account and by the client's address.
 
 An attempt counts when it starts, so parallel guesses are counted too, and a success takes it back.
-Beyond a number of free attempts each further one is rejected for a time that doubles. The delay of
-an account has a low maximum, so nobody can lock its owner out.
+Beyond a number of free attempts, the next ones of an address are rejected for a time that doubles.
+Attempts of an account are never rejected, because anybody can make them: the service waits before
+it verifies their password, for at most a few seconds. So nobody locks out somebody else.
 """
 
 import math
@@ -17,7 +18,7 @@ from keyhouse.limits import LOGIN_ENTRIES_MAX
 
 __all__ = ["LoginGuard"]
 
-ACCOUNT_DELAY_SECONDS_MAX: Final = 60.0
+ACCOUNT_DELAY_SECONDS_MAX: Final = 2.0
 ADDRESS_DELAY_SECONDS_MAX: Final = 900.0
 FORGET_SECONDS: Final = 3_600.0
 """Failures are forgotten after this time without an attempt."""
@@ -34,9 +35,8 @@ class _Failures(msgspec.Struct):
 class LoginGuard:
     """`check` before the password is verified, `succeeded` after it was right.
 
-    `account_attempts` and `address_attempts` are free; then the delay starts at `delay_seconds`.
-    With `slows_accounts`, `check` does not reject an attempt for its account, but returns the
-    seconds for which the service waits before it verifies the password.
+    `account_attempts` and `address_attempts` are free; then the delays start at
+    `account_delay_seconds` and `address_delay_seconds`.
     """
 
     def __init__(
@@ -44,44 +44,55 @@ class LoginGuard:
         *,
         account_attempts: int = 5,
         address_attempts: int = 20,
-        account_delay_seconds: float = 1.0,
+        account_delay_seconds: float = 0.1,
         account_delay_seconds_max: float = ACCOUNT_DELAY_SECONDS_MAX,
         address_delay_seconds: float = 1.0,
-        slows_accounts: bool = False,
         entries_max: int = LOGIN_ENTRIES_MAX,
         clock: Clock | None = None,
     ) -> None:
         self._clock = monotonic(clock or SystemClock())
-        self._slows_accounts = slows_accounts
         self._accounts = _Counters(
             account_attempts, account_delay_seconds, account_delay_seconds_max, entries_max
         )
         self._addresses = _Counters(
             address_attempts, address_delay_seconds, ADDRESS_DELAY_SECONDS_MAX, entries_max
         )
+        self._known: dict[str, None] = {}
+        self._known_max = entries_max
 
     def check(self, account: str, client: ClientAddress) -> float:
         """Count an attempt, and return the seconds to wait before the password is verified.
 
-        Raises RateError, with the seconds to wait, if the attempt is too early.
+        Raises RateError, with the seconds to wait, if the address has made too many.
         """
         now, account = self._clock.now(), account.casefold()
-        of_account = self._accounts.wait_ms(account, now)
-        wait = self._addresses.wait_ms(client.network, now)
-        if not self._slows_accounts:
-            wait = max(wait, of_account)
-        if wait > 0:
+        self.check_address(client)
+        wait = self._accounts.wait_ms(account, now)
+        self._accounts.count(account, now)
+        return max(0, wait) / 1_000
+
+    def check_address(self, client: ClientAddress) -> None:
+        """Count an attempt of an address only: for secrets that are too long to be guessed."""
+        now = self._clock.now()
+        if (wait := self._addresses.wait_ms(client.network, now)) > 0:
             raise RateError(
                 "Too many attempts to sign in: wait.", retry_after=math.ceil(wait / 1_000)
             )
-        self._accounts.count(account, now)
         self._addresses.count(client.network, now)
-        return max(0, of_account) / 1_000
 
     def succeeded(self, account: str, client: ClientAddress) -> None:
         """Forget the account's failures, and this attempt of the address."""
         self._accounts.forget(account.casefold())
         self._addresses.undo(client.network)
+        self._known.pop(client.network, None)
+        self._known[client.network] = None
+        if len(self._known) > self._known_max:
+            del self._known[next(iter(self._known))]
+
+    def is_known(self, client: ClientAddress) -> bool:
+        """Return whether somebody has signed in from this address before: it goes first when there
+        are more attempts than can be verified."""
+        return client.network in self._known
 
 
 class _Counters:

@@ -7,7 +7,7 @@ label `(others)`.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from prometheus_client.core import (
@@ -28,6 +28,7 @@ OTHERS: Final = "(others)"
 
 class OperationMetrics:
     """A Prometheus collector. `tenant_label` None: metrics are summed over all tenants.
+    `unprepared` returns the number of spaces that could not be prepared.
 
     A scrape may run in another thread. It iterates over copies of dictionaries, which are made in
     one step; building a list could start a garbage collection, and with it another thread.
@@ -40,6 +41,7 @@ class OperationMetrics:
         *,
         tenant_label: str | None = None,
         has_watches: bool = False,
+        unprepared: Callable[[], int] | None = None,
     ) -> None:
         self.prefix = prefix
         self.operations = frozenset(operations)
@@ -49,6 +51,7 @@ class OperationMetrics:
         self._errors: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._stored: dict[str, Size] = {}
         self._has_watches = has_watches
+        self._unprepared = unprepared
         self.watches = 0
         self.sweeps = Timing()
         self.swept = 0
@@ -128,6 +131,12 @@ class OperationMetrics:
         yield from self._collect_storage()
         if self._has_watches:
             yield GaugeMetricFamily(f"{self.prefix}_watches", "Active watches.", value=self.watches)
+        if self._unprepared is not None:
+            yield GaugeMetricFamily(
+                f"{self.prefix}_spaces_unprepared",
+                "Spaces whose migration or index build failed at the last try.",
+                value=self._unprepared(),
+            )
 
     def _label_values(self, label: str) -> list[str]:
         return [label] if self._labels else []

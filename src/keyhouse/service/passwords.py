@@ -2,10 +2,10 @@
 
 A hash takes 64 MiB and a tenth of a second on purpose. Threads with low priority compute it and
 leave one core free, so that other requests are not delayed; further logins wait in a bounded queue,
-and beyond it get 503.
+and beyond it get 503. Preferred ones, of addresses from which somebody has signed in before, have a
+separate queue that goes first, so that a flood of logins does not keep them out.
 """
 
-import unicodedata
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from argon2.low_level import Type
 
 from keyhouse.errors import LimitError, UnreadableError
 from keyhouse.limits import PASSWORD_BYTES_MAX, PASSWORD_HASHES_MAX, PASSWORD_HASHES_PENDING_MAX
+from keyhouse.normalization import normalized
 from keyhouse.service.blocking import BlockingPool
 from keyhouse.thread_priority import lower_priority, spare_cores
 
@@ -64,12 +65,16 @@ class Passwords:
         """Return a hash with its parameters and salt. Raises LimitError, or BusyError (503)."""
         return await self._pool.run(self._hash, _normalized(password))
 
-    async def verify(self, stored: str | None, password: str) -> PasswordCheck:
+    async def verify(
+        self, stored: str | None, password: str, *, is_preferred: bool = False
+    ) -> PasswordCheck:
         """Compare a password with the stored hash; None: the account does not exist.
 
         That takes as long as a wrong password, so that a client cannot tell the difference.
+        `is_preferred`: before those that are not (see `LoginGuard.is_known`).
         """
-        return await self._pool.run(self._verify, stored, _normalized(password))
+        run = self._pool.run_first if is_preferred else self._pool.run
+        return await run(self._verify, stored, _normalized(password))
 
     async def close(self) -> None:
         await self._pool.close()
@@ -109,7 +114,12 @@ def _hasher(cost: PasswordParameters) -> Any:
 
 def _normalized(password: str) -> str:
     """Keyboards encode the same characters differently: NFKC, as NIST 800-63B asks."""
-    text = unicodedata.normalize("NFKC", password)
+    if len(password) > PASSWORD_BYTES_MAX:
+        raise LimitError("The password is too long.", limit=PASSWORD_BYTES_MAX)
+    try:
+        text = normalized("NFKC", password)
+    except ValueError as error:
+        raise LimitError(f"The password {error}.") from None
     if len(text.encode("utf-8", "surrogatepass")) > PASSWORD_BYTES_MAX:
         raise LimitError("The password is too long.", limit=PASSWORD_BYTES_MAX)
     return text

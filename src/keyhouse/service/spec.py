@@ -94,19 +94,20 @@ class ServiceSpec(msgspec.Struct, kw_only=True):
 
     `routes` are mounted below `/<name>`; those with a scope call `auth` to identify the caller, and
     `rates` to limit its requests. `address_rates` limits requests without a caller, or with
-    rejected credentials, by the client's address (the /64 of an IPv6 address). `title`, `about` and
-    `license` (an SPDX identifier) head the OpenAPI document; `examples` are commands to try, for
-    the page at `/`. `error_format` is the format of every error below the prefix. `endpoints` are
-    answered in the queue group `queue`, by default the name: processes in one group share the
-    requests. `tasks` run as long as the service and are cancelled at shutdown: a sweep, a job.
-    `ready` raises the KeyhouseError that keeps the service from answering. `keyspaces` are what it
-    stores, and `figures` how it is used, for the Studio.
+    rejected credentials, by the client's address (the /64 of an IPv6 address). `title`, `about`,
+    `license` (an SPDX identifier) and `version` (by default that of Keyhouse) head the OpenAPI
+    document; `examples` are commands to try, for the page at `/`. `error_format` is the format of
+    every error below the prefix. `endpoints` are answered in the queue group `queue`, by default
+    the name: processes in one group share the requests. `tasks` run as long as the service and are
+    cancelled at shutdown: a sweep, a job. `ready` raises the KeyhouseError that keeps the service
+    from answering. `keyspaces` are what it stores, and `figures` how it is used, for the Studio.
     """
 
     name: str
     title: str = ""
     about: str = ""
     license: str = "MIT"
+    version: str = ""
     examples: Sequence[str] = ()
     routes: Sequence[Route] = ()
     auth: Authenticator | None = None

@@ -1,5 +1,4 @@
-"""Development tokens: `keyhouse token SYSTEM`, signed with the secret of the service on this
-machine."""
+"""The tokens of `keyhouse token SYSTEM`, signed with the secret of the service on this machine."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

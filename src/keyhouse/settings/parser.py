@@ -3,10 +3,7 @@ setting.
 
 Each setting is a field, `name: Annotated[type, setting("Description.")] = default`, for the
 program's own settings and for a system's. Validation and the table in the documentation follow from
-the Struct. A Struct that renames a setting lists the old name, and a file or environment variable
-that still uses it gets an error with the new one, which has a table if it is in another one:
-
-    RENAMED: ClassVar[Mapping[str, str]] = {"jwt_keys": "jwks", "secret": "studio.jwt_secret"}
+the Struct.
 """
 
 import difflib
@@ -32,19 +29,12 @@ def setting(doc: str, *, secret: bool = False) -> msgspec.Meta:
 def read_settings(kind: type[Kind], given: Mapping[str, Any], *, table: str = "") -> Kind:
     """Return the Struct with the given settings.
 
-    Raises UsageError for an unknown name (with the nearest known one), for a renamed setting (with
-    its new name) and for an invalid value; `table` is the name of the table, for the error. Text,
-    from the environment, is read as the field's type: numbers and booleans as written, lists
-    separated by commas, anything else as JSON.
+    Raises UsageError for an unknown name (with the nearest known one) and for an invalid value;
+    `table` is the name of the table, for the error. Text, from the environment, is read as the
+    field's type: numbers and booleans as written, lists separated by commas, anything else as JSON.
     """
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
-    renamed = renamed_settings(kind)
     for name in given:
-        if name in renamed:
-            new = renamed[name]
-            raise renamed_setting(
-                _qualified(table, name), new if "." in new else _qualified(table, new)
-            )
         if name not in fields:
             own = [TABLE_OWN.get(table, "engine")] if table else []
             raise unknown_setting(
@@ -68,15 +58,6 @@ def read_settings(kind: type[Kind], given: Mapping[str, Any], *, table: str = ""
         ) from None
 
 
-def renamed_settings(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the new name of each renamed setting, including those of the Struct's bases."""
-    return {
-        old: new
-        for base in reversed(kind.__mro__)
-        for old, new in vars(base).get("RENAMED", {}).items()
-    }
-
-
 def unknown_setting(name: str, known: list[str]) -> UsageError:
     """The nearest is by the name alone: that of its table would make all of them similar."""
     start = name.rfind(".") + 1 or (len(_VARIABLE) if name.startswith(_VARIABLE) else 0)
@@ -84,10 +65,6 @@ def unknown_setting(name: str, known: list[str]) -> UsageError:
     near = difflib.get_close_matches(name[start:], ends, n=1)
     fields = {"nearest": ends[near[0]]} if near else {"known": sorted(known)}
     return UsageError("Unknown setting: correct it, or remove it.", setting=name, **fields)
-
-
-def renamed_setting(old: str, new: str) -> UsageError:
-    return UsageError("This setting was renamed: use its new name.", setting=old, new_name=new)
 
 
 def _qualified(table: str, name: str) -> str:

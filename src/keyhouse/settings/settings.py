@@ -5,8 +5,7 @@ values.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -41,8 +40,6 @@ class Address(NamedTuple):
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    RENAMED: ClassVar[Mapping[str, str]] = {"traces": "otlp_endpoint"}
-
     systems: Annotated[
         tuple[str, ...], setting("The systems to serve. Default: every system with a service.")
     ] = ()

@@ -2,13 +2,17 @@
 precedence.
 
 `KEYHOUSE_NATS_PORT` is `nats_port`; `KEYHOUSE_ROSEY_SWEEP_SECONDS` is `sweep_seconds` in the table
-`[rosey]`, and likewise for the table `[http]`. An unknown variable or name is an error: a service
-that does not start is better than one that silently ignores a misspelled limit.
+`[rosey]`, and likewise for the table `[http]`. An unknown name is an error: a service that does not
+start is better than one that silently ignores a misspelled limit. Tables and variables of a system
+that is not served are another matter: they belong to a schema of the user's own, which another
+process serves from the same file. Every command ignores them; `serve` names them in the log, and
+rejects those that look like a misspelled name of what it serves.
 
 `serve` and the command line read settings here and nowhere else. This package imports no server and
 no engine driver, so that a command starts quickly.
 """
 
+import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,13 +25,11 @@ from keyhouse.engines.system_urls import default_url, url_of
 from keyhouse.errors import UsageError
 from keyhouse.settings.parser import (
     read_settings,
-    renamed_setting,
-    renamed_settings,
     unknown_setting,
 )
 from keyhouse.settings.settings import ServerSettings
 
-__all__ = ["LoadedSettings", "load_settings"]
+__all__ = ["STUDIO", "LoadedSettings", "is_reserved", "load_settings"]
 
 FILE: Final = "keyhouse.toml"
 PREFIX: Final = "KEYHOUSE_"
@@ -36,7 +38,9 @@ STUDIO: Final = "studio"
 """The HTTP listen address, and the table of HTTP settings, which accepts it as `listen`."""
 
 _PROGRAM: Final = tuple(field.name for field in msgspec.structs.fields(ServerSettings))
-_RENAMED: Final = renamed_settings(ServerSettings)
+
+_ALIKE: Final = 0.75
+"""Names at least this similar are treated as a name and its misspelling."""
 
 _IGNORED = re.compile(
     r"KEYHOUSE_(SERVICE(_|$)|PORT(_|$)|ENGINES$|FOLDER$|SEED$|SOAK$|SPACE$|STORE$|SYSTEM$|TOKEN$|URL$)"
@@ -50,7 +54,7 @@ class LoadedSettings(msgspec.Struct, frozen=True, kw_only=True):
     themselves.
 
     `engines` has the engine URL of each system with its own; `sources` the flag, variable or file
-    that each setting came from.
+    that each setting came from; `ignored` the tables and variables of systems that are not known.
     """
 
     settings: ServerSettings
@@ -58,6 +62,7 @@ class LoadedSettings(msgspec.Struct, frozen=True, kw_only=True):
     engines: Mapping[str, str]
     http: Mapping[str, Any]
     sources: Mapping[str, str] = {}
+    ignored: Sequence[str] = ()
 
     @contextmanager
     def name_sources(self) -> Iterator[None]:
@@ -78,19 +83,24 @@ class LoadedSettings(msgspec.Struct, frozen=True, kw_only=True):
         return default_url(system, Path(self.settings.data))
 
 
+def is_reserved(name: str) -> bool:
+    """Return whether a system cannot have this name: its table would be a setting's name."""
+    return name in (HTTP, STUDIO) or name in _PROGRAM
+
+
 def load_settings(
     flags: Mapping[str, Any],
     environment: Mapping[str, str],
     file: Path | None,
     *,
     systems: Sequence[str],
-    strict: bool = True,
+    served: Sequence[str] | None = None,
 ) -> LoadedSettings:
     """Load the settings of the program and of `systems`.
 
     `file` must exist if given; without it, `keyhouse.toml` in the working directory is read if it
-    exists. Without `strict`, unknown tables and variables are ignored: they may belong to a service
-    that only `serve` knows.
+    exists. Unknown tables and variables are ignored. With `served`, the systems that this process
+    serves, those that resemble the name of a setting or of one of these raise UsageError.
     """
     program: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {name: {} for name in (HTTP, STUDIO, *systems)}
@@ -98,12 +108,15 @@ def load_settings(
     path = file or (Path(named) if named else None)
     sources: dict[str, str] = {}
     with _name_sources(sources):
+        unknown_tables: list[str] = []
         for name, value in _read_file(path).items():
             sources |= dict.fromkeys(
                 [name, *(f"{name}.{each}" for each in _names(value))], str(path or FILE)
             )
             if name not in tables or (name == HTTP and not isinstance(value, dict)):
-                if strict or not isinstance(value, dict):
+                if isinstance(value, dict) and not is_reserved(name):
+                    unknown_tables.append(name)
+                else:
                     program[name] = value
             elif isinstance(value, dict):
                 tables[name] |= value
@@ -112,15 +125,20 @@ def load_settings(
                     "These settings are a table of the file: write its name in [ ] above them.",
                     setting=name,
                 )
-        _add_environment(program, tables, environment, sources, strict=strict)
+        unknown_variables = _add_environment(program, tables, environment, sources)
         if "listen" in tables[HTTP]:
             program.setdefault(HTTP, tables[HTTP].pop("listen"))
         for name, value in flags.items():
             if value is not None:
                 program[name], sources[name] = value, f"--{name.replace('_', '-')}"
         for name in program:
-            if name not in _PROGRAM and name not in _RENAMED:
+            if name not in _PROGRAM:
                 raise unknown_setting(name, [*_PROGRAM, *(f"[{table}]" for table in tables)])
+        settings = read_settings(ServerSettings, program)
+        if served is not None:
+            likely = [HTTP, STUDIO, *served]
+            _check_tables(unknown_tables, [name for name in likely if not tables.get(name)])
+            _check_variables(unknown_variables, likely)
         http = tables.pop(HTTP)
         engines = {
             name: str(table.pop("engine")) for name, table in tables.items() if "engine" in table
@@ -132,10 +150,36 @@ def load_settings(
                 raise UsageError("Empty setting: give it a value, or remove it.", setting=name)
         if not tables[STUDIO]:
             del tables[STUDIO]
-        settings = read_settings(ServerSettings, program)
     return LoadedSettings(
-        settings=settings, tables=tables, engines=engines, http=http, sources=sources
+        settings=settings,
+        tables=tables,
+        engines=engines,
+        http=http,
+        sources=sources,
+        ignored=[*(f"[{name}]" for name in unknown_tables), *unknown_variables],
     )
+
+
+def _check_tables(unknown: Sequence[str], likely: Sequence[str]) -> None:
+    """Reject a table that looks like the misspelled name of a table that the file lacks."""
+    for name in unknown:
+        if _alike(name, likely):
+            raise unknown_setting(name, [f"[{table}]" for table in likely])
+
+
+def _check_variables(unknown: Sequence[str], likely: Sequence[str]) -> None:
+    """Reject a variable that looks like a misspelled one, or that no table can have."""
+    for variable in unknown:
+        name = variable.removeprefix(PREFIX).lower()
+        table, _, rest = name.partition("_")
+        of_tables = [f"{each}_{rest}" for each in _alike(table, likely)]
+        if not rest or is_reserved(table) or of_tables or _alike(name, _PROGRAM):
+            known = [*of_tables, *_PROGRAM, "config", *likely]
+            raise unknown_setting(variable, [PREFIX + each.upper() for each in known])
+
+
+def _alike(name: str, known: Sequence[str]) -> list[str]:
+    return difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
 
 
 def _names(value: Any) -> Sequence[str]:
@@ -159,9 +203,10 @@ def _add_environment(
     tables: dict[str, dict[str, Any]],
     environment: Mapping[str, str],
     sources: dict[str, str],
-    *,
-    strict: bool,
-) -> None:
+) -> list[str]:
+    """Add the settings in the environment; return the unknown variables."""
+    prefixes = {f"{name.replace('-', '_')}_": name for name in tables}
+    unknown: list[str] = []
     for variable, value in sorted(environment.items()):
         if (
             not variable.startswith(PREFIX)
@@ -170,19 +215,16 @@ def _add_environment(
         ):
             continue
         name = variable.removeprefix(PREFIX).lower()
-        table, _, rest = name.partition("_")
         if name in _PROGRAM:
             program[name], sources[name] = value, variable
-        elif name in _RENAMED:
-            raise renamed_setting(variable, PREFIX + _RENAMED[name].upper())
         elif name == f"{HTTP}_listen":
             program[HTTP], sources[HTTP] = value, variable
-        elif table in tables and rest:
+        elif prefix := max(filter(name.startswith, prefixes), key=len, default=""):
+            table, rest = prefixes[prefix], name.removeprefix(prefix)
             tables[table][rest], sources[f"{table}.{rest}"] = value, variable
-        elif strict:
-            raise unknown_setting(
-                variable, [PREFIX + each.upper() for each in (*_PROGRAM, "config", *tables)]
-            )
+        else:
+            unknown.append(variable)
+    return unknown
 
 
 def _read_file(file: Path | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from keyhouse.store.bounded_records import first_entries, page_within, record_ke
 from keyhouse.store.bounded_rows import rows_while
 from keyhouse.store.bulk_delete import BulkDelete, BulkDeleteResult
 from keyhouse.store.cached_reads import CachedReads
-from keyhouse.store.clear import clear
+from keyhouse.store.delete_records import clear
 from keyhouse.store.digest import digest
 from keyhouse.store.entry import ANY, Entry, Event, RecordPage, RowChange, Unset, UsagePage
 from keyhouse.store.export_import import (

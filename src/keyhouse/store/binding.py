@@ -13,6 +13,7 @@ from keyhouse.schema import (
     Derived,
     Index,
     KeyMatch,
+    Keys,
     Record,
     RecordLinks,
     Schema,
@@ -116,6 +117,8 @@ class Binding:
             copy = copy.with_sealer(self._sealer)
         for record in self.schema.aliases(owner):
             for original, bound in zip(record.declarations(), copy.declarations(), strict=True):
+                if self.schema.owner(original) not in (owner, None):
+                    continue  # an older declaration may share derived rows with the schema's own
                 self._bound[id(original)] = bound
                 if isinstance(bound, Record):
                     self._records[id(original)] = bound
@@ -138,6 +141,21 @@ class Binding:
         if self._links is None:
             self._links = self._bind_links()
         return self._links.get(id(bound), NO_LINKS)
+
+    def former_owner_keys(self, former: Record[Any], value: Any, keys: Keys) -> set[str]:
+        """Return the keys of the records that a record of an older declaration is linked to.
+        `former` is bound."""
+        return {
+            key
+            for link in former.links
+            if self.schema.owner(link.record) is not None
+            for key in BoundLink(
+                link,
+                former,
+                self.record(link.record),
+                tuple([self.derived(index) for index in link.by]),
+            ).owner_keys(value, keys)
+        }
 
     def saw_linked(self, key: str, linked: LinkedRecord) -> None:
         """Remember a record that others are linked to: many are linked to the same few."""

@@ -1,26 +1,27 @@
-"""Delete many records with their derived rows, in groups that share a commit; or a whole space.
+"""Delete the records of a span with their derived rows, or a whole space: see `delete_records`.
 
-An interrupted run has deleted some records completely and the others not at all; run again, it
-continues. Records written meanwhile are deleted if the run reaches them.
+Records written meanwhile are deleted if the run reaches them.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from keyhouse.engine import Batch, Check, Engine, Row, Span
-from keyhouse.errors import ContentionError, DataError, LimitError, UsageError
+from keyhouse.engine import Engine, Row, Span
+from keyhouse.errors import UsageError
 from keyhouse.keyring import KeyRing
 from keyhouse.schema import KeyMatch, Record, Schema
+from keyhouse.store.delete_records import (
+    GROUP_RECORDS,
+    PASSES_MAX,
+    RecordKey,
+    delete_group,
+    delete_unchanged,
+    still_written,
+)
 from keyhouse.store.pagination import rows
 from keyhouse.store.store import Store
-from keyhouse.store.transaction import Transaction
-
-_GROUP_RECORDS: Final = 50
-"""Records deleted in one commit, where it can hold them."""
-
-_PASSES_MAX: Final = 10
 
 FoundKey = tuple[str, KeyMatch]
 """The key of a record, and its declaration."""
@@ -110,7 +111,7 @@ class BulkDelete:
         pending: list[FoundKey] = []
         async for each in records:
             pending.append(each)
-            if len(pending) == _GROUP_RECORDS:
+            if len(pending) == GROUP_RECORDS:
                 await self._delete(pending, result, linked)
                 pending = []
             if self._is_stopped:
@@ -121,14 +122,12 @@ class BulkDelete:
     async def empty(self) -> BulkDeleteResult:
         """Empty the space: delete every record with its rows, then all rows that are left."""
         result = BulkDeleteResult()
-        for _ in range(_PASSES_MAX):
+        for _ in range(PASSES_MAX):
             once = await self._run(self._found(Span()), linked=False)
             result.records += once.records
             if self._is_stopped or not await self._delete_rest():
                 return result
-        raise ContentionError(
-            "The space is still being written: stop its writers first.", space=self._space
-        )
+        raise still_written(self._space)
 
     async def _delete_rest(self) -> bool:
         """Delete all rows that are left, and return True if there were any."""
@@ -137,63 +136,34 @@ class BulkDelete:
         async for row in rows(self._engine, self._space):
             found = True
             batch.append(row)
-            if len(batch) == min(_GROUP_RECORDS, self._engine.capabilities.commit_rows_max):
-                await self._delete_rows(batch)
+            if len(batch) == min(GROUP_RECORDS, self._engine.capabilities.commit_rows_max):
+                await delete_unchanged(self._engine, self._space, batch)
                 batch = []
             if self._is_stopped:
                 return found
-        await self._delete_rows(batch)
+        await delete_unchanged(self._engine, self._space, batch)
         return found
-
-    async def _delete_rows(self, batch: list[Row]) -> None:
-        """Delete the rows if none has changed; else the next pass finds them again."""
-        if batch:
-            checks = tuple(Check(row.key, row.revision) for row in batch)
-            await self._engine.commit(
-                self._space, Batch(checks, deletes=tuple(row.key for row in batch))
-            )
 
     async def _delete(
         self, pending: list[FoundKey], result: BulkDeleteResult, linked: bool
     ) -> None:
-        by_store: dict[int, tuple[Store, list[FoundKey]]] = {}
+        async def count_unreadable(key: str) -> int:
+            result.left += 1
+            return 0
+
+        by_store: dict[int, tuple[Store, list[RecordKey]]] = {}
         for key, found in pending:
             store = self._store(found)
-            by_store.setdefault(id(store), (store, []))[1].append((key, found))
+            fields = {
+                name: value
+                for name, value in found.fields.items()
+                if name not in store.binding.values
+            }
+            group = by_store.setdefault(id(store), (store, []))[1]
+            group.append(RecordKey(key, found.record, fields))
         for store, group in by_store.values():
-            await self._delete_group(store, group, result, linked)
-
-    async def _delete_group(
-        self,
-        store: Store,
-        group: list[FoundKey],
-        result: BulkDeleteResult,
-        linked: bool,
-    ) -> None:
-        """Delete in one commit; in halves, if that is too large or a record does not decode."""
-
-        async def work(tx: Transaction) -> int:
-            await tx.prefetch([key for key, _ in group])
-            delete = tx.delete if linked else tx.delete_alone
-            return sum(
-                [await delete(found.record, **self._fields(store, found)) for _, found in group]
-            )
-
-        try:
-            result.records += await store.transact(work)
+            result.records += await delete_group(store, group, count_unreadable, linked=linked)
             self._report(result.records)
-        except (LimitError, DataError) as error:
-            if len(group) > 1:
-                half = len(group) // 2
-                await self._delete_group(store, group[:half], result, linked)
-                await self._delete_group(store, group[half:], result, linked)
-            elif isinstance(error, DataError):
-                result.left += 1
-            elif linked and store.schema.has_links:
-                [(_, found)] = group
-                result.records += await store.delete(found.record, **self._fields(store, found))
-            else:
-                raise
 
     def _store(self, found: KeyMatch) -> Store:
         """Return the store with the settings that this key has."""
@@ -206,8 +176,3 @@ class BulkDelete:
                 self._schema, self._engine, self._space, key_ring=self._key_ring, **settings
             )
         return self._stores[fixed]
-
-    def _fields(self, store: Store, found: KeyMatch) -> dict[str, Any]:
-        return {
-            name: value for name, value in found.fields.items() if name not in store.binding.values
-        }

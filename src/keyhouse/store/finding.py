@@ -22,6 +22,8 @@ Kind = Literal[
     "unfinished",
     "unresolved",
     "conflict",
+    "newer",
+    "sealed",
     "unreadable",
     "unknown",
 ]

@@ -37,6 +37,7 @@ __all__ = [
     "missing_indexes",
     "note_migrated",
     "note_new_space",
+    "remove_undeclared",
     "unbuilt_indexes",
 ]
 
@@ -97,6 +98,7 @@ async def check_indexes(store: Store) -> None:
     await note_new_space(store)
     missing = await missing_indexes(store)
     if not missing:
+        await remove_undeclared(store)
         return
     for record, derived in await unbuilt_indexes(store):
         raise UnbuiltIndexError(
@@ -111,20 +113,32 @@ async def check_indexes(store: Store) -> None:
 
 
 async def note_migrated(store: Store) -> None:
-    """Note the derived rows that migrations have written, and build the counts that are new.
+    """Note the derived rows that migrations have written, and build the counts that are new, or
+    of a record whose older declaration was migrated (see `step_transaction`).
 
-    Records at either end of the space decide whether a row was written. A space without the list
-    gets none here: they decide again when it is opened.
+    Records at either end of the space decide whether another row was written. A space without the
+    list gets none here: they decide again when it is opened.
     """
+    migrated = {
+        text
+        for migration in store.schema.migrations
+        if store.schema.is_former(migration.over)
+        for text in (migration.over.name, migration.over.template.text)
+    }
+    missing = await missing_indexes(store)
     built: list[DerivedRow] = []
-    for record, derived in await missing_indexes(store):
-        if await _is_complete(store, record, derived, is_noted=False):
-            built.append((record, derived))
-        elif isinstance(derived, RecordCount):  # a migration writes the other rows
-            await rebuild_counts(store, record, derived)
+    for record, derived in _declared(store):
+        is_missing = any(each is derived for _, each in missing)
+        if isinstance(derived, RecordCount):  # a migration writes the other rows
+            is_migrated = not migrated.isdisjoint((record.name, record.template.text))
+            if is_missing or is_migrated:
+                await rebuild_counts(store, record, derived)
+                built.append((record, derived))
+        elif is_missing and await _is_complete(store, record, derived, is_noted=False):
             built.append((record, derived))
     if built and await _complete(store) is not None:
         await _note(store, built)
+    await remove_undeclared(store)
 
 
 async def _is_complete(
@@ -183,13 +197,18 @@ async def build_indexes(
         assert state is not None
         built.append((record, derived, state.done))
         await _finish(store, name, derived_digest(record, derived))
-    known = {derived_digest(*each) for each in declared}
+    await remove_undeclared(store)
+    if await _complete(store) is None and (built or not await _is_new(store)):
+        await _write(store, {derived_digest(*each) for each in declared})
+    return built
+
+
+async def remove_undeclared(store: Store) -> None:
+    """Remove rows that are no longer declared from the list: writes do not maintain them."""
+    known = {derived_digest(*each) for each in _declared(store)}
     complete = await _complete(store)
     if complete is not None and not complete <= known:
         await _write(store, set(complete & known))
-    elif complete is None and (built or not await _is_new(store)):
-        await _write(store, known)
-    return built
 
 
 def _step(store: Store, record: Record[Any], derived: Derived) -> Any:

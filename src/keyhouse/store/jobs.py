@@ -6,16 +6,25 @@ its next commit fails.
 """
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from keyhouse.arguments import checked
-from keyhouse.errors import KeyhouseError, LeaseError, LimitError, UsageError
+from keyhouse.errors import (
+    DataError,
+    KeyhouseError,
+    LeaseError,
+    LimitError,
+    UnreadableError,
+    UsageError,
+)
 from keyhouse.schema import Index, JobState, Record
 from keyhouse.store.entry import Entry
 from keyhouse.store.scan import Scan
+from keyhouse.store.step_transaction import StepTransaction
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 
@@ -53,6 +62,7 @@ async def run_job(
     holds the lease.
     """
     owner = store.ids.new()
+    store = _stepping(store, over)
     scan = _scan(store, over, by, fields)
     state = await store.transact(partial(_claim, store, name, owner, unless))
     try:
@@ -62,7 +72,7 @@ async def run_job(
             )
             if on_progress is not None:
                 on_progress(state.done)
-    except (Exception, asyncio.CancelledError):
+    except (Exception, asyncio.CancelledError, SystemExit):
         with suppress(KeyhouseError):
             await store.transact(partial(_release, store, name, owner))
         raise
@@ -82,9 +92,10 @@ async def try_job(
 ) -> JobState:
     """Run the job without writing: each step runs in a transaction that is discarded."""
     state = JobState(owner="", lease_until=0, started_at=store.engine.clock.now())
+    store = _stepping(store, over)
     scan = _scan(store, over, by, fields)
     while not state.finished:
-        tx = Transaction(store.engine, store.space, store.binding)
+        tx = store.transaction_type(store.engine, store.space, store.binding)
         state = await _advance(store, tx, state, scan, over, step, _CHUNK_ROWS)
         if on_progress is not None:
             on_progress(state.done)
@@ -166,6 +177,15 @@ async def _work(
     return state
 
 
+def _stepping(store: Store, over: Record[Any]) -> Store:
+    """Return the store whose transactions replace records of an older declaration, if `over` is
+    one."""
+    if store.schema.is_former(over):
+        store = copy.copy(store)
+        store.transaction_type = StepTransaction
+    return store
+
+
 def _scan(store: Store, over: Record[Any], by: Index | None, fields: dict[str, Any]) -> Scan:
     """Return the scan of the records themselves, or of the rows of an index that lead to them."""
     declared: Any = store.binding.record(over) if by is None else store.binding.index(over, by)[1]
@@ -193,13 +213,42 @@ async def _advance(
         key = await tx.stored_key(bound, current)
         if (written := await tx.row(key)) is None:
             continue
-        value = bound.decode(written[0], key)
-        if isinstance(scan.declared, Index) and row.key not in scan.declared.rows(value, values):
+        try:
+            entry = tx.seen(bound, key, values)
+        except DataError as error:
+            if not isinstance(tx, StepTransaction):
+                raise
+            if _is_current(store, key, written[0]):
+                continue  # a newer program wrote it since: it is as the step would leave it
+            raise _unreadable(over, error) from error
+        assert entry is not None  # its row is there
+        by = scan.declared if isinstance(scan.declared, Index) else None
+        if by is not None and row.key not in by.rows(entry.record, values):
             continue  # it has left the index since the row was read, or in an earlier step
-        revision, names = tx.revision_read(key), bound.template.fields
-        await step(tx, Entry(value, key, values, revision, written[1], names))
+        if isinstance(tx, StepTransaction):
+            tx.visit(bound, entry, in_key_order=by is None)
+        await step(tx, entry)
         state.done += 1
     state.changed += tx.pending
     state.cursor = position or state.cursor
     state.finished = position is None
     return state
+
+
+def _is_current(store: Store, key: str, value: bytes) -> bool:
+    """Return whether a row decodes by the schema's own declaration."""
+    match = store.find(key)
+    try:
+        if match is not None:
+            match.record.decode(value, key)
+    except DataError:
+        return False
+    return match is not None
+
+
+def _unreadable(over: Record[Any], error: DataError) -> UnreadableError:
+    return UnreadableError(
+        "A row is not of the declaration that the migration is over: give `over` the type that"
+        " the rows have, or repair the row; see `keyhouse verify`.",
+        **{**error.fields, "record": over.name},
+    )

@@ -94,7 +94,8 @@ async def _fold_chunk(
     rows = await rows_of(store, span, rows_max, bound.template.split)
     for row, values in rows:
         value, names = bound.decode(row.value, row.key), bound.template.fields
-        entry = Entry(value, row.key, values, row.revision, row.expires, names)
+        stored = row.value if bound.keeps_unknown else None
+        entry = Entry(value, row.key, values, row.revision, row.expires, names, stored)
         before = state if state is not None and state.through else None
         state = (await fold_event(tx, log, stream, before, entry)).state
     return len(rows)

@@ -5,7 +5,7 @@ Its record and the new version are written in one commit. A space that is newer 
 NewerError and is left unchanged.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,15 +16,32 @@ from keyhouse.clock import IdSource
 from keyhouse.engine import Engine
 from keyhouse.errors import DeclarationError, NewerError, UsageError
 from keyhouse.keyring import KeyRing
-from keyhouse.schema import JobState, Meta, Migration, MigrationDone, Record, Schema, migration_job
+from keyhouse.schema import (
+    JobState,
+    Meta,
+    Migration,
+    MigrationDone,
+    Record,
+    RecordCount,
+    Schema,
+    migration_job,
+)
 from keyhouse.store.entry import Entry
-from keyhouse.store.index_state import build_indexes, check_indexes, note_migrated
+from keyhouse.store.index_state import (
+    build_indexes,
+    check_indexes,
+    note_migrated,
+    remove_undeclared,
+)
 from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.removal import resume_deletions
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 
 Progress = Callable[[Migration, int], None]
+
+_DELETED_ROWS = 50
+"""Rows deleted in one commit, which every engine holds."""
 
 
 class MigrationResult(msgspec.Struct, frozen=True):
@@ -72,6 +89,8 @@ async def open_migrated(
         if reindex:
             await build_indexes(store)
         await check_indexes(store)
+    elif schema.meta is not None:
+        await remove_undeclared(store)
     return store
 
 
@@ -94,7 +113,8 @@ async def version(store: Store) -> int:
     found = await store.get(_meta(store).version) or 0
     if found > store.schema.version:
         raise NewerError(
-            "The store was migrated by newer code: use the newer program.",
+            "The store was migrated by newer code: use the newer program. If this is not the schema"
+            " of the space, open its own file or space.",
             space=store.space,
             found=found,
             known=store.schema.version,
@@ -109,16 +129,16 @@ async def migrate(
     """Apply every pending migration of the space.
 
     With `dry_run` nothing is written, and each migration sees the stored rows, without the changes
-    of earlier ones.
+    of earlier ones; one over a declaration that an earlier one is still to write is not tried.
     """
     done: list[MigrationResult] = []
-    at = await version(store)
-    for migration in store.schema.migrations[at:]:
+    pending = store.schema.migrations[await version(store) :]
+    for migration in pending:
         report = None if on_progress is None else _reporter(on_progress, migration)
-        if dry_run:
-            state: JobState | None = await try_job(
-                store, migration.over, migration.step, on_progress=report
-            )
+        if dry_run and _is_still_written(store, migration, pending):
+            state: JobState | None = JobState(owner="", lease_until=0, started_at=_now(store))
+        elif dry_run:
+            state = await try_job(store, migration.over, migration.step, on_progress=report)
         else:
             state = await run_job(
                 store,
@@ -130,13 +150,52 @@ async def migrate(
             )
         if state is None:
             continue  # another runner has finished it in the meantime
-        took = store.engine.clock.now() - state.started_at
+        took = _now(store) - state.started_at
         done.append(MigrationResult(migration, state.done, state.changed, took))
         if not dry_run:
+            # before the version is written: a run that is killed in between does it again
+            await _delete_former_counts(store, migration.over)
+            if migration is pending[-1]:
+                await note_migrated(store)
             await _finish(store, migration, state, took)
-    if at < store.schema.version and not dry_run:
-        await note_migrated(store)
     return done
+
+
+def _is_still_written(store: Store, migration: Migration, pending: Sequence[Migration]) -> bool:
+    """Return whether an earlier pending migration changes the records of this one to the
+    declaration that it is over."""
+    text = migration.over.template.text
+    return any(
+        each.id < migration.id
+        and each.over.template.text == text
+        and store.schema.is_former(each.over)
+        for each in pending
+    )
+
+
+def _now(store: Store) -> int:
+    return store.engine.clock.now()
+
+
+async def _delete_former_counts(store: Store, over: Record[Any]) -> None:
+    """Delete the counts of an older declaration that the schema does not have any more.
+    `note_migrated` counts the others again."""
+    if not store.schema.is_former(over):
+        return
+    store.binding.record(over)  # binds its derived rows
+    for count in over.derived:
+        cursor: str | None = None
+        while isinstance(count, RecordCount):
+            keys, cursor = await store.keys(count, limit=_DELETED_ROWS, cursor=cursor)
+            if former := [key for key in keys if store.find(key) is None]:
+                await store.transact(partial(_delete_rows, former))
+            if cursor is None:
+                break
+
+
+async def _delete_rows(keys: list[str], tx: Transaction) -> None:
+    for key in keys:
+        tx.write(key, None)
 
 
 async def _is_done(store: Store, migration: Migration, tx: Transaction) -> bool:

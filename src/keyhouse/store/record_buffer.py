@@ -1,8 +1,9 @@
 """The reading half of a transaction: records by key, as the transaction sees them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
+from keyhouse.arguments import unnamed_fields
 from keyhouse.counter import sum_of
 from keyhouse.errors import UnreadableError
 from keyhouse.schema import Counter, Index, Keys, Record
@@ -17,15 +18,21 @@ class RecordBuffer(LinkedRows):
 
     __slots__ = ()
 
-    async def get(self, record: Record[T], /, **fields: Any) -> T | None:
+    async def get(self, record: Record[T], /, *positional: Never, **fields: Any) -> T | None:
         """Return the record, or None. An absent counter is 0."""
+        if positional:
+            raise unnamed_fields(record, positional)
         found = await self.entry(record, **fields)
         if found is None and isinstance(record, Counter):
             return 0  # type: ignore[return-value]  # a Counter's T is int
         return None if found is None else found.record
 
-    async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
+    async def entry(
+        self, record: Record[T], /, *positional: Never, **fields: Any
+    ) -> Entry[T] | None:
         """Return the record with its key, revision and expiry, or None."""
+        if positional:
+            raise unnamed_fields(record, positional)
         bound = self.binding.record(record)
         key = bound.template.build(fields)
         return await self.entry_at(bound, key, key_values(bound, key, fields))
@@ -56,7 +63,7 @@ class RecordBuffer(LinkedRows):
         values: list[Any] = []
         for bound, key in found:
             entry = (
-                self._live(bound, self._seen(bound, key, ()))
+                self._live(bound, self.seen(bound, key, ()))
                 if bound.legacy is None
                 else await self.entry_at(bound, key, ())
             )
@@ -64,8 +71,12 @@ class RecordBuffer(LinkedRows):
             values.append(absent if entry is None else entry.record)
         return values
 
-    async def lookup(self, record: Record[T], by: Index, /, **fields: Any) -> Entry[T] | None:
+    async def lookup(
+        self, record: Record[T], by: Index, /, *positional: Never, **fields: Any
+    ) -> Entry[T] | None:
         """Return the record that a Unique or First row leads to, or None."""
+        if positional:
+            raise unnamed_fields(by, positional)
         bound, index = self.binding.index(record, by)
         key = index.template.build(fields)
         if (written := await self.row(key)) is None:
@@ -98,7 +109,7 @@ class RecordBuffer(LinkedRows):
             key = await self.stored_key(bound, key)
         if key not in self._rows and key not in self._writes:
             await self._read(key)
-        return self._seen(bound, key, keys)
+        return self.seen(bound, key, keys)
 
     def _live(self, bound: Record[T], entry: Entry[T] | None) -> Entry[T] | None:
         """Return the entry of a record that has not expired by its own field."""
@@ -121,8 +132,9 @@ class RecordBuffer(LinkedRows):
         except UnreadableError:
             return stored
 
-    def _seen(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
-        """Return a record whose row was read or written here, as this transaction sees it."""
+    def seen(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
+        """Return a bound record whose row was read or written here, as this transaction sees
+        it."""
         if key in self._writes:
             put, revision = self._writes[key], 0
             if put is None:

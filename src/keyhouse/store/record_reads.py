@@ -6,8 +6,9 @@ from collections.abc import (
     Mapping,
 )
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Never, TypeVar
 
+from keyhouse.arguments import unnamed_fields
 from keyhouse.counter import number_of
 from keyhouse.engine import CaughtUp, Engine, Row, Span
 from keyhouse.errors import (
@@ -15,7 +16,6 @@ from keyhouse.errors import (
     KeyFieldError,
     UsageError,
 )
-from keyhouse.renamed import RenamedVerb
 from keyhouse.schema import (
     Counter,
     Declared,
@@ -56,11 +56,10 @@ class RecordReads(RawRows):
         self.binding = binding
         self._now = engine.clock.now
 
-    if not TYPE_CHECKING:  # a type checker sees the present verbs only
-        total = RenamedVerb("record_count")
-
-    async def get(self, record: Record[T], /, **fields: Any) -> T | None:
+    async def get(self, record: Record[T], /, *positional: Never, **fields: Any) -> T | None:
         """Return the record, or None. An absent counter is 0."""
+        if positional:
+            raise unnamed_fields(record, positional)
         bound = self.binding.record(record)
         key = bound.template.build(fields)
         if bound.legacy is None:
@@ -106,8 +105,12 @@ class RecordReads(RawRows):
         keys = [bound.template.build(fields) for fields in addresses]
         return await record_entries(self.engine, self.space, bound, keys, unreadable)
 
-    async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
+    async def entry(
+        self, record: Record[T], /, *positional: Never, **fields: Any
+    ) -> Entry[T] | None:
         """Return the record with its key, revision and expiry, or None."""
+        if positional:
+            raise unnamed_fields(record, positional)
         bound = self.binding.record(record)
         if bound.legacy is not None:
             return await Transaction(self.engine, self.space, self.binding).entry(record, **fields)
@@ -123,9 +126,17 @@ class RecordReads(RawRows):
         return Entry(value, key, values, row.revision, row.expires, names, stored)
 
     async def lookup(
-        self, record: Record[T], by: Index, /, *, unreadable: OnUnreadable = "raise", **fields: Any
+        self,
+        record: Record[T],
+        by: Index,
+        /,
+        *positional: Never,
+        unreadable: OnUnreadable = "raise",
+        **fields: Any,
     ) -> Entry[T] | None:
         """Return the record that a Unique or First row leads to, or None."""
+        if positional:
+            raise unnamed_fields(by, positional)
         skipped = UnreadableRows(unreadable)
         bound, index = self.binding.index(record, by)
         key = lookup_key(bound, index, fields)
@@ -158,20 +169,30 @@ class RecordReads(RawRows):
                 skipped.add(read, error)
                 return None
 
-    async def members(self, summary: Summary, /, **fields: Any) -> dict[str, Any]:
+    async def members(
+        self, summary: Summary, /, *positional: Never, **fields: Any
+    ) -> dict[str, Any]:
         """Return the members that a summary row lists with their entries (None in a plain list)."""
+        if positional:
+            raise unnamed_fields(summary, positional)
         bound = self.binding.derived(summary, Summary)
         [row] = await self.engine.read(self.space, (bound.template.build(fields),))
         return bound.members(None if row is None else row.value)
 
-    async def record_count(self, count: RecordCount, /, **fields: Any) -> int:
+    async def record_count(self, count: RecordCount, /, *positional: Never, **fields: Any) -> int:
         """Return the number of records that a RecordCount row holds."""
+        if positional:
+            raise unnamed_fields(count, positional)
         bound = self.binding.derived(count, RecordCount)
         [row] = await self.engine.read(self.space, (bound.template.build(fields),))
         return 0 if row is None else number_of(row.key, row.value)
 
-    async def sum_of_days(self, counter: Counter, days: int, /, **fields: Any) -> int:
+    async def sum_of_days(
+        self, counter: Counter, days: int, /, *positional: Never, **fields: Any
+    ) -> int:
         """Return the sum of a counter by day over the last days (UTC), with today."""
+        if positional:
+            raise unnamed_fields(counter, positional)
         bound = self.binding.record(counter)
         if not isinstance(bound, Counter):
             raise UsageError("Only a Counter has a sum of days.", given=repr(counter))
@@ -182,7 +203,7 @@ class RecordReads(RawRows):
         self,
         record: Record[T],
         /,
-        *,
+        *positional: Never,
         by: Index | None = None,
         limit: int = 100,
         cursor: str | None = None,
@@ -199,6 +220,8 @@ class RecordReads(RawRows):
         less than `high`, where None means no bound. A row that does not decode raises, unless it is
         to be left out: then the page names it.
         """
+        if positional:
+            raise unnamed_fields(by or record, positional)
         if by is None:
             bound = self.binding.record(record)
             scan = scan_of(self, bound, fields, prefix=prefix, between=between, reverse=reverse)
@@ -211,7 +234,7 @@ class RecordReads(RawRows):
         self,
         record: Record[T],
         /,
-        *,
+        *positional: Never,
         by: Index | None = None,
         limit: int | None = None,
         reverse: bool = False,
@@ -222,6 +245,8 @@ class RecordReads(RawRows):
     ) -> AsyncGenerator[Entry[T], None]:
         """Iterate over all records of `page`, or over the first `limit` of them. Each page is read
         at its own revision; between two of them other tasks run."""
+        if positional:
+            raise unnamed_fields(by or record, positional)
         if limit is not None and (type(limit) is not int or limit < 1):
             raise UsageError("The limit of a scan is a whole number from 1.", limit=limit)
         if by is None:
@@ -244,7 +269,7 @@ class RecordReads(RawRows):
         self,
         declared: Declared,
         /,
-        *,
+        *positional: Never,
         limit: int = 1_000,
         cursor: str | None = None,
         reverse: bool = False,
@@ -253,6 +278,8 @@ class RecordReads(RawRows):
         **fields: Any,
     ) -> tuple[list[str], str | None]:
         """Return some keys without their values, and the cursor of the next page."""
+        if positional:
+            raise unnamed_fields(declared, positional)
         scan = scan_of(
             self, self._bound(declared), fields, prefix=prefix, between=between, reverse=reverse
         )
@@ -263,12 +290,14 @@ class RecordReads(RawRows):
         self,
         declared: Declared,
         /,
-        *,
+        *positional: Never,
         prefix: str | None = None,
         between: Between | None = None,
         **fields: Any,
     ) -> int:
         """Count the rows of `page` by reading their keys."""
+        if positional:
+            raise unnamed_fields(declared, positional)
         scan = scan_of(self, self._bound(declared), fields, prefix=prefix, between=between)
         total = 0
         async with aclosing(scan.pages(keys_only=True)) as pages:
@@ -280,7 +309,7 @@ class RecordReads(RawRows):
         self,
         declared: Record[T],
         /,
-        *,
+        *positional: Never,
         since: int | None = None,
         prefix: str | None = None,
         unreadable: OnUnreadable = "raise",
@@ -298,6 +327,8 @@ class RecordReads(RawRows):
         `caught_up` is called with a revision whenever all changes up to it were delivered: they are
         whole commits.
         """
+        if positional:
+            raise unnamed_fields(declared, positional)
         skipped = UnreadableRows(unreadable)
         events = self.record_changes(
             declared, since=since, prefix=prefix, caught_up=caught_up, **fields

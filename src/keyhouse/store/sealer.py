@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from keyhouse.errors import UnreadableError, UsageError
+from keyhouse.errors import SealedError, UnreadableError, UsageError
 from keyhouse.keyring import KeyRing, Sealed
 
 _MARK: Final = "$enc"
@@ -64,7 +64,7 @@ class Sealer:
             if sealed is None:
                 continue
             if self._ring is None:
-                raise UnreadableError(
+                raise SealedError(
                     "The record has sealed members: open the store with its key ring.", key=key
                 )
             try:

@@ -20,10 +20,11 @@ from collections.abc import (
     Iterable,
 )
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
 from msgspec.structs import force_setattr
 
+from keyhouse.arguments import unnamed_fields
 from keyhouse.clock import IdSource, UlidSource
 from keyhouse.engine import Batch, Check, Engine, Row, check_limits
 from keyhouse.errors import (
@@ -47,7 +48,7 @@ from keyhouse.schema import (
     migration_job,
 )
 from keyhouse.store.binding import Binding
-from keyhouse.store.clear import clear
+from keyhouse.store.delete_records import clear
 from keyhouse.store.entry import ANY, Entry, Unset
 from keyhouse.store.forget import FORGET_KEY, WATCH_SECONDS, forget, has_mark
 from keyhouse.store.log_append import append_in
@@ -74,7 +75,8 @@ _ATTEMPTS_BEFORE_BACKOFF = 8
 class Store(RecordReads):
     """A schema on an engine, bound to one space: reads and writes its records.
 
-    `fixed` are the schema's settings, such as `namespace="main"`. `ids` draws the ids of logs.
+    `fixed` are the schema's settings, such as `namespace="main"`. `ids` draws the ids of
+    logs, and of records whose id is left out.
 
     `writes_legacy_keys`: records that have legacy keys are written there, unless they are at their
     current keys already. So that old readers find them, until every program knows the current keys.
@@ -83,6 +85,9 @@ class Store(RecordReads):
     `key_ring` seals and opens the sealed members of records, and makes the HMACs of key fields.
     `owns_engine`: closing the store closes its engine.
     """
+
+    transaction_type: type[Transaction] = Transaction
+    """The class of the transactions that `transact` makes: some jobs have their own."""
 
     def __init__(
         self,
@@ -138,16 +143,18 @@ class Store(RecordReads):
         record: Record[T],
         value: T,
         /,
-        *,
+        *positional: Never,
         ttl: float | None = None,
         expect: int | Unset | None = ANY,
         **fields: Any,
     ) -> Entry[T]:
         """Write a record and all that is derived from it; return the entry as stored. See
         `Transaction.put`."""
+        if positional:
+            raise unnamed_fields(record, positional)
         now = self._now()
         if self._is_checked and self._state_check_due(now):
-            await self._check_state()
+            await self.check_state()
         bound = self.binding.record(record)
         if bound.appended:
             raise appended_error(bound)
@@ -169,13 +176,16 @@ class Store(RecordReads):
         record: Record[T],
         patch: Any,
         /,
-        *,
+        *positional: Never,
         ttl: float | None = None,
         expect: int | Unset | None = ANY,
         **fields: Any,
     ) -> Entry[T]:
         """Change some members of a stored record by a merge patch (RFC 7396), whatever others write
         meanwhile; return the entry as stored. See `Transaction.update`."""
+
+        if positional:
+            raise unnamed_fields(record, positional)
 
         async def work(tx: Transaction) -> tuple[Entry[T], Transaction]:
             return await tx.update(record, patch, ttl=ttl, expect=expect, **fields), tx
@@ -205,7 +215,12 @@ class Store(RecordReads):
         return await self.engine.commit(self.space, batch)
 
     async def delete(
-        self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any
+        self,
+        record: Record[Any],
+        /,
+        *positional: Never,
+        expect: int | Unset | None = ANY,
+        **fields: Any,
     ) -> bool:
         """Delete a record, all that is derived from it and all that belongs to it; return whether
         it was there.
@@ -213,25 +228,33 @@ class Store(RecordReads):
         A job deletes more than one commit can hold; another call resumes it if this one is
         interrupted (see `removal`). Raises LinkError if other records still refer to it.
         """
+        if positional:
+            raise unnamed_fields(record, positional)
         if self.binding.has_links and self.binding.links(self.binding.record(record)).dependents:
             return await delete_with_owned(self, record, expect, fields)
         return await self.transact(lambda tx: tx.delete(record, expect=expect, **fields))
 
-    async def add(self, counter: Counter, by: int, /, **fields: Any) -> None:
+    async def add(self, counter: Counter, by: int, /, *positional: Never, **fields: Any) -> None:
         """Add to a counter. No concurrent add is lost."""
+
+        if positional:
+            raise unnamed_fields(counter, positional)
 
         async def work(tx: Transaction) -> None:
             await tx.add(counter, by, **fields)
 
         await self.transact(work)
 
-    async def append(self, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
+    async def append(self, log: Log[T], event: T, /, *positional: Never, **fields: Any) -> Entry[T]:
         """Append an event to a log, and fold it in the same commit unless the log is `deferred`;
         return the entry as stored.
 
         The store assigns its position in the stream. An import may pass it instead, by the name of
         the key's last field (`at=…`); it must be after the last folded event.
         """
+
+        if positional:
+            raise unnamed_fields(log, positional)
 
         async def work(tx: Transaction) -> tuple[Entry[T], Transaction]:
             return await append_in(tx, self.ids, log, event, **fields), tx
@@ -251,8 +274,10 @@ class Store(RecordReads):
         """
         now = self._now()
         if self._is_checked and self._state_check_due(now):
-            await self._check_state()
-        tx = Transaction(self.engine, self.space, self.binding, now, is_first_attempt=True)
+            await self.check_state()
+        tx = self.transaction_type(
+            self.engine, self.space, self.binding, now, is_first_attempt=True
+        )
         try:
             result = await _started(work, tx)
         except Exception:
@@ -281,13 +306,13 @@ class Store(RecordReads):
         check failed.
         """
         if has_assumed:
-            tx = Transaction(self.engine, self.space, self.binding)
+            tx = self.transaction_type(self.engine, self.space, self.binding)
             result = await work(tx)
             if await tx.commit(batch_id=batch_id) is not None:
                 return result
         async with self._retry_lock:
             for attempt in range(1, TRANSACTION_ATTEMPTS_MAX):
-                tx = Transaction(self.engine, self.space, self.binding)
+                tx = self.transaction_type(self.engine, self.space, self.binding)
                 result = await work(tx)
                 if await tx.commit(batch_id=batch_id) is not None:
                     return result
@@ -299,7 +324,7 @@ class Store(RecordReads):
         """One transaction, committed at the end of the block. Raises ContentionError if it lost a
         race (`transact` retries)."""
         if self._is_checked and self._state_check_due(self._now()):
-            await self._check_state()
+            await self.check_state()
         tx = Transaction(self.engine, self.space, self.binding)
         yield tx
         if await tx.commit(batch_id=batch_id) is None:
@@ -339,7 +364,7 @@ class Store(RecordReads):
         """Return whether the state of the space was not read yet, or not for a while."""
         return not 0 <= now - self._state_checked_at < _STATE_CHECK_MS
 
-    async def _check_state(self) -> None:
+    async def check_state(self) -> None:
         """Raise NewerError if newer code has migrated the space or is migrating it: this code would
         write the old shape (ADR 0044). Raise PreparingError while the space is being forgotten.
         """
@@ -370,7 +395,8 @@ class Store(RecordReads):
             if version.decode(stored.value, stored.key) <= self.schema.version:
                 return
         raise NewerError(
-            "Newer code has migrated the space or is migrating it: use the newer program.",
+            "Newer code has migrated the space or is migrating it: use the newer program. If this"
+            " is not the schema of the space, open its own file or space.",
             space=self.space,
             known=self.schema.version,
         )

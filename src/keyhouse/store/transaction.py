@@ -25,8 +25,9 @@ and what it read stays checked. Reads may run concurrently; writes may not, sinc
 rows that the other is about to write.
 """
 
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
+from keyhouse.arguments import unnamed_fields
 from keyhouse.counter import sum_of
 from keyhouse.engine import Put, Span, check_key
 from keyhouse.errors import (
@@ -78,7 +79,7 @@ class Transaction(RecordBuffer):
         record: Record[T],
         value: T,
         /,
-        *,
+        *positional: Never,
         ttl: float | None = None,
         expect: int | Unset | None = ANY,
         **fields: Any,
@@ -88,6 +89,8 @@ class Transaction(RecordBuffer):
         `expect` is the revision that it must be at (None: be absent), else RevisionError. The entry
         shows the record as it is stored: computed attributes, version and times set.
         """
+        if positional:
+            raise unnamed_fields(record, positional)
         return await self._put(record, value, ttl, expect, fields)
 
     async def put_document(
@@ -134,7 +137,7 @@ class Transaction(RecordBuffer):
         record: Record[T],
         patch: Any,
         /,
-        *,
+        *positional: Never,
         ttl: float | None = None,
         expect: int | Unset | None = ANY,
         **fields: Any,
@@ -144,6 +147,8 @@ class Transaction(RecordBuffer):
         Raises NotFoundError if there is no such record. A TTL that was given with the record stays
         as it is.
         """
+        if positional:
+            raise unnamed_fields(record, positional)
         bound = self.binding.record(record)
         found = await self.entry(record, **fields)
         if found is None:
@@ -160,7 +165,7 @@ class Transaction(RecordBuffer):
         record: Record[T],
         value: T,
         /,
-        *,
+        *positional: Never,
         expires: int | None = None,
         expect: int | Unset | None = ANY,
         **fields: Any,
@@ -171,6 +176,8 @@ class Transaction(RecordBuffer):
         For imports, for records that come from another key, and for migrations that change events
         of a log, whose fold they leave as it is.
         """
+        if positional:
+            raise unnamed_fields(record, positional)
         bound = self.binding.record(record)
         if expires is not None and bound.expiry is None:
             raise UsageError("The record is not declared to expire.", record=bound.name)
@@ -202,6 +209,8 @@ class Transaction(RecordBuffer):
         """
         if bound.is_struct and not isinstance(value, bound.type):
             raise bound.other_type(value)
+        if bound.generated and restored is None and self.binding.ids is not None:
+            value = bound.with_ids(value, self.binding.ids.new)
         if bound.computed:
             value = bound.compute(value)
         keys, key = bound.address(value, fields) if address is None else address
@@ -215,7 +224,7 @@ class Transaction(RecordBuffer):
                 if key not in self._rows and key not in self._writes:
                     row = (await self._engine.read(self._space, (key,)))[0]
                     self._rows.setdefault(key, row)
-                stored = self._seen(bound, key, keys)
+                stored = self.seen(bound, key, keys)
             before = self._replaced(bound, stored) if bound.expires_by_field else stored
             if expect is not ANY:
                 self._check_expected(key, before, expect)
@@ -251,13 +260,20 @@ class Transaction(RecordBuffer):
         return key
 
     async def delete(
-        self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any
+        self,
+        record: Record[Any],
+        /,
+        *positional: Never,
+        expect: int | Unset | None = ANY,
+        **fields: Any,
     ) -> bool:
         """Delete the record, every row derived from it, and all that belongs to it; return whether
         it was there.
 
         Raises LinkError in `commit` if other records still refer to it.
         """
+        if positional:
+            raise unnamed_fields(record, positional)
         bound = self.binding.record(record)
         key = bound.template.build(fields)
         with self.one_write():
@@ -309,8 +325,10 @@ class Transaction(RecordBuffer):
             await self.merge(*merge)
         return self._replaced(bound, stored) is not None
 
-    async def add(self, counter: Counter, by: int, /, **fields: Any) -> None:
+    async def add(self, counter: Counter, by: int, /, *positional: Never, **fields: Any) -> None:
         """Add to a counter: concurrent adds do not conflict."""
+        if positional:
+            raise unnamed_fields(counter, positional)
         if type(by) is not int or abs(by) > COUNTER_MAX:
             raise RecordError("A counter is changed by a whole number of 64 bits.", by=by)
         if not isinstance(counter, Counter):
@@ -346,9 +364,11 @@ class Transaction(RecordBuffer):
         value = sum_of(key, None if row is None else row.value, by)
         self._writes[key] = Put(key, value, bound.expires(by, expires, None, self._now))
 
-    async def append(self, log: Log[T], event: T, /, **fields: Any) -> None:
+    async def append(self, log: Log[T], event: T, /, *positional: Never, **fields: Any) -> None:
         """Append an event to a log, and fold it in the same commit unless the log is `deferred`.
         See `Store.append`."""
+        if positional:
+            raise unnamed_fields(log, positional)
         from keyhouse.store.log_append import append_in  # it writes through transactions
 
         assert self.binding.ids is not None  # that of a store has them

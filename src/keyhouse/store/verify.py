@@ -20,6 +20,9 @@ RecordCount rows.
     unresolved    a record refers to one that does not exist                    no: a person decides
     conflict      two records claim one unique row, or a record differs         no: a person
                   at its current and legacy keys                                must decide
+    newer         a row that newer code wrote; or the version of a space that   no: use the newer
+                  newer code has migrated: then its other rows are not read     program
+    sealed        a row sealed with a key that is not in the key ring           no: use its key ring
     unreadable    a row that does not decode as its record                      no, but deleted with
     unknown       a key that no template builds                                 `delete_unreadable`
 """
@@ -37,7 +40,10 @@ from keyhouse.errors import (
     DataError,
     DocumentError,
     KeyFieldError,
+    KeyhouseError,
     NewerError,
+    PreparingError,
+    SealedError,
     UniqueError,
     UsageError,
 )
@@ -64,10 +70,13 @@ async def verify(
 ) -> AsyncIterator[Finding]:
     """Yield every finding as it is made. `repair` corrects what can be corrected.
 
-    `delete_unreadable` deletes unreadable and unknown rows; rows derived from such a record dangle
-    then, and the next run repairs them. `on_progress` is called with the number of rows read; rows
-    that are read again for truncated lists count again.
+    `delete_unreadable` deletes unreadable and unknown rows, never those that newer code wrote; rows
+    derived from such a record dangle then, and the next run repairs them. `on_progress` is called
+    with the number of rows read; rows that are read again for truncated lists count again.
     """
+    if (newer := await _newer_space(store)) is not None:
+        yield newer
+        return
     async for finding in _findings(store, repair=repair, on_progress=on_progress):
         if delete_unreadable and finding.kind in ("unreadable", "unknown") and not finding.repaired:
             await store.transact(partial(_delete, store, finding.key))
@@ -78,11 +87,32 @@ async def verify(
 async def _delete(store: Store, key: str, tx: Transaction) -> None:
     """Delete the row if it is still unreadable: its owner may have written it again."""
     written, found = await tx.row(key), store.find(key)
-    if written is not None and (found is None or _unreadable(found, key, written[0]) is not None):
+    error = None if found is None or written is None else _unreadable(found, key, written[0])
+    if written is not None and (found is None or (error and _kind(error) == "unreadable")):
         tx.write(key, None)
 
 
-def _unreadable(found: KeyMatch, key: str, value: bytes) -> str | None:
+async def _newer_space(store: Store) -> Finding | None:
+    """Return a finding if newer code has migrated the space, or is migrating it."""
+    try:
+        await store.check_state()
+    except NewerError as error:
+        assert store.schema.meta is not None  # it has the version
+        version = store.binding.record(store.schema.meta.version)
+        return Finding("newer", version.template.build({}), version.name, str(error))
+    except PreparingError:
+        pass  # it is being erased
+    return None
+
+
+def _kind(error: KeyhouseError) -> Kind:
+    """Return the kind of the finding that a row does not decode."""
+    if isinstance(error, NewerError):
+        return "newer"
+    return "sealed" if isinstance(error, SealedError) else "unreadable"
+
+
+def _unreadable(found: KeyMatch, key: str, value: bytes) -> KeyhouseError | None:
     """Return the reason why a row does not decode, or None if it does."""
     try:
         if isinstance(found.declared, Record):
@@ -95,7 +125,7 @@ def _unreadable(found: KeyMatch, key: str, value: bytes) -> str | None:
                 for values in candidates:
                     found.record.template.join(values)
     except (DataError, DocumentError, KeyFieldError) as error:
-        return str(error)
+        return error
     return None
 
 
@@ -184,7 +214,7 @@ async def _check_record(
         is_live = record.is_live(value, row.key, store.engine.clock.now())
         contributions = [(derived, derived.rows(value, found.values)) for derived in record.derived]
     except (DataError, KeyFieldError) as error:
-        yield Finding("unreadable", row.key, record.name, str(error))
+        yield Finding(_kind(error), row.key, record.name, str(error))
         return
     if record.timestamps is not None and (members := record.timestamps.invalid(value)):
         detail = f"not a time: {', '.join(members)}"
@@ -283,7 +313,7 @@ async def _repair_missing(
                 )
             tx.write(key, (expected[key], written[1]))
         except NewerError as error:
-            return Finding("unreadable", key, record.name, str(error))
+            return Finding("newer", key, record.name, str(error))
         except DataError as error:
             kind, detail = "unreadable", str(error)
             tx.write(key, None)
@@ -327,7 +357,7 @@ async def _check_derived(
     if (reason := _unreadable(found, row.key, row.value)) is not None:
         now = await store.row(row.key)
         if now is not None and now.revision == row.revision:
-            yield Finding("unreadable", row.key, record.name, reason)
+            yield Finding(_kind(reason), row.key, record.name, str(reason))
         return  # else it has been written again, by its owner or by the repair of a record
     owners = derived.owners(row.key, row.value)
     keys = [[record.template.join(values) for values in candidates] for candidates in owners]
@@ -388,5 +418,8 @@ async def _repair_dangling(
     if repair and derived.strategy == "put":
         tx.write(key, None)
     elif repair:
-        await tx.merge(record, derived, key, candidates[0], removed, None, there[1])
+        try:
+            await tx.merge(record, derived, key, candidates[0], removed, None, there[1])
+        except NewerError as error:
+            return Finding("newer", key, record.name, str(error))
     return Finding("dangling", key, record.name, detail, repair)

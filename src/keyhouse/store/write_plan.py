@@ -82,6 +82,21 @@ def owned_changes(
     return changes
 
 
+def replaced_changes(
+    former: Record[Any], before: Entry[Any] | None, bound: Record[T], after: Entry[T]
+) -> dict[str, Put | None]:
+    """Return the changes of the rows that a record owns, if it replaces one of an older
+    declaration."""
+    removed = {} if before is None else _owned_rows_stored(former, before)
+    added = bound.owned_rows.rows(after.record, after.values)
+    same_expiry = before is not None and before.expires == after.expires
+    changes: dict[str, Put | None] = {key: None for key in removed if key not in added}
+    for key, value in added.items():
+        if not same_expiry or removed.get(key) != value:
+            changes[key] = Put(key, value, after.expires)
+    return changes
+
+
 def _changes_of(
     changed: Iterable[Derived], before: Entry[Any], after: Entry[Any]
 ) -> dict[str, Put | None]:

@@ -12,7 +12,12 @@ from keyhouse.studio.job_work import UNDO_RECORDS_MAX, JobInput
 from keyhouse.studio.jobs import Jobs
 from keyhouse.studio.page_routes import FormPage
 from keyhouse.studio.rendering import hidden_members
-from keyhouse.studio.selection import RecordSelection, SelectedRecords, SelectionCount
+from keyhouse.studio.selection import (
+    RecordSelection,
+    SelectedRecords,
+    SelectionCount,
+    public_text,
+)
 from keyhouse.studio.space_size import COUNT_SECONDS
 
 
@@ -66,7 +71,8 @@ class Bulk:
         if form.count.replace(",", "").strip() != str(page.counted.count):
             page.error = f"Type the number of records, {page.counted.count}, to confirm."
             return FormPage("bulk.html", page, status=400)
-        given = JobInput(system, space, selection, page.counted.count)
+        about = public_text(self._catalog, self._catalog.system(system), space, selection)
+        given = JobInput(system, space, selection, page.counted.count, about=about)
         return await self._jobs.submit("delete", given, caller)
 
     async def _counted(

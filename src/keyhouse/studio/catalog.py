@@ -75,6 +75,17 @@ class SystemCatalog:
         except NotFoundError:
             return False
 
+    async def stored(self, system: StudioSystem, space: str) -> list[Store]:
+        """Return the stores of a space that holds rows, or that a schema names. Raises
+        NotFoundError if there is no such space."""
+        stores = self.stores(system, space)
+        for store in stores:
+            if store.schema.space.name == space:
+                return stores
+            if (await store.row_page(limit=1, keys_only=True)).rows:
+                return stores
+        raise NotFoundError("The system has no such space.", system=system.name, space=space)
+
     def stores(self, system: StudioSystem, space: str) -> list[Store]:
         """Return a store for each schema that has this space. Raises NotFoundError if none has."""
         stores: list[Store] = []

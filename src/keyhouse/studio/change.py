@@ -21,7 +21,8 @@ from keyhouse.schema import KeyMatch, Record
 from keyhouse.store import RowChange, Store, Transaction, Unset
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog, is_editable
 from keyhouse.studio.journal import Journal
-from keyhouse.studio.rendering import MASK, hidden_members, masked, pretty
+from keyhouse.studio.private_keys import KeyView
+from keyhouse.studio.rendering import MASK, hidden_members, pretty
 from keyhouse.studio.schema import JournalLine
 
 ABSENT: Final = "absent"
@@ -97,8 +98,9 @@ class RecordChange:
     def stored_text(self) -> str | None:
         return None if self.row is None else self.row.value.decode(errors="backslashreplace")
 
-    async def preview(self) -> Preview:
-        """Return the Batch of this change, without committing it. Raises LinkError as it would."""
+    async def preview(self, view: KeyView) -> Preview:
+        """Return the Batch of this change as an operator may see it, without committing it. Raises
+        LinkError as it would."""
         async with self.store.transaction() as tx:
             await self._apply(tx)
             await tx.check_links()
@@ -106,31 +108,32 @@ class RecordChange:
             changes = await tx.changes()
             tx.discard()
         changed = [each for each in changes if each.before != each.after]
-        rows = self._differences(changed)
+        rows = self._differences(changed, view)
         return Preview(
             checks=[
-                f"{check.key} " + (ABSENT if check.revision is None else f"at {check.revision}")
+                f"{view.key(check.key)} "
+                + (ABSENT if check.revision is None else f"at {check.revision}")
                 for check in batch.checks
             ],
-            puts=[put.key for put in batch.puts],
-            deletes=list(batch.deletes),
-            adds=[f"{add.key} {add.by:+d}" for add in batch.adds],
+            puts=[view.key(put.key) for put in batch.puts],
+            deletes=[view.key(key) for key in batch.deletes],
+            adds=[f"{view.key(add.key)} {add.by:+d}" for add in batch.adds],
             rows=rows,
             kept=sum(each.before == each.after is not None for each in changes),
             more=len(changed) - len(rows),
         )
 
-    def _differences(self, changes: Sequence[RowChange]) -> list[RowDifference]:
+    def _differences(self, changes: Sequence[RowChange], view: KeyView) -> list[RowDifference]:
         """Return the first changes, as far as a page shows them; the record itself always."""
         rows: list[RowDifference] = []
         chars = 0
         for each in sorted(changes, key=lambda each: each.key != self.key):
-            before, after = self._image(each.key, each.before), self._image(each.key, each.after)
+            before, after = _image(view, each.key, each.before), _image(view, each.key, each.after)
             chars += len(before or "") + len(after or "")
             if rows and (len(rows) == PREVIEW_ROWS_MAX or chars > PREVIEW_CHARS_MAX):
                 break
             action = "put" if each.after is not None else "delete"
-            rows.append(RowDifference(each.key, action, before, after))
+            rows.append(RowDifference(view.key(each.key), action, before, after))
         return rows
 
     async def commit(self) -> int:
@@ -178,14 +181,16 @@ class RecordChange:
             return None
         return max(1, self.row.expires - now) / 1_000
 
-    def _image(self, key: str, value: bytes | None) -> str | None:
-        """Return the value of a row for a page, without private members of any record."""
-        if value is None:
-            return None
-        match = self._match if key == self.key else self.store.find(key)
-        if match is None or not isinstance(match.declared, Record):
-            return value.decode(errors="replace")
-        return pretty(masked(value, hidden_members(match.record)))[0]
+
+def _image(view: KeyView, key: str, value: bytes | None) -> str | None:
+    """Return the value of a row for a page, without private members of any record."""
+    if value is None:
+        return None
+    match = view.find(key)
+    shown = view.value(key, value)
+    if match is None or not isinstance(match.declared, Record):
+        return shown.decode(errors="replace")
+    return pretty(shown)[0]
 
 
 def members_set(text: bytes, hidden: Sequence[str]) -> list[str]:

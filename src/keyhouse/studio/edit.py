@@ -36,6 +36,7 @@ from keyhouse.studio.edit_form import FormField, document_of, form_fields, keep_
 from keyhouse.studio.journal import Journal
 from keyhouse.studio.login import Login
 from keyhouse.studio.page_routes import FormPage, require_unlocked
+from keyhouse.studio.private_keys import KeyView
 from keyhouse.studio.rendering import hidden_members, masked, pretty, studio_path
 from keyhouse.studio.settings import ADMIN, WRITE
 
@@ -103,7 +104,7 @@ class Edit:
 
     async def page(self, system: str, space: str, query: EditQuery, caller: Caller) -> EditPage:
         """The form of one record."""
-        found, store, match = self._changes.editable(system, space, query.k)
+        found, store, match, _ = self._editable(system, space, query.k, caller)
         row = await store.row(query.k)
         return _edit_page(found, store, match, query.k, row, mode=query.mode)
 
@@ -112,7 +113,7 @@ class Edit:
     ) -> FormPage | Redirect:
         """Preview, save or delete. The page keeps typed text, also when edits are locked or
         unlocked."""
-        found, store, match = self._changes.editable(system, space, query.k)
+        found, store, match, view = self._editable(system, space, query.k, caller)
         row = await store.row(query.k)
         mode = "form" if form.member else "text"
         page = _edit_page(found, store, match, query.k, row, mode=mode)
@@ -142,7 +143,7 @@ class Edit:
             if form.action in ("save", "delete"):
                 await self._changes.commit(caller.tenant, form.action, found.name, change)
                 return Redirect(studio_path(system, space, "key", k=query.k))
-            page.preview = await change.preview()
+            page.preview = await change.preview(view)
         except RevisionError as error:
             page.error = "Another writer was first. Below are the stored value and yours."
             page.stored = ABSENT if row is None else _shown(match, row.value)
@@ -151,16 +152,29 @@ class Edit:
         except KeyhouseError as error:
             if error.status >= 500:
                 raise
-            page.error = _problem(error)
+            page.error = _problem(error, view)
             return FormPage("edit.html", page, error.status)
         return FormPage("edit.html", page)
+
+    def _editable(
+        self, system: str, space: str, key: str, caller: Caller
+    ) -> tuple[StudioSystem, Store, KeyMatch, KeyView]:
+        served = self._catalog.system(system)
+        view = KeyView(self._catalog.stores(served, space), caller)
+        view.check(key)
+        return *self._changes.editable(system, space, key), view
 
     async def undo(self, form: UndoForm, caller: Caller) -> Redirect:
         """Put a record back as it was before a change, if nobody has changed it since."""
         line = await self._journal.line(form.id)
         if line is None or line.action not in UNDOABLE or not line.key:
             raise NotFoundError("The journal has no such change.", id=form.id)
-        await self._changes.undo(caller.tenant, line)
+        try:
+            await self._changes.undo(caller.tenant, line)
+        except UniqueError as error:
+            system = self._catalog.system(line.system)
+            view = KeyView(self._catalog.stores(system, line.space), caller)
+            raise UsageError(_problem(error, view)) from None
         return Redirect(studio_path(line.system, line.space, "key", k=line.key))
 
 
@@ -196,7 +210,7 @@ def _expected(form: EditForm) -> int | None:
     return int(typed)
 
 
-def _problem(error: KeyhouseError) -> str:
+def _problem(error: KeyhouseError, view: KeyView) -> str:
     """Return the sentence of an error with the row or member that it is about."""
     names: tuple[str, ...] = ("reason", "field")
     if isinstance(error, LinkError):
@@ -204,6 +218,8 @@ def _problem(error: KeyhouseError) -> str:
     elif isinstance(error, UniqueError):
         names = ("key",)
     about = next((error.fields[name] for name in names if error.fields.get(name)), "")
+    if isinstance(error, (LinkError, UniqueError)):
+        about = view.key(str(about))
     return f"{error.sentence} {about}".strip()
 
 

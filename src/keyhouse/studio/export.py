@@ -11,6 +11,7 @@ from keyhouse.auth import Caller
 from keyhouse.http import Response, Stream
 from keyhouse.store import Store
 from keyhouse.studio.catalog import SystemCatalog
+from keyhouse.studio.private_keys import KeyView
 from keyhouse.studio.rendering import hidden_members, masked
 from keyhouse.studio.selection import RecordSelection, SelectedRecords
 
@@ -24,7 +25,9 @@ class Export:
     ) -> Response[Stream]:
         """Send selected records as JSON lines: key, value, revision and expiry. Private members
         are masked."""
-        selected = SelectedRecords(self._catalog, self._catalog.system(system), space, query)
+        found = self._catalog.system(system)
+        view = KeyView(self._catalog.stores(found, space), caller)
+        selected = SelectedRecords(self._catalog, found, space, query, view)
 
         async def lines() -> AsyncIterator[bytes]:
             found: list[tuple[Store, str]] = []

@@ -8,6 +8,9 @@ import msgspec
 from keyhouse.auth import Caller
 from keyhouse.metrics import SECONDS, HttpMetrics, MeteredEngine, Timing
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog
+from keyhouse.studio.private_keys import has_hidden, private_fields
+from keyhouse.studio.rendering import MASK
+from keyhouse.studio.settings import ADMIN
 
 QUANTILES: Final = (0.5, 0.95, 0.99)
 
@@ -88,7 +91,7 @@ class Figures:
             figures.sort(key=lambda each: (-each.slow, -each.mean_ms))
         return SlowPage(
             slow_ms=SLOW_SECONDS * 1_000,
-            slow=_slow_lines(systems),
+            slow=_slow_lines(systems, ADMIN in caller.scopes),
             operations=operations,
             errors=[
                 ErrorFigures(system.name, code, count)
@@ -124,7 +127,7 @@ def operation_figures(system: StudioSystem, tenant: str | None = None) -> list[C
     return [call_figures(system.name, name, each) for name, each in timings.items()]
 
 
-def _slow_lines(systems: Iterable[StudioSystem]) -> list[SlowLine]:
+def _slow_lines(systems: Iterable[StudioSystem], sees_private: bool) -> list[SlowLine]:
     lines = [
         SlowLine(
             system=system.name,
@@ -132,13 +135,26 @@ def _slow_lines(systems: Iterable[StudioSystem]) -> list[SlowLine]:
             tenant=each.tenant,
             at=each.at,
             milliseconds=each.milliseconds,
-            what=" ".join(f"{name}={value}" for name, value in each.fields.items()),
+            what=" ".join(
+                f"{name}={_shown(system, value, sees_private)}"
+                for name, value in each.fields.items()
+            ),
         )
         for system in systems
         if system.figures is not None
         for each in system.figures.slow
     ]
     return sorted(lines, key=lambda each: -each.at)[:SLOW_LINES_MAX]
+
+
+def _shown(system: StudioSystem, value: object, sees_private: bool) -> object:
+    """Return a field of an operation. Text may be the key of a row, or a value that a client asked
+    for, and so a private member."""
+    if sees_private or not isinstance(value, str) or not any(map(has_hidden, system.schemas)):
+        return value
+    matches = filter(None, (schema.find(value) for schema in system.schemas))
+    is_open = any(not private_fields(each.record, each.declared) for each in matches)
+    return value if is_open else MASK
 
 
 SLOW_LINES_MAX: Final = 200

@@ -14,10 +14,12 @@ from keyhouse.errors import KeyhouseError, LinkError, RevisionError, UsageError
 from keyhouse.schema import Derived, Migration, Record
 from keyhouse.service.background_operations import OperationKind
 from keyhouse.service.background_task import OperationTask
-from keyhouse.store import BulkDelete, Store, build_indexes, migrate, sweep, verify
+from keyhouse.store import BulkDelete, Finding, Store, build_indexes, migrate, sweep, verify
 from keyhouse.studio.catalog import SystemCatalog
 from keyhouse.studio.change import Changes
 from keyhouse.studio.journal import Journal
+from keyhouse.studio.private_keys import KeyView
+from keyhouse.studio.rendering import hidden_members, plural
 from keyhouse.studio.selection import RecordSelection, SelectedRecords
 
 JobKind = Literal["verify", "repair", "migrate", "index", "sweep", "delete", "undo"]
@@ -31,21 +33,22 @@ REPORT_SECONDS: Final = 0.25
 
 
 class JobInput(msgspec.Struct):
-    """The input of a job: a space. `selection` are the records to delete, `total` of them; `of` is
-    the job to undo."""
+    """The input of a job: a space. `selection` are the records to delete, `total` of them; `about`
+    describes it without private members. `of` is the job to undo."""
 
     system: str
     space: str = ""
     selection: RecordSelection = msgspec.field(default_factory=RecordSelection)
     total: int = 0
     of: str = ""
+    about: str = ""
 
     @property
     def text(self) -> str:
         if self.of:
             return f"What job {self.of} deleted."
         where = f"{self.system} / {self.space}" if self.space else self.system
-        return where if self.selection.is_empty else f"{where}: {self.selection.text}"
+        return f"{where}: {self.about}" if self.about else where
 
 
 class JobWork:
@@ -82,15 +85,18 @@ class JobWork:
 
         async def work() -> None:
             for store in self._stores(given):
+                view = KeyView([store])
                 async for finding in verify(store, repair=repair, on_progress=progress):
                     counts["found"] += 1
                     counts["repaired"] += finding.repaired
                     if counts["found"] <= FINDINGS_LOGGED_MAX:
-                        state = " (repaired)" if finding.repaired else ""
-                        task.log(f"{finding.kind} {finding.key} {finding.detail}{state}", "warn")
+                        task.log(_finding_text(finding, view), "warn")
 
         await _report(task, work(), lambda: counts["read"])
-        task.log("{read:,} rows read, {found:,} findings, {repaired:,} repaired.".format(**counts))
+        task.log(
+            f"{plural(counts['read'], 'row')} read, {plural(counts['found'], 'finding')},"
+            f" {counts['repaired']:,} repaired."
+        )
         await task.commit(current=counts["read"])
 
     async def _migrate(self, task: OperationTask, given: JobInput) -> None:
@@ -107,7 +113,7 @@ class JobWork:
             for each in results:
                 task.log(
                     f"Migration {each.migration.id}, {each.migration.description}: "
-                    f"{each.records:,} records, {each.rows:,} rows written."
+                    f"{plural(each.records, 'record')}, {plural(each.rows, 'row')} written."
                 )
         await task.commit(current=done)
 
@@ -123,7 +129,7 @@ class JobWork:
                 continue
             built = await _report(task, build_indexes(store, on_progress=progress), lambda: done)
             for record, derived, records in built:
-                task.log(f"{derived.template.text} of {record.name}: {records:,} records.")
+                task.log(f"{derived.template.text} of {record.name}: {plural(records, 'record')}.")
         await task.commit(current=done)
 
     async def _sweep(self, task: OperationTask, given: JobInput) -> None:
@@ -135,7 +141,7 @@ class JobWork:
 
         for engine in self._catalog.system(given.system).engines:
             rows = await _report(task, sweep(engine, on_progress=progress), lambda: swept)
-            task.log(f"{rows:,} expired rows deleted.")
+            task.log(f"{plural(rows, 'expired row')} deleted.")
         await task.commit(current=swept)
 
     # Many records
@@ -166,7 +172,7 @@ class JobWork:
                 deleted += await self._deleted(task, given, key)
 
         await _report(task, work(), lambda: deleted, total=len(keys))
-        task.log(f"{deleted:,} records deleted. Undo puts them back.")
+        task.log(f"{plural(deleted, 'record')} deleted. Undo puts back what was deleted.")
         await task.commit(current=deleted)
 
     async def _deleted(self, task: OperationTask, given: JobInput, key: str) -> bool:
@@ -179,7 +185,8 @@ class JobWork:
             except RevisionError:
                 continue
             except LinkError as error:
-                task.log(f"{key} stays: {error.sentence}", "warn")
+                shown = KeyView(self._stores(given)).key(key)
+                task.log(f"{shown} stays: {error.sentence}", "warn")
                 return False
 
     async def _delete_groups(
@@ -206,7 +213,8 @@ class JobWork:
             before += result.records
             if result.records or result.left:
                 task.log(
-                    f"{result.records:,} records deleted, {result.left:,} unreadable ones left."
+                    f"{plural(result.records, 'record')} deleted,"
+                    f" {plural(result.left, 'unreadable one')} left."
                 )
         await task.commit(current=before)
 
@@ -221,14 +229,26 @@ class JobWork:
                     undone += 1
                 except (RevisionError, LinkError, UsageError) as error:
                     kept += 1
-                    task.log(f"{line.key}: {error.sentence}", "warn")
+                    shown = self._journal.shown_key(line)
+                    task.log(f"{shown}: {error.sentence}", "warn")
 
         await _report(task, work(), lambda: undone, total=given.total)
-        task.log(f"{undone:,} records put back, {kept:,} not.")
+        task.log(f"{plural(undone, 'record')} put back, {kept:,} not.")
         await task.commit(current=undone)
 
     def _stores(self, given: JobInput) -> list[Store]:
         return self._catalog.stores(self._catalog.system(given.system), given.space)
+
+
+def _finding_text(finding: Finding, view: KeyView) -> str:
+    """Return a finding for the log, without private members: its detail may be an error about
+    them."""
+    key, match = view.key(finding.key), view.find(finding.key)
+    is_open = key == finding.key and (
+        finding.kind != "unreadable" or match is None or not hidden_members(match.record)
+    )
+    detail = f" {finding.detail}" if is_open else ""
+    return f"{finding.kind} {key}{detail}{' (repaired)' if finding.repaired else ''}"
 
 
 async def _of(store: Store, selected: SelectedRecords) -> AsyncIterator[str]:

@@ -112,7 +112,7 @@ class Jobs:
         id = await self.operations.submit(
             kind, msgspec.to_builtins(given), created_by=caller.tenant
         )
-        text = f"of {given.of}" if given.of else given.selection.text
+        text = f"of {given.of}" if given.of else given.about
         await self._journal.write(
             caller.tenant,
             f"start {kind}",

@@ -11,7 +11,8 @@ from keyhouse.errors import NotFoundError
 from keyhouse.limits import VALUE_BYTES_MAX
 from keyhouse.store import Store
 from keyhouse.studio.catalog import SystemCatalog
-from keyhouse.studio.rendering import MASK, masked_row, pretty
+from keyhouse.studio.private_keys import KeyView, masked_value
+from keyhouse.studio.rendering import MASK, pretty
 from keyhouse.studio.schema import JOURNAL, JournalLine
 
 IMAGE_CHARS_MAX: Final = 300_000
@@ -82,7 +83,7 @@ class Journal:
         while True:
             page = await self._store.page(JOURNAL, limit=LINES_STEP, cursor=cursor, reverse=True)
             for entry in page.entries:
-                lines.append(self._masked(entry.record))
+                lines.append(self._masked(entry.record, caller))
                 chars += len(entry.record.before or "") + len(entry.record.after or "")
             cursor = page.cursor
             if cursor is None or len(lines) >= LINES_PAGE or chars > PAGE_CHARS_MAX:
@@ -94,22 +95,34 @@ class Journal:
         line = await self.line(query.id)
         if line is None or not line.key:
             raise NotFoundError("The journal has no such change.", id=query.id)
-        return self._masked(line)
+        return self._masked(line, caller)
 
-    def _masked(self, line: JournalLine) -> JournalLine:
-        """Hide private members of the values."""
-        if not line.key or not (line.before or line.after):
-            return line
+    def shown_key(self, line: JournalLine, caller: Caller | None = None) -> str:
+        """Return the key of a line as an operator may see it; without one, as everybody may."""
+        view = self._view(line, caller)
+        return MASK if view is None else view.key(line.key)
+
+    def _view(self, line: JournalLine, caller: Caller | None) -> KeyView | None:
+        """Return the view of a line's space; None if that is no longer served."""
         try:
             system = self._catalog.system(line.system)
-            match = self._catalog.find(system, line.space, line.key)[1]
+            return KeyView(self._catalog.stores(system, line.space), caller)
         except NotFoundError:
-            match = None
+            return None
+
+    def _masked(self, line: JournalLine, caller: Caller) -> JournalLine:
+        """Hide private members of the key and of the values."""
+        if not line.key:
+            return line
+        view = self._view(line, caller)
+        match = None if view is None else view.find(line.key)
         for name in ("before", "after"):
             if (text := getattr(line, name)) is None:
                 continue
-            hidden = MASK if match is None else pretty(masked_row(match, text.encode()))[0]
+            hidden = MASK if match is None else pretty(masked_value(match, text.encode()))[0]
             setattr(line, name, hidden)
+        if view is not None:
+            line.key = view.key(line.key)
         return line
 
 

@@ -15,11 +15,12 @@ from keyhouse.schema import KeyMatch, Record
 from keyhouse.schema.explanation import Explanation, Miss, explain, nearest
 from keyhouse.service.event_hub import EventHub
 from keyhouse.service.stored_row import RelatedRow, stored_row
-from keyhouse.store import Store
+from keyhouse.store import Event, Store
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog, is_editable
 from keyhouse.studio.journal import Journal
 from keyhouse.studio.page_routes import FormPage
-from keyhouse.studio.rendering import hidden_members, masked, pretty
+from keyhouse.studio.private_keys import KeyView, masked_key
+from keyhouse.studio.rendering import hidden_members, pretty
 from keyhouse.studio.sessions import Sessions
 
 _log = structlog.get_logger("keyhouse.studio")
@@ -37,6 +38,16 @@ class KeyField(msgspec.Struct):
     name: str
     type: str
     value: str
+
+
+class RelatedLine(msgspec.Struct):
+    """A derived row of a record, or a record of a derived row. `is_whole` is false if private
+    fields of its key are masked."""
+
+    kind: str
+    key: str
+    state: str
+    is_whole: bool
 
 
 class KeyPage(msgspec.Struct, kw_only=True):
@@ -64,7 +75,7 @@ class KeyPage(msgspec.Struct, kw_only=True):
     now: int = 0
     is_record: bool = False
     is_editable: bool = False
-    related: list[RelatedRow] = []
+    related: list[RelatedLine] = []
     nearest: list[Miss] = []
 
 
@@ -92,16 +103,24 @@ class KeyPages:
     ) -> KeyPage:
         check_key(key)
         found = self._catalog.system(system)
+        view = KeyView(self._catalog.stores(found, space), caller)
+        view.check(key)
         store, match = self._catalog.find(found, space, key)
         row = await store.row(key)
         _log.info(
-            "operator read a value", operator=caller.tenant, system=system, space=space, key=key
+            "operator read a value",
+            operator=caller.tenant,
+            system=system,
+            space=space,
+            key=masked_key(match, key),
         )
-        return await key_page(found, store, match, key, row, reveal=reveal)
+        return await key_page(found, store, match, key, row, view, reveal=reveal)
 
     async def live(self, system: str, space: str, query: KeyQuery, caller: Caller) -> EventStream:
         """Stream the changes of a record, until the session ends."""
-        store, match = self._catalog.find(self._catalog.system(system), space, query.k)
+        found = self._catalog.system(system)
+        KeyView(self._catalog.stores(found, space), caller).check(query.k)
+        store, match = self._catalog.find(found, space, query.k)
         if match is None or not isinstance(match.declared, Record):
             raise UsageError(
                 "Only the changes of a record can be followed, by the key of the record.",
@@ -109,8 +128,13 @@ class KeyPages:
             )
         record = store.binding.original(match.record)
         fields: dict[str, Any] = match.fields
-        stream = self._events.stream(store, record, **fields)
+        stream = self._events.stream(store, record, encode=_change, **fields)
         return stream.while_valid(partial(self._sessions.is_valid, caller))
+
+
+def _change(event: Event[Any]) -> tuple[str, Any]:
+    """Encode a change without its value, which the page reads again."""
+    return "gone" if event.gone else "put", {"key": event.key, "revision": event.revision}
 
 
 async def key_page(
@@ -119,6 +143,7 @@ async def key_page(
     match: KeyMatch | None,
     key: str,
     row: Row | None,
+    view: KeyView,
     *,
     reveal: bool = False,
 ) -> KeyPage:
@@ -142,12 +167,23 @@ async def key_page(
     hidden = () if match is None or not page.is_record else hidden_members(match.record)
     page.exists = True
     page.hidden, page.is_revealed = list(hidden), reveal and bool(hidden)
-    page.value, page.is_json = pretty(row.value if reveal else masked(row.value, hidden))
+    page.value, page.is_json = pretty(row.value if reveal else view.value(key, row.value))
     page.revision, page.bytes, page.expires = row.revision, len(row.value), row.expires
     if match is not None:
         stored = await stored_row(store, match, row)
-        page.related, page.unreadable = stored.neighbours, stored.unreadable
+        page.related = _related(stored.neighbours, view)
+        page.unreadable = stored.unreadable
+        if page.unreadable and hidden_members(match.record) and not view.sees_private:
+            page.unreadable = "The value does not decode."  # the reason may have private members
     return page
+
+
+def _related(rows: list[RelatedRow], view: KeyView) -> list[RelatedLine]:
+    return [
+        RelatedLine(row.kind, shown, row.state, shown == row.key)
+        for row in rows
+        if (shown := view.key(row.key))
+    ]
 
 
 def _explain(page: KeyPage, explained: Explanation) -> None:

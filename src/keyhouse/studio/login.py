@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from keyhouse.auth import Caller
-from keyhouse.errors import KeyhouseError
-from keyhouse.http import ClientAddress, HtmlPage, Redirect, Route
+from keyhouse.errors import KeyhouseError, RateError, TokenError
+from keyhouse.http import ClientAddress, HtmlPage, Redirect, Route, retry_after
 from keyhouse.service.login_guard import LoginGuard
 from keyhouse.studio.journal import Journal
 from keyhouse.studio.page_routes import PageRoutes
@@ -84,18 +84,25 @@ class Login:
     async def sign_in(
         self, form: LoginForm, headers: HostHeader, client: ClientAddress, root: str
     ) -> Any:
-        """Sign in with an operator's token, or with the code of a one-time link."""
+        """Sign in with an operator's token, or with the code of a one-time link.
+
+        A right one always signs in: it has 192 bits or more, so that there is nothing to guess.
+        Wrong ones of an address are slowed down.
+        """
         try:
-            self._guard.check("", client)
             session, cookie = await self._sessions.sign_in(
                 form.token, client, headers.host, f"{root}/{NAME}"
             )
+        except TokenError as error:
+            try:
+                self._guard.check_address(client)
+            except RateError as limited:
+                return self._failed(form, root, limited)
+            return self._failed(form, root, error)
         except KeyhouseError as error:
             if error.status >= 500:
                 raise
-            page = LoginPage(local_path(form.next), "", self._sessions.takes_tokens, error.sentence)
-            return self._page(page, root, status=error.status)
-        self._guard.succeeded("", client)
+            return self._failed(form, root, error)
         await self._journal.write(session.operator, "sign in", detail=", ".join(session.scopes))
         return Redirect(f"{root}{local_path(form.next) or f'/{NAME}/'}", headers=(cookie,))
 
@@ -142,8 +149,12 @@ class Login:
             form("/sessions", self.revoke, scope=ADMIN, locked=False),
         ]
 
-    def _page(self, page: LoginPage, root: str, status: int = 200) -> HtmlPage:
-        return self._pages.render("login.html", None, page, root=root, status=status)
+    def _failed(self, form: LoginForm, root: str, error: KeyhouseError) -> HtmlPage:
+        page = LoginPage(local_path(form.next), "", self._sessions.takes_tokens, error.sentence)
+        return self._page(page, root, status=error.status, headers=retry_after(error))
+
+    def _page(self, page: LoginPage, root: str, **options: Any) -> HtmlPage:
+        return self._pages.render("login.html", None, page, root=root, **options)
 
 
 def _line(session: Session, caller: Caller) -> SessionLine:

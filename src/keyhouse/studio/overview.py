@@ -14,7 +14,14 @@ from keyhouse.studio.diagram import Diagram, diagram
 from keyhouse.studio.figures import CallFigures, operation_figures
 from keyhouse.studio.saved_views import SavedViews
 from keyhouse.studio.schema import SavedView
-from keyhouse.studio.space_size import COUNT_SECONDS, SpaceSize, count, count_by_record
+from keyhouse.studio.space_size import (
+    COUNT_SECONDS,
+    NewestRevision,
+    SpaceSize,
+    count,
+    count_by_record,
+    newest_revision,
+)
 
 SPACES_PAGE: Final = 50
 
@@ -47,12 +54,12 @@ class Landing(msgspec.Struct):
 
 
 class SpaceLine(msgspec.Struct):
-    """`revision` is that of the newest change. `operations` and `errors` are those of this process;
-    null if the service does not count them by tenant."""
+    """`newest` is the revision of the newest change. `operations` and `errors` are those of this
+    process; null if the service does not count them by tenant."""
 
     name: str
     size: SpaceSize
-    revision: int
+    newest: NewestRevision
     records: list[str]
     operations: int | None = None
     errors: int | None = None
@@ -100,7 +107,7 @@ class SpacePage(msgspec.Struct, kw_only=True):
     engine: str
     space: str
     size: SpaceSize
-    revision: int
+    newest: NewestRevision
     records: list["RecordLine"]
     other: SpaceSize
     use: SpaceUse | None = None
@@ -192,7 +199,7 @@ class Overview:
     async def space(self, system: str, space: str, query: SizeQuery, caller: Caller) -> SpacePage:
         """One space: its records, and its size."""
         found = self._catalog.system(system)
-        stores = self._catalog.stores(found, space)
+        stores = await self._catalog.stored(found, space)
         deadline = float("inf") if query.count == "all" else perf_counter() + COUNT_SECONDS
         sizes = await count_by_record(stores, deadline)
         return SpacePage(
@@ -200,7 +207,7 @@ class Overview:
             engine=found.engine,
             space=space,
             size=sizes.total,
-            revision=await stores[0].revision(),
+            newest=sizes.newest,
             records=[
                 RecordLine(
                     each.name,
@@ -256,9 +263,8 @@ class Overview:
     async def _space_line(self, system: StudioSystem, space: str, deadline: float) -> SpaceLine:
         stores = self._catalog.stores(system, space)
         records = [each.name for store in stores for each in store.schema.records]
-        line = SpaceLine(
-            space, await count(stores[0], deadline), await stores[0].revision(), records
-        )
+        size = await count(stores[0], deadline)
+        line = SpaceLine(space, size, await newest_revision(stores[0], deadline), records)
         figures = system.figures
         if figures is not None and figures.has_tenants:
             timings = figures.operations(space).values()

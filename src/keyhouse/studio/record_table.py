@@ -18,8 +18,10 @@ from keyhouse.http import Redirect
 from keyhouse.keys import Template
 from keyhouse.schema import Index, Record
 from keyhouse.schema.description import kind_of
+from keyhouse.schema.index_names import index_name
 from keyhouse.store import Store
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog, is_writable, record_of
+from keyhouse.studio.private_keys import KeyView, private_error, private_fields
 from keyhouse.studio.rendering import MASK, hidden_members, record_name, record_path
 from keyhouse.studio.saved_views import SavedViews
 from keyhouse.studio.schema import SavedView
@@ -101,14 +103,17 @@ class RecordTable:
         one leads to its table."""
         found = self._catalog.system(system)
         name = record_name(record)
+        await self._catalog.stored(found, space)
         store = self._catalog.store(found, space, name)
         declared = record_of(store, name)
-        text = _with_fields(store, declared, query)
+        view = KeyView([store], caller)
+        view.check_record(declared)
+        text = _with_fields(store, declared, query, view)
         named, rest = self._named(found, space, text)
         if named and named != name:
             return Redirect(record_path(system, space, named, q=rest))  # type: ignore[return-value]
         query.q = rest
-        page = self._empty(found, store, declared, query)
+        page = self._empty(found, store, declared, query, view)
         below = record_path(system, space, name)
         page.views = [
             each
@@ -116,7 +121,7 @@ class RecordTable:
             if each.path in (below, f"{below}?{each.path.partition('?')[2]}")
         ]
         try:
-            chosen = parse_filter(store, declared, query.q, query.by)
+            chosen = parse_filter(store, declared, query.q, query.by, view)
         except UsageError as error:
             page.error = f"{error.sentence} {_hint(error)}".strip()
             return page
@@ -153,7 +158,12 @@ class RecordTable:
         return (first, rest.strip()) if first in names else ("", text)
 
     def _empty(
-        self, system: StudioSystem, store: Store, record: Record[Any], query: RecordQuery
+        self,
+        system: StudioSystem,
+        store: Store,
+        record: Record[Any],
+        query: RecordQuery,
+        view: KeyView,
     ) -> TablePage:
         return TablePage(
             system=system.name,
@@ -170,7 +180,7 @@ class RecordTable:
             unreadable=[],
             choices=[
                 KeyChoice(name, kind, template.text, list(template.fields))
-                for name, kind, _, template in _choices(store, record)
+                for name, kind, _, template in _choices(store, record, view)
             ],
             cursor="",
             revision=0,
@@ -196,7 +206,8 @@ def cells(value: bytes, names: list[str], hidden: tuple[str, ...]) -> list[str]:
     try:
         members = _MEMBERS.decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return [_cut(value.decode(errors="backslashreplace"))] + [""] * (len(names) - 1)
+        text = MASK if hidden else _cut(value.decode(errors="backslashreplace"))
+        return [text] + [""] * (len(names) - 1)
     return [
         MASK if name in hidden and name in members else _cut(_plain(members.get(name)))
         for name in names
@@ -215,18 +226,24 @@ def _cut(text: str) -> str:
     return text if len(text) <= CELL_CHARS_MAX else f"{text[:CELL_CHARS_MAX]}…"
 
 
-def parse_filter(store: Store, record: Record[Any], text: str, by: str) -> Filter:
-    """Return the scan that a filter means. Raises UsageError if no key begins with its fields."""
+def parse_filter(
+    store: Store, record: Record[Any], text: str, by: str, view: KeyView | None = None
+) -> Filter:
+    """Return the scan that a filter means. Raises UsageError if no key begins with its fields, and
+    ScopeError for a key with private members that `view` does not show."""
     terms = _terms(text)
     exact = {name: value for name, mark, value in terms if mark == "="}
     narrowed = {name for name, mark, _ in terms if mark != "="}
     if len(narrowed) > 1:
         raise UsageError("Only one field can have a prefix or a range.", fields=sorted(narrowed))
-    choices = _choices(store, record)
-    if by and by not in [name for name, *_ in choices]:
+    choices = _choices(store, record, view)
+    if by and not any(_is_called(by, record, name, index) for name, _, index, _ in choices):
+        others = _choices(store, record)
+        if any(_is_called(by, record, name, index) for name, _, index, _ in others):
+            raise private_error()
         raise UsageError("There is no such index.", known=[name for name, *_ in choices])
     for name, _, index, template in choices:
-        if by not in ("", name):
+        if by and not _is_called(by, record, name, index):
             continue
         lead = template.fields[: len(exact)]
         following = template.fields[len(exact) : len(exact) + 1]
@@ -238,10 +255,11 @@ def parse_filter(store: Store, record: Record[Any], text: str, by: str) -> Filte
     )
 
 
-def _with_fields(store: Store, record: Record[Any], query: RecordQuery) -> str:
+def _with_fields(store: Store, record: Record[Any], query: RecordQuery, view: KeyView) -> str:
     """Return the filter with the fields that are given as parameters. Raises UsageError for a
     parameter that is not a field of a key."""
-    known = {field for *_, template in _choices(store, record) for field in template.fields}
+    choices = _choices(store, record, view)
+    known = {field for *_, template in choices for field in template.fields}
     for name in query.fields:
         if name not in known:
             names = {*RecordQuery.__struct_fields__} - {"fields"} | known
@@ -301,13 +319,24 @@ def _value(template: Template, name: str, text: str) -> Any:
     )
 
 
-def _choices(store: Store, record: Record[Any]) -> list[tuple[str, str, Index | None, Template]]:
-    """Return the keys by which records can be listed: name, kind, index and bound template."""
+def _is_called(by: str, record: Record[Any], name: str, index: Index | None) -> bool:
+    """Return whether a parameter names this key: as its template starts, or as requests of a
+    service name it."""
+    return by == name or (index is not None and by == index_name(record, index))
+
+
+def _choices(
+    store: Store, record: Record[Any], view: KeyView | None = None
+) -> list[tuple[str, str, Index | None, Template]]:
+    """Return the keys by which records can be listed: name, kind, index and bound template. Only
+    those without private members, unless `view` shows them."""
     own: list[tuple[str, str, Index | None, Template]] = [
         ("key", "key", None, store.binding.record(record).template)
     ]
     for derived in record.derived:
         if isinstance(derived, Index):
+            if view and not view.sees_private and private_fields(record, derived):
+                continue
             name = derived.name or derived.template.head.rstrip(":/|_.-") or kind_of(derived)
             template = store.binding.index(record, derived)[1].template
             own.append((name, kind_of(derived), derived, template))

@@ -6,7 +6,7 @@ from urllib.parse import quote, unquote, urlencode
 
 import msgspec
 
-from keyhouse.schema import MILLISECONDS, KeyMatch, Record
+from keyhouse.schema import MILLISECONDS, Record
 from keyhouse.studio.settings import NAME
 
 SPACE_PAGES: Final = frozenset({"tree", "key", "edit", "verify", "bulk", "export", "live"})
@@ -65,6 +65,11 @@ def number(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
+def plural(count: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: `1 row`, `2 rows`."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
 def size(value: int | None) -> str:
     """Return a number of bytes with three digits."""
     if value is None:
@@ -106,6 +111,12 @@ def tokens(text: str) -> list[tuple[str, str]]:
     return [piece for piece in (*pieces, ("", text[end:])) if piece[1]]
 
 
+def marked(text: str) -> list[tuple[bool, str]]:
+    """Split a sentence of a schema's description into pieces, with whether each is code: its
+    Markdown has backticks around names."""
+    return [(number % 2 == 1, piece) for number, piece in enumerate(text.split("`")) if piece]
+
+
 def masked(value: bytes, members: tuple[str, ...]) -> bytes:
     """Return stored JSON with the values of these members hidden; all of it if it is not an
     object."""
@@ -124,9 +135,3 @@ def masked(value: bytes, members: tuple[str, ...]) -> bytes:
 def hidden_members(record: Record[Any]) -> tuple[str, ...]:
     """Return the members that pages do not show: private and sealed ones."""
     return tuple(record.member(name) for name in (*record.private, *record.sealed))
-
-
-def masked_row(match: KeyMatch, value: bytes) -> bytes:
-    """Return the value of a row with its private members hidden."""
-    is_record = isinstance(match.declared, Record)
-    return masked(value, hidden_members(match.record)) if is_record else value

@@ -11,12 +11,14 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.engine import Span
-from keyhouse.errors import UsageError
+from keyhouse.errors import ScopeError, UsageError
 from keyhouse.keys import check_key
 from keyhouse.schema import KeyMatch, Record
 from keyhouse.store import Store
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog, is_writable, record_of
+from keyhouse.studio.private_keys import KeyView
 from keyhouse.studio.record_table import parse_filter
+from keyhouse.studio.rendering import MASK
 
 SAMPLE_RECORDS: Final = 20
 _LOOKED_AT: Final = 256
@@ -55,6 +57,19 @@ class RecordSelection(msgspec.Struct, forbid_unknown_fields=True):
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value}
 
 
+def public_text(
+    catalog: SystemCatalog, system: StudioSystem, space: str, selection: RecordSelection
+) -> str:
+    """Return a selection in words that every operator may read, in the journal and in the log of a
+    job: without the values of private members."""
+    try:
+        view = KeyView(catalog.stores(system, space))
+        SelectedRecords(catalog, system, space, selection, view)
+    except (ScopeError, UsageError):
+        return f"{selection.record or 'keys from'} {MASK}"
+    return selection.text
+
+
 class SelectionCount(msgspec.Struct):
     """`count` records, of which `sample` are the first. `is_exact` is false if counting was cut
     off."""
@@ -65,7 +80,8 @@ class SelectionCount(msgspec.Struct):
 
 
 class SelectedRecords:
-    """The records of a selection in one space; `to_write`: only those that people may write.
+    """The records of a selection in one space; `to_write`: only those that people may write, with
+    `view` only those whose keys it shows.
 
     Raises UsageError for a filter that no key serves, and for a key that is not of a record.
     """
@@ -76,6 +92,7 @@ class SelectedRecords:
         system: StudioSystem,
         space: str,
         selection: RecordSelection,
+        view: KeyView | None = None,
         *,
         to_write: bool = False,
     ) -> None:
@@ -87,6 +104,9 @@ class SelectedRecords:
         self._selection = selection
         self._to_write = to_write
         self._stores = catalog.stores(system, space)
+        if view is not None:
+            view.check(selection.prefix, *selection.k)
+        self._view = view
         self._keys = [self._selected(key) for key in selection.k]
         if selection.record and not selection.k:
             store = catalog.store(system, space, selection.record)
@@ -96,8 +116,10 @@ class SelectedRecords:
                     "Events of a log, and rows of the store itself, are not written here.",
                     record=selection.record,
                 )
+            if view is not None:
+                view.check_record(self._record)
             self._stores = [store]
-            self._filter = parse_filter(store, self._record, selection.q, selection.by)
+            self._filter = parse_filter(store, self._record, selection.q, selection.by, view)
 
     async def records(self) -> AsyncIterator[tuple[Store, str]]:
         """Yield the key of each record, with its store."""
@@ -120,20 +142,21 @@ class SelectedRecords:
             for store in self._stores:
                 span = Span.prefix(self._selection.prefix)
                 async for row in store.row_scan(span, keys_only=True):
-                    if self._is_selected(store, store.schema.find(row.key)):
+                    if self._is_selected(store, row.key, store.schema.find(row.key)):
                         yield store, row.key
 
     def _selected(self, key: str) -> tuple[Store, str]:
         check_key(key)
         store, match = self._catalog.find(self._system, self._space, key)
-        if not self._is_selected(store, match):
+        if not self._is_selected(store, key, match):
             raise UsageError("The key is not that of a record.", key=key)
         return store, key
 
-    def _is_selected(self, store: Store, match: KeyMatch | None) -> bool:
+    def _is_selected(self, store: Store, key: str, match: KeyMatch | None) -> bool:
         return (
             match is not None
             and isinstance(match.declared, Record)
+            and (self._view is None or self._view.key(key) == key)
             and (not self._to_write or is_writable(store, match.record))
         )
 

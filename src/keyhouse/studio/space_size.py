@@ -30,6 +30,7 @@ class RecordSizes:
 
     def __init__(self) -> None:
         self.total = SpaceSize()
+        self.newest = NewestRevision()
         self.other = SpaceSize()
         self._sizes: dict[tuple[str, bool], SpaceSize] = {}
 
@@ -52,6 +53,29 @@ async def count(store: Store, deadline: float) -> SpaceSize:
     return size
 
 
+class NewestRevision(msgspec.Struct):
+    """The newest revision of a space's rows. `is_exact` is false if reading was cut off: then it is
+    at least that."""
+
+    revision: int = 0
+    is_exact: bool = True
+
+
+async def newest_revision(store: Store, deadline: float) -> NewestRevision:
+    """Read the revisions of a space's rows, until `perf_counter()` passes the deadline. The
+    engine's own newest revision may be that of another space."""
+    newest = NewestRevision()
+    rows = 0
+    async with aclosing(store.row_scan(keys_only=True)) as found:
+        async for row in found:
+            newest.revision = max(newest.revision, row.revision)
+            rows += 1
+            if rows % _LOOKED_AT == 0 and perf_counter() > deadline:
+                newest.is_exact = False
+                break
+    return newest
+
+
 async def count_by_record(stores: list[Store], deadline: float) -> RecordSizes:
     """Count the rows of a space by record, until `perf_counter()` passes the deadline.
 
@@ -62,6 +86,7 @@ async def count_by_record(stores: list[Store], deadline: float) -> RecordSizes:
     async with aclosing(stores[0].row_scan()) as rows:
         async for row in rows:
             match = next(filter(None, (store.schema.find(row.key) for store in stores)), None)
+            sizes.newest.revision = max(sizes.newest.revision, row.revision)
             part = sizes.other
             if match is not None and match.record.name in declared:
                 part = sizes.of(match.record.name, derived=not isinstance(match.declared, Record))
@@ -69,6 +94,6 @@ async def count_by_record(stores: list[Store], deadline: float) -> RecordSizes:
                 size.rows += 1
                 size.bytes += len(row.key.encode()) + len(row.value)
             if sizes.total.rows % _LOOKED_AT == 0 and perf_counter() > deadline:
-                sizes.total.is_exact = sizes.other.is_exact = False
+                sizes.total.is_exact = sizes.other.is_exact = sizes.newest.is_exact = False
                 break
     return sizes

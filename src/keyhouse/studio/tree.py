@@ -10,16 +10,21 @@ own text: nothing is sampled, and rows of no template are shown too.
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
+from itertools import zip_longest
 from typing import Final
 
 import msgspec
 
 from keyhouse.auth import Caller
 from keyhouse.engine import Span
+from keyhouse.keys import Template
 from keyhouse.schema import KeyMatch, Record
 from keyhouse.schema.description import kind_of
 from keyhouse.store import Store
 from keyhouse.studio.catalog import SystemCatalog
+from keyhouse.studio.private_keys import KeyView, visible_end
+from keyhouse.studio.rendering import MASK
 
 CHILDREN_PAGE: Final = 200
 _READ_KEYS: Final = 64
@@ -29,8 +34,9 @@ _OTHER_DELIMITERS = re.compile(r"[^A-Za-z0-9]+")
 
 
 class TreeNode(msgspec.Struct):
-    """A child: a row with this key, or a prefix of further keys. `template`, `kind` and `record`
-    are those of its `first` key."""
+    """A child: a row with this key, or a prefix of further keys. `kind` and `record` are those of
+    its `first` key, `templates` those of all keys that may be below it. `is_private`: its keys
+    continue with private members, which this operator does not see."""
 
     text: str
     label: str
@@ -38,7 +44,8 @@ class TreeNode(msgspec.Struct):
     first: str = ""
     kind: str = ""
     record: str = ""
-    template: str = ""
+    templates: list[str] = []
+    is_private: bool = False
 
 
 class TreePage(msgspec.Struct, kw_only=True):
@@ -64,8 +71,10 @@ class Tree:
     async def page(self, system: str, space: str, query: TreeQuery, caller: Caller) -> TreePage:
         """List the children of a prefix."""
         found = self._catalog.system(system)
-        stores = self._catalog.stores(found, space)
-        nodes, following = await children(stores, query.at, query.after)
+        stores = await self._catalog.stored(found, space)
+        view = KeyView(stores, caller)
+        view.check(query.at, query.after)
+        nodes, following = await children(stores, query.at, query.after, view=view)
         return TreePage(
             system=system,
             engine=found.engine,
@@ -79,21 +88,26 @@ class Tree:
 
 
 async def children(
-    stores: list[Store], at: str, after: str = "", limit: int = CHILDREN_PAGE
+    stores: list[Store],
+    at: str,
+    after: str = "",
+    limit: int = CHILDREN_PAGE,
+    *,
+    view: KeyView,
 ) -> tuple[list[TreeNode], str]:
     """Return children of a prefix after a text, and the text to continue after; "" at the end."""
     span = Span.prefix(at)
     nodes: list[TreeNode] = []
     read = _READ_KEYS
     if after:
-        span = _past(span, after, is_row=_is_row(stores, at, after))
+        span = _past(span, after, is_row=_is_row(stores, after))
     while True:
         page = await stores[0].row_page(span, limit=read, keys_only=True)
         keys = [row.key for row in page.rows]
         known = len(nodes)
         position = 0
         while position < len(keys):
-            node = _child(stores, at, keys[position])
+            node = _child(stores, at, keys[position], view)
             if len(nodes) == limit:
                 return nodes, nodes[-1].text
             nodes.append(node)
@@ -106,6 +120,8 @@ async def children(
         # of a large child one key is enough; rows come many at once
         read = 1 if len(nodes) - known == 1 and not nodes[-1].is_row else _READ_KEYS
         last = nodes[-1]
+        if last.is_private and last.text == at:
+            return nodes, ""
         span = _past(span, last.text, is_row=last.is_row)
         if span.stop is not None and span.start >= span.stop:
             return nodes, ""
@@ -119,20 +135,52 @@ def _past(span: Span, text: str, *, is_row: bool) -> Span:
     return Span(text, text) if stop is None else Span(stop, span.stop)
 
 
-def _is_row(stores: list[Store], at: str, text: str) -> bool:
-    return _child(stores, at, text).is_row
+def _is_row(stores: list[Store], text: str) -> bool:
+    """Return whether the text of a child is the key of a row, and not a prefix."""
+    if find(stores, text) is not None:
+        return True
+    return not (_DELIMITERS.search(text[-1:]) or _templates(stores, text))
 
 
-def _child(stores: list[Store], at: str, key: str) -> TreeNode:
+def _child(stores: list[Store], at: str, key: str, view: KeyView) -> TreeNode:
     match = find(stores, key)
     end = next((each for each in _ends(match, key) if each > len(at)), len(key))
-    text = key[:end]
-    node = TreeNode(text, text[len(at) :] or text, end == len(key), key)
+    visible = len(key) if view.sees_private else visible_end(match, key)
+    text = key[: min(end, visible)]
+    node = TreeNode(text, text[len(at) :] or text, end == len(key), view.key(key))
+    if end > visible:
+        node.label, node.is_row, node.is_private = f"{text[len(at) :]}{MASK}", False, True
     if match is not None:
         node.kind = kind_of(match.declared)
         node.record = match.record.name
-        node.template = match.declared.template.text
+        node.templates = [match.declared.template.text]
+    if not node.is_row:
+        node.templates = _templates(stores, text) or node.templates
     return node
+
+
+def _templates(stores: list[Store], prefix: str) -> list[str]:
+    """Return the templates whose keys may start with the prefix of a node."""
+    found = {
+        template.text: None
+        for store in stores
+        for _, declared in store.schema.declared()
+        if (head := (template := declared.template).head).startswith(prefix)
+        or (prefix.startswith(head) and _starts(template).fullmatch(prefix))
+    }
+    return list(found)
+
+
+@lru_cache(maxsize=4_096)
+def _starts(template: Template) -> re.Pattern[str]:
+    """Return a pattern of the starts of a template's keys that end in its literal text."""
+    starts: list[str] = []
+    before = ""
+    for literal, segment in zip_longest(template.literals, template.segments):
+        starts += [before + re.escape(literal[: end + 1]) for end in range(len(literal))]
+        if segment is not None:
+            before += f"{re.escape(literal)}(?:{segment.pattern})"
+    return re.compile("|".join(starts), re.DOTALL)
 
 
 def _is_record(stores: list[Store], key: str) -> bool:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from keyhouse import engine as contract
 from keyhouse.clock import Clock, IdSource
@@ -17,7 +17,6 @@ from keyhouse.errors import UsageError
 from keyhouse.keyring import KeyRing
 from keyhouse.opened_store import open_store as open_async_store
 from keyhouse.remote_store import RemoteStore as AsyncRemoteStore
-from keyhouse.renamed import RenamedVerb
 from keyhouse.schema import Schema
 from keyhouse.store import Store as AsyncStore
 from keyhouse.store import Transaction as AsyncTransaction
@@ -92,9 +91,6 @@ class Store(_Closing):
         if not hasattr(store, "transact"):
             raise UsageError("Open a store with `keyhouse.sync.open_store`.", given=store)
         self._wrapped = store
-
-    if not TYPE_CHECKING:  # a type checker sees the present verbs only
-        total = RenamedVerb("record_count")
 
     # Reading
 

@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from keyhouse.errors import UsageError
+from keyhouse.install import install_line
 from keyhouse.layout import Layouts, register_layouts
 from keyhouse.schema.nearest import nearest
 from keyhouse.service.system import System
@@ -67,7 +68,7 @@ def remote_of(system: System) -> Any:
         return system.remote
     except ModuleNotFoundError as error:
         raise ImportError(
-            f"Querying a service needs {error.name}: pip install 'keyhouse[client]'"
+            f"Querying a service needs {error.name}: {install_line('client')}"
         ) from error
 
 

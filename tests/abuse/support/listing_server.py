@@ -8,12 +8,17 @@ import inspect
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import msgspec
 
 from keyhouse.cli.__main__ import main
+from keyhouse.errors import KeyhouseError
 from keyhouse.http.endpoint import HttpEndpoint
+from keyhouse.http.signature import Parameters
+
+LETTERS_MIN = 3
+"""A name with fewer letters has no misspelled form that is nearest to it alone."""
 
 
 def listed(endpoint: HttpEndpoint, section: Any) -> dict[str, Any]:
@@ -28,11 +33,34 @@ def listed(endpoint: HttpEndpoint, section: Any) -> dict[str, Any]:
         "scope": route.scope,
         "known": {name: sorted(known) for name, _, known, *_ in endpoint._converted if known},
         "query": [field.encode_name for field in query if field.required],
+        "parameters": [field.encode_name for field in query],
+        "headers": _names(signature.headers),
+        "members": _names(signature.body),
+        "typos": {} if signature.query is None else typos(signature.query),
         "has_body": signature.has_body,
         "is_form": signature.is_form,
         "example": example,
         "doc": inspect.getdoc(route.handler) if route.listed else None,
     }
+
+
+def _names(kind: Any) -> list[str]:
+    is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    return [field.encode_name for field in msgspec.structs.fields(kind)] if is_struct else []
+
+
+def typos(query: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the nearest name in the error of each misspelled parameter: `limt` for `limit`."""
+    reported: dict[str, Any] = {}
+    for field in msgspec.structs.fields(query):
+        name = field.encode_name
+        if len(name) > LETTERS_MIN and get_origin(field.type) is not dict:
+            try:
+                Parameters(query, "parameter").read([(name[:-2] + name[-1], "1")])
+                reported[name] = "accepted"  # by a route that takes any parameter
+            except KeyhouseError as error:
+                reported[name] = error.fields.get("nearest")
+    return reported
 
 
 def install(path: Path) -> None:

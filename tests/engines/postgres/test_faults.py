@@ -172,7 +172,7 @@ def test_the_engine_reconnects_after_a_clean_server_restart(
         await engine.commit("s", Batch(puts=(Put("a", b"1"),)))
         await asyncio.to_thread(server.stop)
         async with asyncio.timeout(30):  # a commit that is sent has an unknown outcome
-            while not all(connection.is_closed() for connection in engine._writes._idle):
+            while not all(connection.is_closed() for connection in engine._writes.shared.idle):
                 await asyncio.sleep(0.005)
         for call in (
             engine.commit("s", Batch(puts=(Put("b", b"1"),))),

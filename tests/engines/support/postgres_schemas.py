@@ -48,3 +48,15 @@ async def database(*settings: str, create: str = "") -> str:
         for setting in settings:
             await connection.execute(f"ALTER DATABASE {name} SET {setting}")
     return postgres_server().url.replace("/postgres?", f"/{name}?")
+
+
+async def take(url: str, *, leave: int) -> list[asyncpg.Connection]:
+    """Open connections as another program would, until the server has only `leave` left."""
+    taken: list[asyncpg.Connection] = []
+    try:
+        while True:
+            taken.append(await asyncpg.connect(url))
+    except asyncpg.TooManyConnectionsError:
+        for connection in taken[:leave]:
+            await connection.close()
+    return taken[leave:]

@@ -77,12 +77,14 @@ class Serving:
 def serving(
     folder: Path, *arguments: str, data: str = "data", **settings: str
 ) -> Iterator[Serving]:
-    """Start it on free ports, with the jars by default, and wait until it is ready. It is killed at
-    the end of the block if it still runs.
+    """Start it on free ports, and wait until it is ready; with the jars, unless an argument or a
+    setting names systems. It is killed at the end of the block if it still runs.
     """
-    asked = (
-        arguments if any(not each.startswith("-") for each in arguments[:1]) else (JARS, *arguments)
+    file = folder / "keyhouse.toml"
+    named = any(not each.startswith("-") for each in arguments[:1]) or (
+        "KEYHOUSE_SYSTEMS" in settings or (file.exists() and "systems =" in file.read_text())
     )
+    asked = arguments if named else (JARS, *arguments)
     log = folder / "log"
     reading, writing = os.pipe()
     with open(reading) as lines:

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from keyhouse.clock import ManualClock
@@ -46,7 +47,8 @@ def notes(count: int, text: str = "x") -> list[BatchOperation]:
 
 
 async def apply(space: SpaceOperations, operations: list[BatchOperation]) -> int:
-    return (await run_batch(space, CATALOG, operations, protocol="http")).revision
+    encoded = [msgspec.Raw(msgspec.json.encode(each)) for each in operations]
+    return (await run_batch(space, CATALOG, encoded, protocol="http")).revision
 
 
 def test_a_batch_lets_others_run_between_its_operations(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from keyhouse.service.schema_service.system import with_meta
 from keyhouse.store import build_indexes, missing_indexes, note_new_space, verify, version
 from tests.service.schema_service.support.recipes import Recipe
 from tests.service.schema_service.support.served import serving
-from tests.store.support.harness import Harness, everywhere
+from tests.store.support.harness import Harness, everywhere, played
 from tests.support.engine_openers import sqlite
 from tests.support.program import run
 
@@ -43,7 +43,7 @@ async def test_an_index_that_old_records_lack_is_noticed_and_built(harness: Harn
     await note_new_space(before)
     await fill(before, OLD)
     store = Store(AFTER, harness.engine, "ann")
-    state = SpaceState(store)
+    state = SpaceState(store, Preparation(AFTER, harness.engine, lambda space: store))
     assert [derived for _, derived in await missing_indexes(store)] == [BY_MINUTES]
     with pytest.raises(PreparingError) as refused:
         await state.check_index(NEW, BY_MINUTES)
@@ -97,7 +97,7 @@ async def test_one_runner_builds_at_a_time(harness: Harness) -> None:
     results = await both()
     assert all(isinstance(result, (list, LeaseError)) for result in results)
     preparation = Preparation(AFTER, harness.engine, lambda space: store)
-    await preparation.run()
+    await preparation.prepare_all()
     assert len(await ids_by_minutes(store)) == 150
 
 
@@ -170,3 +170,43 @@ def test_reindex_is_a_command(tmp_path: Path) -> None:
     assert '"index":"day:{day}:{id}"' in done.replace(" ", "")
     listed = run("list", "new:NOTES", *where, "--space", "ann", cwd=tmp_path).stdout
     assert "day:mon:a" in listed
+
+
+def test_a_space_that_a_plain_store_started_is_prepared_when_a_request_meets_it(
+    tmp_path: Path,
+) -> None:
+    """Its lookups were 503 until the service was started again: only spaces that had rows at start
+    were prepared."""
+    with serving(sqlite(tmp_path), tmp_path, Schema("recipes", NEW, space=SPACE)) as served:
+        served.on_engine(lambda engine: fill(Store(AFTER, engine, "late"), NEW, 3))
+        box = served.client("late")
+        deadline = time.monotonic() + 60
+        while (listed := box.get("/records/recipe?by=minutes")).status_code == 503:
+            assert time.monotonic() < deadline
+        assert len(listed.json()["items"]) == 3
+        assert box.get("/lookup/recipe?by=slug&slug=s1").json()["value"]["id"] == "r0001"
+
+
+def test_lists_wait_for_a_migration_that_changes_the_shape_of_records() -> None:
+    """They were empty: rows of the older type do not decode, and a list leaves them out."""
+
+    async def story(harness: Harness) -> None:
+        older = Record(Recipe, "recipe:{id}", name="recipe")
+        await fill(
+            Store(with_meta(Schema("recipes", older, space=SPACE)), harness.engine, "a"), older
+        )
+
+        async def step(tx: Any, entry: Any) -> None:
+            await tx.put(NEW, entry.record)
+
+        schema = Schema("recipes", NEW, space=SPACE, migrations=(Migration(1, "…", older, step),))
+        store = Store(schema, harness.engine, "a")
+        preparation = Preparation(schema, harness.engine, lambda space: store)
+        state = SpaceState(store, preparation)
+        with pytest.raises(PreparingError, match="being migrated"):
+            await state.check_read()
+        await preparation.prepare_all()
+        await state.check_read()
+        assert state.is_readable and len(await ids_by_minutes(store)) == 250
+
+    asyncio.run(played(story, "memory", Path()))

@@ -81,7 +81,7 @@ class Attacker:
             "days": 7,
             "space": "bob",
             "subject": self.pick(["keyhouse.changes.recipes.bob.x", "_INBOX_bob.x", "x"]),
-            "revision": self.pick([None, 1]),
+            "expect": self.pick([None, 1]),
         }
         for name in self._random.sample(sorted(options), self._random.randrange(4)):
             found[name] = options[name]

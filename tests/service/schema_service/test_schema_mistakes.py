@@ -185,3 +185,42 @@ def test_what_cannot_be_stored_is_named_by_its_member_and_not_by_a_key(
     status, fields = problem(served, method, path, json=body)
     assert status in (400, 409, 422) and named in str(fields)
     assert not re.search(r"\{\w+(:\w+)?\}|idx:|episode:|show:", str(fields)), fields
+
+
+def test_a_misspelled_parameter_has_the_nearest(served: Served) -> None:
+    """`?limt=3` reported that no index serves the request."""
+    status, found = problem(served, "GET", "/records/show?limt=3")
+    assert status == 400 and found["detail"] == "Unknown parameter." and found["nearest"] == "limit"
+    assert problem(served, "GET", "/records/show?genr=drama&by=genre")[1]["nearest"] == "genre"
+    assert "indexes" in problem(served, "GET", "/records/show?colour=red")[1]
+
+
+OPERATION = {"op": "delete", "record": "show", "fields": {"id": "lost"}}
+
+
+@pytest.mark.parametrize(
+    ("malformed", "expected"),
+    [
+        ({**OPERATION, "revision": None}, {"member": "revision"}),
+        ({**OPERATION, "expct": None}, {"member": "expct", "nearest": "expect"}),
+        ({**OPERATION, "op": "drop"}, {}),
+        ({"record": "show"}, {}),
+        ("delete", {}),
+        ({**OPERATION, "record": "shows"}, {"name": "shows"}),
+    ],
+)
+def test_a_malformed_operation_of_a_batch_is_named_by_its_index(
+    served: Served, malformed: Any, expected: dict[str, Any]
+) -> None:
+    """`{"op": "drop"}` had its index in a text alone; an unknown member had no known ones."""
+    body = {"operations": [OPERATION, OPERATION, malformed]}
+    status, found = problem(served, "POST", "/batch", json=body)
+    assert status in (404, 422) and found["operation"] == 2
+    assert found | expected == found
+    if "member" in expected:
+        assert {"expect", "ttl", "op"} <= set(found["known"])
+
+
+def test_an_unknown_member_beside_the_operations_is_named(served: Served) -> None:
+    status, found = problem(served, "POST", "/batch", json={"operation": []})
+    assert status == 422 and found["nearest"] == "operations" == found["known"][0]

@@ -26,9 +26,9 @@ def test_every_operation_answers_as_over_http(kind: str, tmp_path: Path) -> None
             assert (await call("get", at))["revision"] == made["revision"]
             patched = await call("patch", {**at, "value": {"minutes": 30}})
             assert patched["value"]["minutes"] == 30
-            late = await call("put", {**at, "value": PIE, "revision": made["revision"]})
+            late = await call("put", {**at, "value": PIE, "expect": made["revision"]})
             assert late["error_code"] == "CONFLICT"
-            taken = await call("put", {**at, "value": PIE, "revision": None})
+            taken = await call("put", {**at, "value": PIE, "expect": None})
             assert taken["error_code"] == "CONFLICT"
             soup = {"title": "Soup", "slug": "soup", "minutes": 10}
             await call("put", {"record": "recipe", "fields": {"id": "soup"}, "value": soup})

@@ -113,3 +113,13 @@ def test_api_keys_beyond_those_in_memory_are_found_in_the_store(
         assert is_error(guess.get("/books"), 401, "UNAUTHORIZED")
     for client in clients:
         client.close()
+
+
+def test_an_api_key_makes_no_api_keys(service: LibraryService, admin: httpx.Client) -> None:
+    """A leaked key could make another one, which worked after the first was deleted."""
+    with service.client(made(admin, "auth/api-keys", name="k")["key"]) as program:
+        reply = program.post("/auth/api-keys", json={"name": "child"})
+        assert is_error(reply, 403, "FORBIDDEN") and "sign in" in reply.json()["error"]
+        page = f"{service.url.removesuffix('/api/v1')}/account/keys"
+        assert program.post(page, data={"name": "child"}).status_code in (303, 403)
+    assert admin.get("/auth/api-keys").json()["data"]["count"] == 1

@@ -269,3 +269,45 @@ def _finds(client: httpx.Client, query: str, titles: list[str]) -> None:
             return
         assert time.monotonic() < deadline, (query, found)
         time.sleep(0.1)
+
+
+def test_put_of_a_book_clears_nothing_because_of_a_name_that_it_does_not_know(
+    admin: httpx.Client,
+) -> None:
+    """`author_name`, which replies have, was ignored, and the author cleared."""
+    author = made(admin, "authors", name="Gabriel")["id"]
+    book = made(admin, "books", title="Cien", author_id=author, narrator="N")
+    path = f"/books/{book['id']}"
+    for name in ("author_name", "series_name", "id", "cover_url", "titel"):
+        reply = admin.put(path, json={"title": "Cien años", name: "x"})
+        assert is_error(reply, 422, "VALIDATION_ERROR") and name in reply.json()["error"]
+    assert admin.get(path).json()["data"] == book
+
+
+@pytest.mark.parametrize("kind", ["books", "audiobooks", "authors", "series", "works"])
+def test_an_etag_holds_until_anything_that_is_shown_changes(admin: httpx.Client, kind: str) -> None:
+    """A book with the ETag in If-None-Match was sent again, since it shows other records too."""
+    author = made(admin, "authors", name="Ann")["id"]
+    body = {"name": "S"} if kind == "series" else {"title": "B", "author_id": author}
+    path = f"/{kind}/{author if kind == 'authors' else made(admin, kind, **body)['id']}"
+    first = admin.get(path)
+    known = {"If-None-Match": first.headers["etag"]}
+    again = admin.get(path, headers=known)
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["etag"] == first.headers["etag"]
+    if kind in ("books", "audiobooks"):
+        admin.patch(f"/authors/{author}", json={"name": "Bob"})
+    elif kind == "authors":
+        made(admin, "books", title="Other", author_id=author)
+    elif kind == "series":
+        made(admin, "books", title="Other", series_id=path.removeprefix("/series/"))
+    else:
+        made(admin, "books", title="Other", work_id=path.removeprefix("/works/"))
+    assert admin.get(path, headers=known).status_code == 200
+    # For a write only the record itself counts.
+    change = {"name": "New"} if kind in ("authors", "series") else {"title": "New"}
+    match = {"If-Match": first.headers["etag"]}
+    changed = admin.patch(path, json=change, headers=match)
+    assert changed.status_code == 200, changed.text
+    stale = admin.patch(path, json=change, headers=match)
+    assert is_error(stale, 412, "CONFLICT")

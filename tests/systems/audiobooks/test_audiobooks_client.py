@@ -18,7 +18,14 @@ from keyhouse.systems.audiobooks.commands import app
 from keyhouse.systems.audiobooks.demo import write_demo
 from keyhouse.systems.audiobooks.original_import import OriginalImport, import_lines
 from keyhouse.systems.audiobooks.remote import connect
-from keyhouse.systems.audiobooks.schema import BOOK, BOOK_PLAYS, BOOKS_BY_TITLE, SCHEMAS, WORK_PLAYS
+from keyhouse.systems.audiobooks.schema import (
+    BOOK,
+    BOOK_PLAYS,
+    BOOKS_BY_TITLE,
+    PLAYLIST_ITEM,
+    SCHEMAS,
+    WORK_PLAYS,
+)
 from tests.systems.audiobooks.support.service import PASSWORD, LibraryService
 
 ONE, TWO, THREE = (f"01J0000000000000000000000{number}" for number in (1, 2, 3))
@@ -166,6 +173,27 @@ def test_a_store_of_the_original_program_is_imported() -> None:
         assert await store.get(BOOK_PLAYS, book_id=ONE) == 7
         assert await store.get(WORK_PLAYS, work_id=entry.record.work_id) == 7
         assert [finding async for finding in verify(store)] == []
+        await engine.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("width", range(1, 11))
+def test_numbers_of_keys_are_imported_with_any_padding(width: int) -> None:
+    """`pli:…:000001` was left out: the document says "padded" only."""
+    rows: list[tuple[str, Any]] = [
+        (f"b:{ONE}", {"id": ONE, "title": "Dune", "created_at": AT}),
+        (f"pl:{TWO}", {"id": TWO, "name": "Mine", "created_at": AT}),
+        (f"pli:{TWO}:{1:0{width}d}", ONE),
+    ]
+    lines = [msgspec.json.encode({"key": key, "value": value}) for key, value in rows]
+
+    async def run() -> None:
+        engine = MemoryEngine()
+        found = await import_lines(engine, "main", lines)
+        assert (found.imported, found.problems) == (3, [])
+        store = Store(SCHEMAS[0], engine, "main")
+        assert await store.get(PLAYLIST_ITEM, playlist_id=TWO, position=1) is not None
         await engine.close()
 
     asyncio.run(run())

@@ -3,14 +3,14 @@
 import shutil
 import subprocess
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from keyhouse.systems.audiobooks import reader_process
-from keyhouse.systems.audiobooks.files import read_file
+from keyhouse.systems.audiobooks import file_reader, reader_process
 from keyhouse.systems.audiobooks.generated_audio import png
 from tests.support import engine_openers
 from tests.systems.audiobooks.support.service import LibraryService
@@ -59,30 +59,54 @@ def test_cover_files_without_a_book_are_removed_at_start(tmp_path: Path) -> None
         assert covers(service) == [cover]
 
 
+class SlowReader:
+    """A process that reads files, which waits until it is allowed to."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self._has_started, self._may_read = folder / "started", folder / "may read"
+        patch.setattr(file_reader, "command", self._command)
+
+    def _command(self, roots: Sequence[Path]) -> list[str]:
+        wait = f"""
+import os, time
+open({str(self._has_started)!r}, "w").close()
+while not os.path.exists({str(self._may_read)!r}):
+    time.sleep(0.01)
+"""
+        program, option, code, *rest = reader_process.command(roots)
+        return [program, option, wait + code, *rest]
+
+    def wait_for_start(self) -> None:
+        for _ in range(3_000):
+            if self._has_started.exists():
+                return
+            threading.Event().wait(0.01)
+        raise AssertionError("the process did not start")
+
+    def resume(self) -> None:
+        self._may_read.touch()
+
+
 def test_a_running_scan_and_a_waiting_one_are_cancelled(
-    service: LibraryService, admin: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    service: LibraryService,
+    admin: httpx.Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     album(service.roots[0], 2)
-    reading, resume = threading.Event(), threading.Event()
-
-    def read_slowly(found: Any) -> Any:
-        reading.set()
-        resume.wait(30)
-        return read_file(found)
-
-    monkeypatch.setattr(reader_process, "read_file", read_slowly)
+    reader = SlowReader(tmp_path, monkeypatch)
     running, waiting = (admin.post("/operations/scan") for _ in range(2))
-    assert running.status_code == 202 and reading.wait(30)
+    assert running.status_code == 202
+    reader.wait_for_start()
     for reply in (waiting, running):
         id = reply.json()["data"]["id"]
         assert admin.delete(f"/operations/{id}").status_code == 200
-    resume.set()
+    reader.resume()
     for reply in (running, waiting):
         ended = finished(admin, reply)
         assert (ended["status"], ended["error"]) == ("failed", "cancelled")
         assert ended["completed_at"]
     assert books(admin) == []
-    monkeypatch.setattr(reader_process, "read_file", read_file)
     assert "2 added" in scan(admin)[-1]  # nothing of the cancelled one is in the way
 
 
@@ -92,22 +116,14 @@ def test_an_operation_of_a_stopped_service_continues_in_the_next_one(
     root = tmp_path / "books"
     album(root, 2)
     opener = engine_openers.ALL["sqlite"](tmp_path)
-    reading, resume = threading.Event(), threading.Event()
-
-    def read_slowly(found: Any) -> Any:
-        reading.set()
-        resume.wait(5)
-        return read_file(found)
-
-    monkeypatch.setattr(reader_process, "read_file", read_slowly)
+    reader = SlowReader(tmp_path, monkeypatch)
     with (
         LibraryService(opener, tmp_path / "data", roots=[root]) as service,
         service.admin() as admin,
     ):
         reply = admin.post("/operations/scan")
-        assert reading.wait(30)
-    resume.set()
-    monkeypatch.setattr(reader_process, "read_file", read_file)
+        reader.wait_for_start()
+    reader.resume()
     with (
         LibraryService(opener, tmp_path / "data", roots=[root]) as service,
         service.signed_in("admin") as admin,
@@ -150,14 +166,15 @@ def test_urls_of_the_api_lead_below_the_path_of_a_proxy(tmp_path: Path) -> None:
 
 def test_the_process_that_reads_files_imports_no_service() -> None:
     """It took half a second of CPU time to start, of which a scan of few files took most."""
-    *start, code, root, systems, folder = reader_process.command()
-    shown = code.replace("main()", "print(*sys.modules)")
+    *start, code, root, systems, folder = reader_process.command([])
+    shown = code.replace("main(sys.argv[4:])", "print(*sys.modules)")
     ran = subprocess.run(
         [*start, shown, root, systems, folder], capture_output=True, text=True, check=True
     )
     assert {name for name in ran.stdout.split() if name.startswith("keyhouse")} == {
         "keyhouse",
         "keyhouse.errors",
+        "keyhouse.rooted_path",
         "keyhouse.systems",
         "keyhouse.systems.audiobooks",
         *(

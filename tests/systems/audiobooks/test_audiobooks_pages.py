@@ -216,3 +216,15 @@ def test_pages_below_the_path_of_a_proxy_lead_below_it(tmp_path: Path) -> None:
         made = guest.post("playlists", data={"name": "Mine"})
         assert made.headers["location"].startswith("/family/audiobooks/playlists/")
         assert 'aria-current="page">Home' in guest.get("").text
+
+
+def test_an_empty_books_page_leads_to_the_scan(users: LibraryService) -> None:
+    for role in ("admin", "viewer"):
+        text = browser(users, role).get("books").text
+        assert ('href="/audiobooks/operations">Scan</a>' in text) == (role == "admin")
+        assert "The library is empty" in text
+        assert "No book matches" in browser(users, role).get("books?status=finished").text
+
+
+def test_a_number_of_plays_agrees_with_its_noun(users: LibraryService) -> None:
+    assert "<dt>plays</dt><dd>0</dd>" in browser(users, "admin").get("account").text

@@ -4,8 +4,10 @@ audio, order, organize and the operations themselves."""
 
 import os
 import shutil
+import struct
 import time
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import httpx
@@ -75,6 +77,21 @@ def test_a_folder_becomes_a_book_with_segments_in_order(
 
 
 @pytest.mark.parametrize("service", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("text", ["\u0300\u0316" * 2_500, "\u0f81" * 5_000, "\ufdfa" * 5_000])
+def test_tags_that_are_slow_to_normalize_fail_no_scan(
+    text: str, service: LibraryService, admin: httpx.Client
+) -> None:
+    """Ten such files kept the service for six seconds."""
+    tags = dict.fromkeys(("album", "author", "series", "genre", "narrator", "title"), f"A{text}")
+    album(service.roots[0], 3, 10, **tags)
+    start = process_time()
+    assert "Scanned 3 files: 3 added" in scan(admin)[-1]
+    assert process_time() - start < 2
+    [book] = books(admin)
+    assert len(book["title"]) <= 200
+    assert admin.get("/search", params={"q": "A"}).status_code == 200
+
+
 def test_every_format_is_read_with_chapters_and_cover(
     service: LibraryService, admin: httpx.Client
 ) -> None:
@@ -412,11 +429,73 @@ def test_many_files_are_read_in_processes_and_one_folder_may_have_all(
 
 
 @pytest.mark.parametrize("service", ["sqlite"], indirect=True)
-def test_files_are_read_in_a_thread_where_no_process_starts(
+def test_files_are_never_read_in_the_service_even_if_no_process_starts(
     service: LibraryService, admin: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.executable", "/nonexistent")
-    one = write_audio(service.roots[0] / "0.ogg", 5, tags={})
-    for number in range(1, 300):
-        (service.roots[0] / f"{number}.ogg").write_bytes(one.read_bytes())
-    assert "300 added" in scan(admin)[-1]
+    """They were read in a thread then, where one file could take all memory."""
+    write_audio(service.roots[0] / "0.ogg", 5, tags={})
+    for program in ("/nonexistent", shutil.which("false") or "false"):
+        monkeypatch.setattr("sys.executable", program)
+        ended = finished(admin, admin.post("/operations/scan"))
+        assert ended["status"] == "failed" and "does not start" in ended["error"]
+    assert books(admin) == []
+
+
+@pytest.mark.parametrize("service", ["sqlite"], indirect=True)
+def test_segments_come_in_pages_and_have_chapters_or_null(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    album(service.roots[0], 5)
+    scan(admin)
+    [book] = books(admin)
+    whole = segments(admin, book)
+    assert len(whole) == 5 and all(each["chapters"] is None for each in whole)
+    found, cursor = [], None
+    while True:
+        query = {"limit": 2} | ({"cursor": cursor} if cursor else {})
+        page = admin.get(f"/books/{book['id']}/segments", params=query).json()["data"]
+        found += page["items"]
+        assert page["total"] == 5
+        cursor = page.get("cursor")
+        if cursor is None:
+            break
+    assert found == whole
+    for limit in (0, 501):
+        reply = admin.get(f"/books/{book['id']}/segments", params={"limit": limit})
+        assert is_error(reply, 400, "BAD_REQUEST")
+
+
+@pytest.mark.parametrize("service", ["sqlite"], indirect=True)
+def test_line_breaks_and_control_characters_of_tags_are_spaces(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    tags = {name: "a\r\nb\x0b\x1b[31m\u2028c" for name in ("title", "album", "author", "series")}
+    write_audio(service.roots[0] / "a.flac", 5, tags=tags, chapters=[(0, "x\ny")])
+    lines = scan(admin)
+    [book] = books(admin)
+    assert book["title"] == book["author_name"] == book["series_name"] == "a b [31m c"
+    [segment] = segments(admin, book)
+    assert (segment["title"], segment["chapters"][0]["title"]) == ("a b [31m c", "x y")
+    assert all(line.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize("service", ["sqlite"], indirect=True)
+def test_formats_that_are_not_read_are_named(service: LibraryService, admin: httpx.Client) -> None:
+    for name in ("a.mka", "b.MKA", "c.webm", "d.txt"):
+        (service.roots[0] / name).write_bytes(b"x")
+    lines = scan(admin)
+    assert any("2 files are not read, being .mka:" in line for line in lines)
+    assert any("1 file is not read, being .webm:" in line for line in lines)
+    assert not any(".txt" in line for line in lines)
+
+
+@pytest.mark.parametrize("service", ["sqlite"], indirect=True)
+def test_aiff_is_read(service: LibraryService, admin: httpx.Client) -> None:
+    comm = struct.pack(">hIh", 1, 8_000 * 5, 8) + bytes.fromhex("400bfa00000000000000")
+    sound = struct.pack(">II", 0, 0) + bytes(8_000 * 5)
+    chunks = [(b"COMM", comm), (b"SSND", sound)]
+    body = b"AIFF" + b"".join(name + struct.pack(">I", len(part)) + part for name, part in chunks)
+    (service.roots[0] / "a.aiff").write_bytes(b"FORM" + struct.pack(">I", len(body)) + body)
+    assert "1 added" in scan(admin)[-1]
+    [book] = books(admin)
+    assert book["duration"] == 5

@@ -1,20 +1,31 @@
 """The IAM policy that `keyhouse history iam` prints covers all calls of the service, no more."""
 
 import asyncio
+import json
+import re
+import secrets
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from aiobotocore.client import AioBaseClient
+from aiobotocore.session import get_session
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine
 from keyhouse.engines.dynamodb import DynamoDBEngine
 from keyhouse.engines.dynamodb.layout import layout_of
+from keyhouse.engines.system_urls import url_of
 from keyhouse.store import Store, verify
 from keyhouse.systems.history.iam import iam_policy
 from keyhouse.systems.history.schema import SCHEMAS
+from keyhouse.systems.registry import NAMES
+from keyhouse.testing.servers.dynamodb import ACCESS_KEY, dynamodb_server
+from tests.docs.pages import DOCS
+from tests.serve.support.serve_process import serving as process
 from tests.support.dynamodb_tables import settings
+from tests.support.program import run
 from tests.systems.history.support.service import EXT, serving, viewing
 
 IN_TRANSACTIONS = {
@@ -125,3 +136,61 @@ def test_an_existing_table_is_opened_without_the_right_to_create(
         for action in each["Action"]
     }
     assert seen <= stated
+
+
+def test_the_documented_engine_names_the_tables_that_the_page_and_the_policy_name(
+    tmp_path: Path,
+) -> None:
+    """The page's line made tables `history-history`, which `iam --table history` did not allow."""
+    page = " ".join((DOCS / "systems" / "history.md").read_text().split())
+    line = r'`engine = "(\S+)"` in `\[history\]` creates the tables `([^`]+)` and `([^`]+)`'
+    found = re.search(line, page)
+    assert found is not None
+    table, server = f"t{secrets.token_hex(8)}", dynamodb_server()
+    url = found[1].replace("//history?", f"//{table}?")
+    more = f"&endpoint={server.endpoint}"
+    variables = {
+        "KEYHOUSE_HISTORY_ENGINE": url + more,
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": ACCESS_KEY,
+    }
+
+    async def tables() -> set[str]:
+        region = dict(parse_qsl(urlsplit(url).query))["region"]
+        async with get_session().create_client(
+            "dynamodb",
+            region_name=region,
+            endpoint_url=server.endpoint,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=ACCESS_KEY,
+        ) as client:
+            return set((await client.list_tables())["TableNames"])
+
+    with process(tmp_path, "history", "--nats", "off", **variables) as running:
+        assert running.get("/ready").status_code == 200
+        named = {name.replace("history", table) for name in (found[2], found[3])}
+        assert {name for name in asyncio.run(tables()) if name.startswith(table)} == named
+    policy = json.loads(run("history", "iam", cwd=tmp_path, environment=variables).stdout)
+    assert {
+        resource.rpartition("/")[2]
+        for each in policy["Statement"]
+        for resource in each["Resource"]
+        if "/index/" not in resource
+    } == named
+
+
+def documented_urls() -> list[tuple[str, str]]:
+    """Return the engine URLs that the pages of the systems and the guides name, with a place."""
+    found = []
+    for path in sorted([*(DOCS / "systems").glob("*.md"), *(DOCS / "guides").glob("*.md")]):
+        system = path.stem if path.stem in NAMES else "board"
+        schemes = "sqlite|postgresql|rocksdb|nats|tls|dynamodb"
+        for url in re.findall(rf"\b(?:{schemes}):[^\s`'\"]+", path.read_text()):
+            if re.search(r"[?&](layout|bucket|prefix)=", url):
+                found.append((system, url))
+    return found
+
+
+@pytest.mark.parametrize(("system", "url"), documented_urls())
+def test_a_documented_url_that_names_its_place_is_used_as_it_is(system: str, url: str) -> None:
+    assert url_of(system, url, alone=True) == url

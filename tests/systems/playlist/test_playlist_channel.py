@@ -77,6 +77,43 @@ def test_without_a_robot_the_queue_is_unavailable(tmp_path: Path) -> None:
     run(tmp_path, work, robot=False)
 
 
+def test_a_robot_that_says_that_it_stops_is_unavailable_until_it_runs_again(tmp_path: Path) -> None:
+    """The last item was still shown, and could be liked."""
+
+    async def work(service: PlaylistService, robot: DemoRobot, url: str) -> None:
+        bob = await service.member("Bob")
+        made = await saved(bob, "v0")
+        await robot.enqueue(MANIFESTS[:2])
+
+        async def until(status: int) -> None:
+            async with asyncio.timeout(10):
+                while (await bob("GET", "/queue")).status_code != status:
+                    await asyncio.sleep(0.01)
+
+        for starts in ("startup", "heartbeat", "a row"):
+            await robot.play()
+            await until(200)
+            await robot.publish_lifecycle("shutdown")
+            await until(503)
+            assert await bob.get("/nowplaying") is None
+            assert (await bob.get("/stats/current"))["playing"] is False
+            for path, body in (
+                ("/likes/current", None),
+                ("/queue/apply", {"playlist_id": made, "mode": "append"}),
+            ):
+                response = await bob("POST", path, body)
+                assert response.json()["error"]["code"] == "robot_unavailable"
+            if starts == "a row":
+                await robot.play(1)
+            else:
+                await robot.publish_lifecycle(starts)
+            await until(200)
+            assert (await bob.get("/nowplaying"))["title"].startswith("v")
+        assert (await bob.post("/likes/current"))["status"] == "ok"
+
+    run(tmp_path, work)
+
+
 def test_the_queue_and_the_current_item_are_shown(tmp_path: Path) -> None:
     async def work(service: PlaylistService, robot: DemoRobot, url: str) -> None:
         bob = await service.member("Bob")

@@ -57,8 +57,8 @@ def robot(served: Serving, data: Path) -> Iterator[None]:
 
 def signed_in(served: Serving, name: str) -> PlaylistClient:
     url = f"{served.http}/playlist"
-    assert PlaylistClient.request_code(url, name) == 300
-    return PlaylistClient.sign_in(url, name, printed_code(served, name))
+    request = PlaylistClient.request_code(url, name)
+    return PlaylistClient.sign_in(url, name, printed_code(served, name), request=request)
 
 
 @pytest.fixture(scope="module")

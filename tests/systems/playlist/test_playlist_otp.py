@@ -89,30 +89,93 @@ def test_nothing_stored_or_logged_lets_a_reader_sign_in(
     assert "otp" not in shown.out + shown.err
 
 
-def test_three_failures_over_all_codes_lock_the_name(tmp_path: Path) -> None:
+def test_three_failures_over_all_codes_lock_the_name_for_clients_without_a_code(
+    tmp_path: Path,
+) -> None:
     """AC-003: attempts decrement, and lock out after 3 failures."""
 
     async def work(service: PlaylistService) -> None:
-        visitor = service.visitor()
-        await visitor.post(REQUEST, {"username": "Bob"})
-        assert await guess(visitor, "WRONG") == {"status": "invalid", "attempts_remaining": 2}
+        await service.visitor().post(REQUEST, {"username": "Bob"})
+        other = service.visitor()
+        assert await guess(other, "WRONG") == {"status": "invalid", "attempts_remaining": 2}
         stored = await service.stores.auth.get(OTP_REQUEST, username="bob")
         assert stored is not None and stored.attempts_remaining == 2
-        await visitor.post(REQUEST, {"username": "Bob"})  # does not reset the count
-        assert await guess(visitor, "WRONG") == {"status": "invalid", "attempts_remaining": 1}
-        await visitor.post(REQUEST, {"username": "Bob"})
-        assert await guess(visitor, "WRONG") == {"status": "locked", "retry_after_seconds": 3600}
-        right = await guess(visitor, service.codes["Bob"])
-        assert right == {"status": "locked", "retry_after_seconds": 3600}
+        await service.visitor().post(REQUEST, {"username": "Bob"})  # does not reset the count
+        assert await guess(other, "WRONG") == {"status": "invalid", "attempts_remaining": 1}
+        await service.visitor().post(REQUEST, {"username": "Bob"})
+        assert await guess(other, "WRONG") == {"status": "locked", "retry_after_seconds": 3600}
         for name in ("Bob", "BOB"):
-            locked = await visitor("POST", REQUEST, {"username": name})
-            assert locked.status_code == 429
-            assert locked.json()["error"]["code"] == "locked"
-            assert locked.json()["error"]["details"]["retry_after_seconds"] == 3600
-            assert locked.headers["retry-after"] == "3600"
+            right = await guess(other, service.codes["Bob"], name)
+            assert right == {"status": "locked", "retry_after_seconds": 3600}
         advance(service, 3601)
-        await visitor.sign_in("Bob")
+        await service.visitor().post(REQUEST, {"username": "Bob"})
+        assert (await guess(other, service.codes["Bob"]))["status"] == "ok"
         assert await service.stores.auth.get(OTP_LOCK, username="bob") is None
+
+    run(tmp_path, work)
+
+
+def test_wrong_codes_of_others_do_not_stop_the_one_who_requested_a_code(tmp_path: Path) -> None:
+    """Four anonymous requests an hour, one for a code and three wrong codes, locked an admin out:
+    the lock was one for all clients, and a locked name got no code."""
+
+    async def work(service: PlaylistService) -> None:
+        early, late = service.visitor(), service.visitor("192.0.2.2")
+        await early.post(REQUEST, {"username": "Ada"})
+        code = service.codes["Ada"]
+        for number in range(20):  # each from another address, with and without a request
+            other = service.visitor(f"198.51.100.{number}")
+            if number % 2:
+                await other.post(REQUEST, {"username": "ada"})
+            for _ in range(4):
+                assert (await guess(other, "WRONG", "ADA"))["status"] in ("invalid", "locked")
+        assert (await guess(service.visitor(), code, "Ada"))["status"] == "locked"
+        assert await guess(early, "TYPO", "Ada") == {"status": "invalid", "attempts_remaining": 2}
+        assert await guess(early, code, "Ada") == {"status": "ok", "role": "admin"}
+        for number in range(3):
+            await guess(service.visitor(f"203.0.113.{number}"), "WRONG", "Ada")
+        await late.sign_in("Ada")
+
+    run(tmp_path, work)
+
+
+def test_a_code_has_three_guesses_of_the_client_that_requested_it(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob = service.visitor()
+        await bob.post(REQUEST, {"username": "Bob"})
+        answers = await asyncio.gather(*(guess(bob, f"WRONG{at:03}") for at in range(1_000)))
+        statuses = Counter(answer["status"] for answer in answers)
+        assert statuses == {"invalid": 2, "locked": 998}
+        assert (await guess(bob, service.codes["Bob"]))["status"] == "locked"
+        await bob.sign_in("Bob")  # with another code
+
+    run(tmp_path, work)
+
+
+def test_a_code_of_one_client_is_not_guessed_with_the_cookie_of_another(tmp_path: Path) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob, mallory = service.visitor(), service.visitor("192.0.2.2")
+        await bob.post(REQUEST, {"username": "Bob"})
+        code = service.codes["Bob"]
+        await mallory.post(REQUEST, {"username": "Bob"})
+        assert (await guess(mallory, code))["status"] == "invalid"
+        await mallory.post(REQUEST, {"username": "Mallory"})  # one cookie, a code for each name
+        assert (await guess(mallory, service.codes["Mallory"], "Bob"))["status"] == "invalid"
+        assert (await guess(bob, code))["status"] == "ok"
+        assert (await guess(bob, code))["status"] != "ok"
+
+    run(tmp_path, work)
+
+
+@pytest.mark.parametrize("has_cookie", [True, False])
+def test_a_used_code_is_dead_with_and_without_its_cookie(tmp_path: Path, has_cookie: bool) -> None:
+    async def work(service: PlaylistService) -> None:
+        bob, other = service.visitor(), service.visitor()
+        await bob.post(REQUEST, {"username": "Bob"})
+        code = service.codes["Bob"]
+        first, second = (bob, other) if has_cookie else (other, bob)
+        assert (await guess(first, code))["status"] == "ok"
+        assert (await guess(second, code))["status"] == "unrequested"
 
     run(tmp_path, work)
 
@@ -137,6 +200,22 @@ def test_a_thousand_parallel_guesses_in_two_services_evaluate_three(tmp_path: Pa
     asyncio.run(main())
 
 
+def test_guesses_of_a_name_are_bounded_over_all_clients(tmp_path: Path) -> None:
+    """Each client has three guesses at each code that it requested; codes are bounded by name."""
+
+    async def work(service: PlaylistService) -> None:
+        visitors = [service.visitor(f"10.0.{number}.1") for number in range(100)]
+        sent = [(await each("POST", REQUEST, {"username": "Bob"})).status_code for each in visitors]
+        assert Counter(sent) == {200: 60, 429: 40}
+        answers = await asyncio.gather(
+            *(guess(visitors[at % 100], f"WRONG{at:03}") for at in range(1_000))
+        )
+        compared = sum("attempts_remaining" in answer for answer in answers)
+        assert compared <= 2 * 60 + 2  # the last one of each is answered with `locked`
+
+    run(tmp_path, work)
+
+
 def test_two_right_codes_at_once_start_one_session(tmp_path: Path) -> None:
     async def work(service: PlaylistService) -> None:
         visitor = service.visitor()
@@ -153,9 +232,10 @@ def test_codes_are_limited_by_name_and_by_address(tmp_path: Path) -> None:
     async def work(service: PlaylistService) -> None:
         for _ in range(5):
             await service.visitor().post(REQUEST, {"username": "Bob"})
-        sixth = await service.visitor("192.0.2.9")("POST", REQUEST, {"username": "BOB"})
+        sixth = await service.visitor()("POST", REQUEST, {"username": "BOB"})
         assert (sixth.status_code, sixth.json()["error"]["code"]) == (429, "rate_limited")
         assert sixth.json()["error"]["details"]["retry_after_seconds"] == 900
+        await service.visitor("192.0.2.9").post(REQUEST, {"username": "BOB"})
         for number in range(15):
             await service.visitor().post(REQUEST, {"username": f"user{number}"})
         many = await service.visitor()("POST", REQUEST, {"username": "another"})

@@ -83,8 +83,6 @@ def test_a_thousand_parallel_guesses_over_two_processes_evaluate_three(both: Bot
         for client in clients:
             late = await client.post("/auth/otp/verify", json={"username": "Gil", "otp": code})
             assert late.json()["status"] == "locked"
-            again = await client.post("/auth/otp/request", json={"username": "GIL"})
-            assert (again.status_code, again.json()["error"]["code"]) == (429, "locked")
 
     run(both, work)
 

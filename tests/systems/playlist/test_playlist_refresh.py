@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from time import process_time
 
 import httpx
 import pytest
@@ -31,6 +32,7 @@ def medium(number: int) -> dict[str, object]:
         "friendly_token": f"t{number}",
         "title": f"Title {number}",
         "duration": 60,
+        "media_type": "video",
         "thumbnail_url": "/media/t.jpg",
         "categories_info": [{"title": "Horror", "url": "/search?c=Horror"}],
         "views": 3,
@@ -101,6 +103,27 @@ def test_a_title_or_category_of_mediacms_has_no_control_characters() -> None:
         items = [each async for chunk, _ in source.items() for each in chunk]
         assert [each.title for each in items] == ["A [2JB", "t1"]
         assert items[0].categories == ["A B", "C"]
+
+    asyncio.run(work())
+
+
+def test_a_title_of_mediacms_that_is_slow_to_normalize_is_a_title(tmp_path: Path) -> None:
+    """A title of 30,000 combining marks stopped the service for six seconds."""
+    marks = "\u0300" * 15_000 + "\u0316" * 15_000
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        media = [
+            {**medium(0), "title": f"Alien{marks}", "categories_info": [{"title": marks}]},
+            {**medium(1), "title": "\ufdfa" * 400},
+        ]
+        return httpx.Response(200, json={"count": 2, "next": None, "results": media})
+
+    async def work() -> None:
+        async with playlist_service(tmp_path) as service:
+            transport = httpx.MockTransport(respond)
+            start = process_time()
+            await refresh_of(service).refresh(MediaCms("https://cms", "s", transport=transport))
+            assert process_time() - start < 1
 
     asyncio.run(work())
 

@@ -146,20 +146,6 @@ def test_a_quota_works_without_a_usage_scan(tmp_path: Path) -> None:
     living("sqlite", tmp_path, quota_keys=1, usage_scan_seconds=0)(story)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("census_seconds", "rosey.usage_scan_seconds"),
-        ("slow_ms", "rosey.slow_seconds"),
-        ("jwt_secret", "studio.jwt_secret"),
-    ],
-)
-def test_a_renamed_setting_is_rejected_with_its_new_name(old: str, new: str) -> None:
-    with pytest.raises(UsageError, match="renamed") as rejected:
-        read_settings(RoseySettings, {old: 5}, table="rosey")
-    assert rejected.value.fields == {"setting": f"rosey.{old}", "new_name": new}
-
-
 def test_log_lines_have_a_bounded_length(on_sqlite: Live) -> None:
     """A key of a million characters, published without a reply, was a warning of a megabyte, a
     thousand times a second."""

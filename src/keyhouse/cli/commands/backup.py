@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from keyhouse.cli.options import DataFolder, Json, StoreUrl, SystemName, examples, renamed
+from keyhouse.cli.options import DataFolder, Json, StoreUrl, SystemName, examples
 from keyhouse.cli.output import Report, number, show_json, show_reports
 from keyhouse.cli.target import check_system, engine_at, open_file, store_url
 from keyhouse.cli.terminal import ProgressLine, interruptible
@@ -22,7 +22,6 @@ _CONSISTENCY = {
 }
 
 
-@renamed("--to", "keyhouse backup SYSTEM FILE")
 @examples(
     "keyhouse backup audiobooks library.jsonl --store sqlite:library.db",
     "keyhouse backup audiobooks backup.jsonl --data data",

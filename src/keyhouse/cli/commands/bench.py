@@ -7,13 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from keyhouse.cli.options import DataFolder, Json, OptionalSystem, StoreUrl, examples, renamed
+from keyhouse.cli.options import DataFolder, Json, OptionalSystem, StoreUrl, examples
 from keyhouse.cli.output import Part, Report, show_json, show_reports, visible
 from keyhouse.cli.target import find_store_url, open_file
 from keyhouse.cli.terminal import ProgressLine, interruptible
 
 
-@renamed("--only", "--cases")
 @examples(
     "keyhouse bench",
     "keyhouse bench --store postgresql://keyhouse@host/library",

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from keyhouse.cli.options import Json, SystemName, examples, renamed
+from keyhouse.cli.options import Json, SystemName, examples
 from keyhouse.cli.output import show_json, show_markdown, visible
 from keyhouse.cli.target import load_system
 from keyhouse.layout import DynamodbLayout, JetstreamLayout, SqlLayout
@@ -32,7 +32,6 @@ class Format(StrEnum):
     DOT = "dot"
 
 
-@renamed("--as", "--format")
 @examples(
     "keyhouse describe audiobooks",
     "keyhouse describe audiobooks --format json-schema > audiobooks.schema.json",
@@ -164,8 +163,9 @@ def _fields(fields: Sequence[FieldText]) -> str:
 def _ending(schema: SchemaText, level: str) -> Iterator[str]:
     if schema.overlaps:
         yield f"{level} Overlaps\n"
-        for scanned in dict.fromkeys(scanned for scanned, _ in schema.overlaps):
-            within = ", ".join(f"`{other}`" for by, other in schema.overlaps if by == scanned)
+        for scanned in dict.fromkeys([each.scanned for each in schema.overlaps]):
+            inside = [each.within for each in schema.overlaps if each.scanned == scanned]
+            within = ", ".join([f"`{other}`" for other in inside])
             yield f"- Scans of `{scanned}` leave out what lies within: {within}"
         yield ""
     if schema.migrations:

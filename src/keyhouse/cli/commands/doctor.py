@@ -15,7 +15,7 @@ from typing import Final
 import typer
 
 from keyhouse import __version__
-from keyhouse.cli.commands.migrate import find_pending, find_unbuilt
+from keyhouse.cli.commands.migrate import find_pending, find_unbuilt, step_failure
 from keyhouse.cli.options import DataFolder, Json, OptionalSystem, StoreUrl, examples
 from keyhouse.cli.output import Part, Report, number, show_json, show_reports
 from keyhouse.cli.target import engine_at, find_store_url, load_system, store_options, targets
@@ -24,8 +24,9 @@ from keyhouse.engines.health import HealthCheck, check_health
 from keyhouse.engines.url import public_url
 from keyhouse.errors import KeyhouseError, NewerError, UnreadableError
 from keyhouse.nats.credentials import embedded_url
+from keyhouse.schema import Migration
 from keyhouse.service.system import System
-from keyhouse.store import MARK_SPACE, Finding, verify
+from keyhouse.store import MARK_SPACE, Finding, migrate, verify
 
 PROBLEMS = 1
 """Exit code when something must be fixed."""
@@ -245,7 +246,27 @@ async def _check_migrations(system: System, name: str, engine: Engine) -> Health
     if not pending.behind:
         return HealthCheck("migrations", f"none pending in {number(pending.spaces, 'space')}")
     value = f"pending in {len(pending.behind):,} of {number(pending.spaces, 'space')}"
+    for target in pending.targets:
+        try:
+            await migrate(target.store(engine), dry_run=True, on_progress=_stop_after_checked)
+        except _EnoughRows:
+            continue
+        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # a step is the user's code: it may raise anything
+            return HealthCheck(
+                "migrations",
+                f"{value}; fails in `{target.space}`: {step_failure(error)}",
+                "bad",
+                "Correct the step, or the record that it names, until this succeeds: keyhouse"
+                f" migrate {name} --dry-run --space {target.space}",
+            )
     return HealthCheck("migrations", value, "bad", f"Back up, then: keyhouse migrate {name}")
+
+
+def _stop_after_checked(migration: Migration, records: int) -> None:
+    if records >= CHECKED_ROWS:
+        raise _EnoughRows
 
 
 async def _check_built(system: System, name: str, engine: Engine) -> HealthCheck:

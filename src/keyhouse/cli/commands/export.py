@@ -16,7 +16,6 @@ from keyhouse.cli.options import (
     StoreUrl,
     SystemName,
     examples,
-    renamed,
 )
 from keyhouse.cli.output import Report, number, show_json, show_reports
 from keyhouse.cli.target import check_system, engine_at, load_system, open_file, store_url
@@ -25,7 +24,6 @@ from keyhouse.errors import UsageError
 from keyhouse.schema import Schema
 
 
-@renamed("--to", "keyhouse export SYSTEM FILE")
 @examples(
     "keyhouse export audiobooks rows.jsonl --store sqlite:library.db",
     "keyhouse export audiobooks rows.jsonl --store sqlite:library.db --resume",

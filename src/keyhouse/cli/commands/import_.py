@@ -19,7 +19,6 @@ from keyhouse.cli.options import (
     SystemName,
     Yes,
     examples,
-    renamed,
 )
 from keyhouse.cli.output import Report, number, show_json, show_reports
 from keyhouse.cli.target import check_system, engine_at, open_file, store_url
@@ -33,8 +32,6 @@ PREFLIGHT_BYTES: Final = 1_024 * 1_024
 """Bytes of a pipe that are checked before a store is created for it."""
 
 
-@renamed("--from", "keyhouse import SYSTEM FILE")
-@renamed("--partial", "--allow-truncated", flag=True)
 @examples(
     "keyhouse import audiobooks rows.jsonl --store rocksdb:library",
     "keyhouse import audiobooks rows.jsonl --store sqlite:library.db --dry-run",

@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from keyhouse.cli.options import Json, JsonLines, Query, Selection, examples, renamed, spread
+from keyhouse.cli.options import Json, JsonLines, Query, Selection, examples, spread
 from keyhouse.cli.output import show_json
 
 
-@renamed("--only", "--type")
 @examples(
     "keyhouse list rosey --space trivia --store sqlite:bot.db",
     "keyhouse list audiobooks b: --space main --type book --limit 20",
@@ -38,7 +37,6 @@ async def _list(query: Query, json: bool) -> None:
                 listing.add(row)
 
 
-@renamed("--only", "--type")
 @examples(
     "keyhouse scan rosey game_ --space trivia --store sqlite:bot.db",
     "keyhouse scan audiobooks idx:book:tag:fantasy: --resolve --space main",
@@ -74,7 +72,6 @@ async def _scan(query: Query, resolve: bool, json: bool) -> None:
                 listing.add(row)
 
 
-@renamed("--only", "--type")
 @examples(
     "keyhouse count rosey --space trivia --store sqlite:bot.db",
     "keyhouse count audiobooks --type book --space main",

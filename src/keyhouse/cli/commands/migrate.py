@@ -1,6 +1,7 @@
 """`keyhouse migrate`: apply pending migrations to every space."""
 
 import asyncio
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +30,7 @@ from keyhouse.cli.target import (
 )
 from keyhouse.cli.terminal import ProgressLine, confirm, interruptible
 from keyhouse.engine import Engine
-from keyhouse.errors import UsageError
+from keyhouse.errors import EngineError, KeyhouseError, UsageError
 from keyhouse.schema import Migration
 from keyhouse.service.system import System
 from keyhouse.store import build_indexes, unbuilt_indexes, version
@@ -37,6 +38,9 @@ from keyhouse.store import migrate as migrate_store
 
 MIGRATIONS_PENDING = 5
 """Exit code of a dry run that found pending migrations, or indexes to build."""
+
+MIGRATION_FAILED = 1
+"""Exit code if a space could not be migrated."""
 
 _SHOWN = 20
 
@@ -75,6 +79,13 @@ class Unbuilt(msgspec.Struct, frozen=True):
     index: str
 
 
+class Failed(msgspec.Struct, frozen=True):
+    """A space that could not be migrated, and the reason."""
+
+    space: str
+    reason: str
+
+
 class Migrated(msgspec.Struct, frozen=True):
     """`unbuilt` leaves out spaces with pending migrations: these may build their indexes."""
 
@@ -84,6 +95,7 @@ class Migrated(msgspec.Struct, frozen=True):
     dry_run: bool
     indexes: list[Built] = []
     unbuilt: list[Unbuilt] = []
+    failed: list[Failed] = []
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -113,7 +125,8 @@ def migrate(
     """Apply pending migrations to each space, in order.
 
     Lists the spaces to migrate and asks first: only a backup can undo it. If it is interrupted or
-    killed, run it again: it resumes after its last commit. Exit code 5: a dry run found pending
+    killed, run it again: it resumes after its last commit. A space whose step fails is reported,
+    and the others are migrated. Exit code 1: a space failed. Exit code 5: a dry run found pending
     migrations, or indexes that are new in the declaration and not built.
     """
     with interruptible("Run the same command again: it resumes after its last commit."):
@@ -123,6 +136,8 @@ def migrate(
     else:
         again = f"keyhouse migrate {system}{store_options(store, data)} --reindex"
         show_reports([_report(done, again)])
+    if done.failed:
+        raise typer.Exit(MIGRATION_FAILED)
     if dry_run and (done.behind or done.unbuilt):
         raise typer.Exit(MIGRATIONS_PENDING)
 
@@ -143,10 +158,11 @@ async def _migrate(
             if pending.behind and not dry_run:
                 confirm(_question(pending), yes=yes)
             done = await _apply(pending, engine, dry_run=dry_run, on_progress=line.update)
+            failed = [each.space for each in done.failed]
             if reindex and not dry_run:
-                built = await _reindex(loaded, engine, spaces, line.update)
+                built = await _reindex(loaded, engine, spaces, line.update, skip=failed)
                 done = msgspec.structs.replace(done, indexes=built)
-            skip = [each.space for each in pending.behind] if dry_run else []
+            skip = [each.space for each in pending.behind] if dry_run else failed
             unbuilt = await find_unbuilt(loaded, engine, spaces, skip=skip)
             return msgspec.structs.replace(done, unbuilt=unbuilt)
 
@@ -196,26 +212,51 @@ async def _apply(
     pending: Pending, engine: Engine, *, dry_run: bool, on_progress: Callable[[str], None]
 ) -> Migrated:
     steps: list[Step] = []
+    failed: list[Failed] = []
     for target in pending.targets:
 
         def report(migration: Migration, records: int, space: str = target.space) -> None:
             step = f"{migration.id} {migration.description}"
             on_progress(f"{space}: {step}, {number(records, 'record')}")
 
-        for each in await migrate_store(target.store(engine), dry_run=dry_run, on_progress=report):
+        try:
+            done = await migrate_store(target.store(engine), dry_run=dry_run, on_progress=report)
+        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit, EngineError):
+            raise  # it would fail in every space
+        except BaseException as error:  # a step is the user's code: it may raise anything
+            failed.append(Failed(target.space, step_failure(error)))
+            continue
+        for each in done:
             of = each.migration
             steps.append(
                 Step(target.space, of.id, of.description, each.records, each.rows, each.duration_ms)
             )
-    return Migrated(pending.spaces, pending.behind, steps, dry_run)
+    return Migrated(pending.spaces, pending.behind, steps, dry_run, failed=failed)
+
+
+def step_failure(error: BaseException) -> str:
+    """Return the reason why a migration failed, with the place in the code if Keyhouse did not
+    raise it."""
+    if isinstance(error, KeyhouseError):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}: {error}{where}"
 
 
 async def _reindex(
-    system: System, engine: Engine, spaces: list[str] | None, on_progress: Callable[[str], None]
+    system: System,
+    engine: Engine,
+    spaces: list[str] | None,
+    on_progress: Callable[[str], None],
+    *,
+    skip: Sequence[str] = (),
 ) -> list[Built]:
-    """Build the derived rows of every space again."""
+    """Build the derived rows of every space again, except of those to `skip`."""
     built: list[Built] = []
     async for target in targets(system, engine, spaces):
+        if target.space in skip:
+            continue
         if target.schema.meta is None:
             raise UsageError(
                 "The schema has no job rows: declare it with meta=Meta(), or repair its derived"
@@ -238,6 +279,7 @@ def _report(done: Migrated, build: str) -> Report:
     spaces = number(done.spaces, "space")
     parts = [
         Part("Migrations", _shown(_step_row(each) for each in done.steps)),
+        Part("Failed", _shown((f"`{each.space}`", each.reason) for each in done.failed)),
         Part(
             "Indexes",
             _shown(
@@ -250,7 +292,7 @@ def _report(done: Migrated, build: str) -> Report:
             _shown((f"`{each.space}`", f"`{each.index}`") for each in done.unbuilt),
         ),
     ]
-    behind = f"{len(done.behind):,} of {spaces}"
+    behind = f"{len(done.behind) - len(done.failed):,} of {spaces}"
     if done.behind and not done.dry_run:
         heading, text = "Migrated", f"{behind} migrated."
     elif done.behind:
@@ -265,6 +307,11 @@ def _report(done: Migrated, build: str) -> Report:
         text += (
             f" {number(len(done.unbuilt), 'index', 'indexes')} to build in"
             f" {number(lacking, 'space')}: records written before are not listed."
+        )
+    if done.failed:
+        text += (
+            f" {number(len(done.failed), 'space')} failed, and stays at its version: correct the"
+            " step, or the record that it names, and run this again."
         )
     if done.dry_run:
         text += " Nothing was written."

@@ -106,11 +106,19 @@ def move(
     if to_folder:
         text += f" Now serve it: keyhouse serve {system} --data {target}"
     elif served_from:
-        url = target if public_url(target) == target else "TO"  # its password is not printed
-        text += f" Now serve it: keyhouse serve {system} --engine {url}"
+        text += f" Now serve it: keyhouse serve {system} --engine {_without_password(target)}"
     if source_url.startswith(("nats:", "tls:")) and served_from and not follow:
         text += f"\n{_NOT_FOLLOWED}"
     show_reports([Report("Moved", text, [Part("Spaces and their digests", list(spaces))])])
+
+
+def _without_password(url: str) -> str:
+    """Return the URL as it was given, with PASSWORD in place of the password."""
+    credentials, at, _ = url.partition("//")[2].rpartition("@")
+    if not at or url == public_url(url):
+        return public_url(url)
+    user, colon, _ = credentials.partition(":")
+    return public_url(url).replace("//", f"//{user}{':PASSWORD' if colon else ''}@", 1)
 
 
 def _is_folder(source: str) -> bool:

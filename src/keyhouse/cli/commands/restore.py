@@ -15,7 +15,6 @@ from keyhouse.cli.options import (
     SystemName,
     Yes,
     examples,
-    renamed,
 )
 from keyhouse.cli.output import Report, number, show_json, show_reports
 from keyhouse.cli.target import check_system, engine_at, open_file, store_url
@@ -38,7 +37,6 @@ class Plan(msgspec.Struct, frozen=True):
     sha256: str
 
 
-@renamed("--from", "keyhouse restore SYSTEM FILE")
 @examples(
     "keyhouse restore audiobooks library.jsonl --store sqlite:new.db",
     "keyhouse restore audiobooks library.jsonl --store postgresql://host/library",

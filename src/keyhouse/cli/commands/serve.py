@@ -11,10 +11,11 @@ import typer
 from keyhouse.cli.options import ConfigFile, examples, system_names
 from keyhouse.cli.target import load_object
 from keyhouse.engines.system_urls import is_own_nats
+from keyhouse.install import install_line
 from keyhouse.schema import Schema
 from keyhouse.settings import read_settings
 from keyhouse.settings.settings import OFF
-from keyhouse.settings.sources import LoadedSettings, load_settings
+from keyhouse.settings.sources import STUDIO, LoadedSettings, is_reserved, load_settings
 from keyhouse.systems.registry import NAMES, has_service, load_service
 
 
@@ -99,15 +100,16 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
         from keyhouse.serve.process import serve, set_up_logs
         from keyhouse.service.spec import Service
     except ModuleNotFoundError as error:
-        raise ImportError(f"Serving needs {error.name}: pip install 'keyhouse[serve]'") from error
+        raise ImportError(f"Serving needs {error.name}: {install_line('serve')}") from error
 
-    own = _load_own(flags["systems"] or ())
-    loaded = load_settings(flags, os.environ, config, systems=(*NAMES, *own))
+    named = load_settings(flags, os.environ, config, systems=NAMES).settings.systems
+    own = _load_own(named)
+    served = [*own, *(name for name in named or NAMES if ":" not in name)]
+    loaded = load_settings(flags, os.environ, config, systems=(*NAMES, *own), served=served)
     settings = loaded.settings
     names = settings.systems or tuple(
         name for name in NAMES if has_service(name) and _can_store(name, loaded)
     )
-    own |= _load_own(names)
     services: dict[str, Any] = {name: load_service(name).build for name in names if ":" not in name}
     services |= {
         name: each.build if isinstance(each, Service) else each for name, each in own.items()
@@ -119,7 +121,16 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
     log.info("starting", process=os.getpid(), **(settings.for_log() | {"data": settings.data}))
     if not settings.systems and len(names) < len(NAMES):
         without = [name for name in NAMES if name not in names]
-        log.info("not served: they have no service yet, or NATS is off", systems=without)
+        log.info("not served: their rows are on the NATS server, which is off", systems=without)
+    if loaded.ignored:
+        log.warning("settings of systems that are not served here", ignored=[*loaded.ignored])
+    if unused := _unused_databases(own, loaded):
+        log.warning(
+            "a schema starts without rows, beside databases that no served system uses: to continue"
+            " with the rows of a schema that was renamed, keyhouse move them",
+            systems=[*own],
+            databases=unused,
+        )
     with loaded.name_sources():
         serve(loaded, services, _announce_json if json else _announce)
 
@@ -144,8 +155,12 @@ def _load_own(names: Iterable[str]) -> dict[str, Any]:
                 f"{name!r} is neither a Schema nor a service function"
                 f" but a {type(loaded).__name__}."
             )
-        if named in own or named in (*NAMES, "http"):
+        if named in own or named in NAMES:
             raise typer.BadParameter(f"{name!r} has the name of another system: {named}.")
+        if is_reserved(named):
+            raise typer.BadParameter(
+                f"{name!r} has the name of a setting of keyhouse serve: {named}."
+            )
         own[named] = loaded
     return own
 
@@ -153,6 +168,18 @@ def _load_own(names: Iterable[str]) -> dict[str, Any]:
 def _can_store(name: str, loaded: LoadedSettings) -> bool:
     """Return whether the rows of a system have a place: not on a NATS server that is off."""
     return loaded.settings.nats != OFF or not is_own_nats(loaded.engine_url(name, alone=False))
+
+
+def _unused_databases(own: Iterable[str], loaded: LoadedSettings) -> list[str]:
+    """Return the databases of the data folder that belong to no known system, if a schema of the
+    caller's own has no file yet: it may have been renamed."""
+    folder = Path(loaded.settings.data)
+    in_folder = () if loaded.settings.engine else set(own) - set(loaded.engines)
+    if all((folder / f"{name}.db").exists() for name in in_folder):
+        return []
+    return sorted(
+        file.name for file in folder.glob("*.db") if file.stem not in (*NAMES, *own, STUDIO)
+    )
 
 
 def _check_tables(tables: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ import typer
 from keyhouse.cli.options import DataFolder, StoreUrl, SystemName, examples
 from keyhouse.cli.target import engine_at, load_system, store_url
 from keyhouse.engines.url import public_url
+from keyhouse.install import install_line
 
 
 @examples(
@@ -39,9 +40,7 @@ def studio(
     try:
         from keyhouse.serve.listener import bind
     except ModuleNotFoundError as error:
-        raise ImportError(
-            f"The Studio needs {error.name}: pip install 'keyhouse[serve]'"
-        ) from error
+        raise ImportError(f"The Studio needs {error.name}: {install_line('serve')}") from error
     from keyhouse.settings.settings import Address
 
     url = store_url(system, store, data)

@@ -17,18 +17,6 @@ class Action(StrEnum):
     DOWNGRADE = "downgrade"
 
 
-_RENAMED = {"current": Action.STATUS, "up": Action.UPGRADE, "down": Action.DOWNGRADE}
-
-
-def _parse_action(text: str) -> Action:
-    if text in _RENAMED:
-        raise typer.BadParameter(f"{text} was renamed: use {_RENAMED[text]}.")
-    try:
-        return Action(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not one of {', '.join(Action)}.") from None
-
-
 @examples(
     "keyhouse tables status sqlite:bot.db",
     "keyhouse tables upgrade 'postgresql://host/bot?layout=rosey'",
@@ -40,7 +28,6 @@ def tables(
         typer.Argument(
             metavar="status|upgrade|downgrade",
             help="Show the version of the tables, or change it.",
-            parser=_parse_action,
         ),
     ],
     url: Annotated[

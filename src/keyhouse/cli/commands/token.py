@@ -1,4 +1,4 @@
-"""`keyhouse token`: create a development token for a service on this machine."""
+"""`keyhouse token`: create a token for a service on this machine."""
 
 import os
 import sys
@@ -13,6 +13,7 @@ from keyhouse.cli.options import ConfigFile, Json, OptionalSystem, examples
 from keyhouse.cli.output import show_json
 from keyhouse.cli.target import load_system, served_name
 from keyhouse.errors import UsageError
+from keyhouse.install import install_line
 from keyhouse.settings.sources import load_settings
 from keyhouse.systems.registry import NAMES, load_service
 
@@ -24,7 +25,7 @@ _OPERATOR: Final = "operator"
     "TOKEN=$(keyhouse token streamkit --customer 12345)",
     'curl --oauth2-bearer "$TOKEN" http://127.0.0.1:8080/streamkit/configs/notes',
     "keyhouse token streamkit --customer 12345 --scope read --hours 1 --json",
-    "keyhouse token recipes:BOX --space ann --scope read",
+    "keyhouse token recipes:BOX --space ann --scope read --days 365",
     "keyhouse token --operator --scope studio:read",
 )
 def token(
@@ -52,7 +53,12 @@ def token(
             ),
         ),
     ] = None,
-    hours: Annotated[float, typer.Option(metavar="N", help="Lifetime of the token.")] = 12.0,
+    hours: Annotated[
+        float | None, typer.Option(metavar="N", help="Lifetime of the token. [12]")
+    ] = None,
+    days: Annotated[
+        float | None, typer.Option(metavar="N", help="Lifetime of the token, at most 366.")
+    ] = None,
     data: Annotated[
         str | None,
         typer.Option(metavar="DIR", help="The data folder of keyhouse serve. [keyhouse-data]"),
@@ -60,7 +66,10 @@ def token(
     config: ConfigFile = None,
     json: Json = False,
 ) -> None:
-    """Print a token that the service accepts, for development.
+    """Print a token that the service accepts.
+
+    It is valid for 12 hours, unless --hours or --days says otherwise: an overlay or a bot takes
+    --days 365. A program of yours that people sign in to makes tokens with keyhouse.auth.mint.
 
     Without a system, it is an operator's token for the Studio, at /studio/ of the service.
 
@@ -72,8 +81,11 @@ def token(
         from keyhouse.service.tokens import mint_token
         from keyhouse.studio.settings import NAME, SCOPES, studio_service
     except ModuleNotFoundError as error:
-        raise ImportError(f"Tokens need {error.name}: pip install 'keyhouse[serve]'") from error
+        raise ImportError(f"Tokens need {error.name}: {install_line('serve')}") from error
 
+    if hours is not None and days is not None:
+        raise UsageError("Give only one of --hours and --days.")
+    seconds = days * 86_400 if days is not None else (12 if hours is None else hours) * 3_600
     if system is None:
         if not operator or customer is not None:
             raise UsageError("Name the system, or give --operator for a token of the Studio.")
@@ -88,9 +100,9 @@ def token(
                 folder,
                 _OPERATOR,
                 scopes=scopes,
-                seconds=hours * 3_600,
+                seconds=seconds,
             )
-        _show(created, {"operator": True, "scopes": scopes}, system, hours, json)
+        _show(created, {"operator": True, "scopes": scopes}, system, seconds, json)
         return
     service = load_system(system).service if ":" in system else load_service(system)
     name = served_name(system)
@@ -120,10 +132,10 @@ def token(
             folder,
             _OPERATOR if customer is None else customer,
             scopes=service.operator_scopes if customer is None else scope or None,
-            seconds=hours * 3_600,
+            seconds=seconds,
         )
     subject = {"operator": True} if customer is None else {"customer": customer}
-    _show(created, subject, name, hours, json)
+    _show(created, subject, name, seconds, json)
 
 
 @contextmanager
@@ -142,8 +154,8 @@ def _new_secret_noted(data: Path, system: str) -> Iterator[None]:
         )
 
 
-def _show(created: str, subject: dict[str, Any], system: str, hours: float, json: bool) -> None:
+def _show(created: str, subject: dict[str, Any], system: str, seconds: float, json: bool) -> None:
     if json:
-        show_json({"token": created, "system": system, **subject, "seconds": round(hours * 3_600)})
+        show_json({"token": created, "system": system, **subject, "seconds": round(seconds)})
     else:
         print(created)

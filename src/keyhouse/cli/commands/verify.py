@@ -17,7 +17,6 @@ from keyhouse.cli.options import (
     SystemName,
     Yes,
     examples,
-    renamed,
 )
 from keyhouse.cli.output import Part, Report, number, one_line, show_line, show_reports
 from keyhouse.cli.target import (
@@ -51,6 +50,8 @@ _ADVICE = {
     "unfinished": "`--repair` finishes the deletion",
     "unresolved": "put the record that it refers to, or change the reference",
     "conflict": "two records claim one row: change one of them, then verify again",
+    "newer": "newer code wrote it: use the newer program; no option of this one deletes it",
+    "sealed": "give the key ring that has its key; no option deletes it",
     "unreadable": (
         "if the declaration changed, give the new member a default, or write a Migration; if the "
         "row is damaged, write the record again (`keyhouse explain` shows it), or delete it with "
@@ -60,7 +61,6 @@ _ADVICE = {
 }
 
 
-@renamed("--drop", "--delete-unreadable", flag=True)
 @examples(
     "keyhouse verify audiobooks --store sqlite:library.db",
     "keyhouse verify audiobooks --space main --repair --store sqlite:library.db",

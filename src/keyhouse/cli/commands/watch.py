@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from keyhouse.cli.options import JsonLines, Selection, examples, renamed, spread
+from keyhouse.cli.options import JsonLines, Selection, examples, spread
 
 
-@renamed("--only", "--type")
 @examples(
     "keyhouse watch rosey --space trivia --store sqlite:bot.db",
     "keyhouse watch rosey game_ --space trivia --json | jq .value",

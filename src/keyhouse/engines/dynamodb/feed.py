@@ -15,9 +15,10 @@ advance. The log holds keys only, so the state of each row is compared with its 
 | older, or absent otherwise    | the transaction is being applied | by a second read  |
 | foreign, by the second read   | another program replaced it      | the row           |
 
-The second read is transactional and waits for the transaction. An idle watch polls for commits of
-other processes, at an interval that doubles from POLL_SECONDS_MIN to POLL_SECONDS_MAX. While
-DynamoDB is unavailable, a started watch waits.
+The second read is transactional and waits for the transaction. A watch that finds no further entry
+has caught up: it reports that once for each position. It then polls for commits of other processes,
+at an interval that doubles from POLL_SECONDS_MIN to POLL_SECONDS_MAX. While DynamoDB is
+unavailable, a started watch waits.
 """
 
 import asyncio
@@ -63,7 +64,7 @@ class Feed:
         self._watches[space].add(woken)
         try:
             position = await self._start(space, since)
-            idle = 0
+            idle, reported = 0, None
             while True:
                 woken.clear()
                 try:
@@ -80,9 +81,10 @@ class Feed:
                     for change in changes:
                         yield change
                     position, idle = entries[-1].revision, 0
-                    if caught_up is not None:
-                        caught_up(position)
                 else:
+                    if caught_up is not None and position != reported:
+                        caught_up(position)
+                        reported = position
                     await _wait(woken, min(POLL_SECONDS_MAX, POLL_SECONDS_MIN * 2**idle))
                     idle = 0 if woken.is_set() else min(idle + 1, 10)
                     self._check_open()

@@ -52,6 +52,8 @@ class Bucket:
         self.connection = connection
         self.names = names
         self.mirror: Mirror
+        self.mirrors = 0
+        """The number of mirrors so far: a reload replaces the mirror."""
         self.acknowledged = 0
         """The newest sequence that the server acknowledged. Reads wait for it (read your writes).
         """
@@ -93,7 +95,7 @@ class Bucket:
         if info is None:
             await self._on_deleted()
             return False
-        self._feed.follow_horizon(info["config"]["subjects"])
+        self._feed.follow(info)
         await self.wait_for(max(info["state"]["last_seq"], self.acknowledged))
         return True
 
@@ -141,22 +143,24 @@ class Bucket:
         )
         return None if found is None else found["message"]
 
-    async def forget(self, space: str) -> None:
-        """Purge all messages of a space, its rows in one step after its batch ids; delete a bucket
-        that holds only that space.
-
-        A bucket that another program created is purged, and stays.
-        """
+    async def delete_if_own(self, space: str) -> bool:
+        """Delete a bucket that Keyhouse created for this space alone; return whether it is gone."""
         info = await self._info()
-        if info is None:
-            return
-        metadata = info["config"].get("metadata") or {}
-        if self.names.space is not None and metadata.get(SPACE_METADATA) == space:
+        if info is not None:
+            metadata = info["config"].get("metadata") or {}
+            if self.names.space is None or metadata.get(SPACE_METADATA) != space:
+                return False
             await self.connection.api(f"STREAM.DELETE.{self.names.stream}")
-            return await self._on_deleted()
-        for subject in self.names.of_space(space):
-            await self.connection.api(f"STREAM.PURGE.{self.names.stream}", filter=subject)
-        self._feed.reload()
+        await self._on_deleted()
+        return True
+
+    async def purge(self, subject: str, before: int) -> None:
+        """Delete the messages of a subject, or of a pattern, with a sequence below `before`."""
+        await self.connection.api(f"STREAM.PURGE.{self.names.stream}", filter=subject, seq=before)
+
+    def loaded(self) -> tuple[int, int]:
+        """Return how many messages the mirror has loaded, and how many it loads."""
+        return min(self.mirror.delivered, self._feed.target), self._feed.target
 
     def on_disconnect(self) -> None:
         """Restart the feed: the connection was lost."""
@@ -172,6 +176,7 @@ class Bucket:
         return self._state is not BucketState.UNKNOWN
 
     def _renew(self) -> Mirror:
+        self.mirrors += 1
         self.mirror = Mirror(ValueCache(self._settings.values_bytes_max))
         return self.mirror
 

@@ -26,6 +26,7 @@ from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, CaughtUp, Change, Page, Row, Span
 from keyhouse.engines.jetstream.bucket import SPACE_METADATA, Bucket
 from keyhouse.engines.jetstream.connection import Connection
+from keyhouse.engines.jetstream.erasure import erase
 from keyhouse.engines.jetstream.layout import BucketNames, Layout
 from keyhouse.engines.jetstream.pending import JetstreamCommit
 from keyhouse.engines.jetstream.reader import page, rows
@@ -102,6 +103,11 @@ class JetstreamEngine:
                     "The bucket does not exist.", server=self._settings.address, bucket=bucket
                 )
 
+    def loaded(self) -> tuple[int, int]:
+        """Return how many messages the mirrors have loaded, and how many they load."""
+        counts = [bucket.loaded() for bucket in self._buckets.values()]
+        return sum(loaded for loaded, _ in counts), sum(total for _, total in counts)
+
     @property
     def capabilities(self) -> Capabilities:
         return replace(CAPABILITIES, durable=self._settings.sync_always)
@@ -174,10 +180,7 @@ class JetstreamEngine:
         with self._while_open():
             bucket = await self._bucket_of(space)
             if await bucket.open():
-                writer = self._writer(bucket)
-                writer.forget_ids(space)  # also if this call is cancelled after the last row
-                await until_available(lambda: bucket.forget(space))
-                writer.forget_ids(space)
+                await erase(bucket, self._writer(bucket), space, last, self._clock)
 
     async def spaces(self) -> AsyncIterator[str]:
         with self._while_open():

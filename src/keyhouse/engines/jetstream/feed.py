@@ -37,7 +37,8 @@ holds an earlier part of the same stream, and the consumer continues from there.
 Pruning is announced. The `horizon` message states up to where tombstones may be purged; they are
 purged `PRUNE_DELAY_SECONDS` later. A feed that receives the message in time has seen all of them. A
 foreign message at that subject states nothing: everything before it may have been pruned, until the
-sweep writes a valid horizon again.
+sweep writes a valid horizon again. An erased space is announced as well (`erasure`), after its
+messages were purged: the mirror drops what it holds of them.
 """
 
 import asyncio
@@ -97,6 +98,12 @@ class HorizonRecord(msgspec.Struct, frozen=True):
     at: int
 
 
+class ErasedRecord(msgspec.Struct, frozen=True):
+    """The `erased` message: the space's messages up to the sequence `upto` have been purged."""
+
+    upto: int
+
+
 class Feed:
     """`renew` makes a new, empty mirror that replaces the previous one."""
 
@@ -122,6 +129,8 @@ class Feed:
         self.live = asyncio.Event()
         """Set while LIVE, and when CLOSED so that waiters wake up."""
         self.state = FeedState.STOPPED
+        self.target = 0
+        """The stream's last sequence when the cycle started."""
 
     def start(self) -> None:
         if self._task is None:
@@ -132,14 +141,12 @@ class Feed:
         if self.state not in (FeedState.STOPPED, FeedState.CLOSED):
             self._enter(FeedState.STALE)
 
-    def reload(self) -> None:
-        """Fill another mirror: messages were purged, of which consumers are not notified."""
-        self._stream_created = _UNKNOWN_STREAM
-        self.restart()
-
-    def follow_horizon(self, subjects: list[str]) -> None:
-        """Restart if the stream has got the subjects of the engine since the feed started."""
-        if self._has_horizon is False and set(self._names.all) <= set(subjects):
+    def follow(self, info: Mapping[str, Any]) -> None:
+        """Restart if the stream is a different one, or has got the subjects of the engine, since
+        the feed started."""
+        if self._stream_created not in (_UNKNOWN_STREAM, info["created"]):
+            self.restart()
+        elif self._has_horizon is False and set(self._names.all) <= set(info["config"]["subjects"]):
             self._has_horizon = None
             self.restart()
 
@@ -162,7 +169,7 @@ class Feed:
         A message can be replaced or purged before it is delivered; nothing would ever arrive.
         """
         newest = 0
-        for subject in (self._names.rows, self._names.horizon):
+        for subject in self._names.followed:
             found = await self._connection.api(
                 f"STREAM.MSG.GET.{self._names.stream}", last_by_subj=subject
             )
@@ -198,14 +205,12 @@ class Feed:
         info = await self._connection.api(f"STREAM.INFO.{self._names.stream}")
         if info is None:
             raise self._bucket_missing()
-        last = info["state"]["last_seq"]
+        self.target = last = info["state"]["last_seq"]
         if info["created"] != self._stream_created or last < self._mirror.delivered:
             self._replace_mirror()
             self._stream_created = info["created"]
-        filters = [self._names.rows]
         self._has_horizon = set(self._names.all) <= set(info["config"]["subjects"])
         if self._has_horizon:
-            filters.append(self._names.horizon)
             await self._check_horizon()
         await self._fetch_backlog(last)
         if self.state is FeedState.STALE:
@@ -215,7 +220,9 @@ class Feed:
         created = await self._connection.api(
             f"CONSUMER.CREATE.{self._names.stream}",
             stream_name=self._names.stream,
-            config=self._consumer_config(consumer, filters),
+            config=self._consumer_config(
+                consumer, self._names.followed if self._has_horizon else [self._names.rows]
+            ),
         )
         if created is None:
             raise self._bucket_missing()
@@ -332,7 +339,13 @@ class Feed:
         elif (row_key := self._names.read(subject)) is not None:
             self._mirror.deliver(row_key, entry(sequence, headers), data)
         else:
+            if (digest := self._names.erased_digest(subject)) is not None:
+                self._on_erased(digest, data)
             self._mirror.advance(sequence)
+
+    def _on_erased(self, digest: str, data: bytes) -> None:
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):  # written by another program
+            self._mirror.erase(digest, msgspec.json.decode(data, type=ErasedRecord).upto)
 
     def _on_horizon(self, sequence: int, data: bytes) -> None:
         mirror, now = self._mirror, self._clock.now()

@@ -14,7 +14,7 @@ the escaped key (`keyhouse.keys.escape.NATS_KEY`). The mapping is one to one. Tw
 Keyhouse's own messages are at `$KEYHOUSE.<bucket>.…`, in the same stream so that they commit with
 the rows, and outside `$KV` so that no client sees them as keys: `check` (carries a condition on a
 row that is not written), `id.<space>.<id>` (an applied batch id), `horizon` (the retention floor of
-watches).
+watches), `erased.<digest>` (the messages of a space were purged; see `erasure`).
 """
 
 import re
@@ -67,7 +67,17 @@ class Layout(msgspec.Struct, frozen=True):
 class BucketNames:
     """Subjects of one bucket. `space` is its only space, or None if keys include theirs."""
 
-    __slots__ = ("_own", "_rows", "bucket", "check", "horizon", "ids", "space", "stream")
+    __slots__ = (
+        "_erased",
+        "_own",
+        "_rows",
+        "bucket",
+        "check",
+        "horizon",
+        "ids",
+        "space",
+        "stream",
+    )
 
     def __init__(self, bucket: str, space: str | None = None) -> None:
         self.bucket = bucket
@@ -78,11 +88,22 @@ class BucketNames:
         self.check = f"{self._own}check"
         self.horizon = f"{self._own}horizon"
         self.ids = f"{self._own}id.>"
+        self._erased = f"{self._own}erased."
 
     @property
     def rows(self) -> str:
         """Subject pattern of all rows."""
         return self._rows + ">"
+
+    @property
+    def erasures(self) -> str:
+        """Subject pattern of the announcements that a space was erased."""
+        return self._erased + "*"
+
+    @property
+    def followed(self) -> list[str]:
+        """Subject patterns of the messages that a mirror needs."""
+        return [self.rows, self.horizon, self.erasures]
 
     @property
     def all(self) -> list[str]:
@@ -101,6 +122,13 @@ class BucketNames:
 
     def id(self, space: str, batch_id: str) -> str:
         return f"{self._own}id.{TOKEN.escape(space)}.{TOKEN.escape(batch_id)}"
+
+    def erased(self, space: str) -> str:
+        return self._erased + digest_of(space)
+
+    def erased_digest(self, subject: str) -> str | None:
+        """Return the digest of the space that a message announces as erased."""
+        return subject[len(self._erased) :] if subject.startswith(self._erased) else None
 
     def read(self, subject: str) -> "RowKey | None":
         """Return the row key of a subject, or None if it is not one that Keyhouse would write."""
@@ -139,4 +167,9 @@ def bucket_of(prefix: str, space: str) -> str:
     if _BUCKET.fullmatch(space) and not _DIGESTED.search(space) and len(name) <= BUCKET_CHARS_MAX:
         return name
     kept = "".join(_BUCKET.findall(space))[:_KEPT_CHARS]
-    return f"{prefix}{kept}--{blake2b(space.encode(), digest_size=16).hexdigest()}"
+    return f"{prefix}{kept}--{digest_of(space)}"
+
+
+def digest_of(space: str) -> str:
+    """Return what stands for a space where its name must not stay, or would not fit."""
+    return blake2b(space.encode(), digest_size=16).hexdigest()

@@ -27,6 +27,8 @@ Deleted rows leave tombstones until the sweep prunes them: a resumed watch must 
 and a writer needs the sequence that the server expects at the subject. `horizon` is the retention
 floor: the newest revision up to which tombstones may have been pruned.
 
+An erased space is dropped as a whole (`erase`): the rows of other spaces are not touched.
+
 The entries of a space are kept in sequence order, newest last, so the changes since a revision are
 the tail of the dict. Values live in a bounded cache beside the index (`value_cache`).
 """
@@ -40,7 +42,7 @@ from itertools import count, takewhile
 from typing import Final, NamedTuple
 
 from keyhouse.engine import Span
-from keyhouse.engines.jetstream.layout import RowKey
+from keyhouse.engines.jetstream.layout import RowKey, digest_of
 from keyhouse.engines.jetstream.message import Entry
 from keyhouse.engines.jetstream.value_cache import ValueCache
 
@@ -100,10 +102,13 @@ class Mirror:
         self.pruned = 0
         """Tombstones up to this sequence have been removed."""
         self.announced_at = 0
+        self.erasures = 0
+        """Erased spaces so far. Caches of a reader are void when it changes."""
         self._complete_at = 0
         """Once this sequence is delivered, every pending commit is complete."""
         self._pending: list[tuple[RowKey, Entry]] = []
         self._spaces: dict[str, _SpaceIndex] = {}
+        self._names: dict[str, str] = {}  # of the spaces, by their digests
         self._tombstones: dict[RowKey, int] = {}  # in sequence order
         self._expiries: list[tuple[int, int, RowKey]] = []  # a heap; entries may be stale
         self._expiring = 0
@@ -157,6 +162,29 @@ class Mirror:
         for row_key, _ in self.tombstones(pruned):
             self._spaces[row_key.space].remove(row_key.key)
             del self._tombstones[row_key]
+
+    def erase(self, digest: str, upto: int) -> None:
+        """Drop the entries of one space up to a sequence: their messages were purged."""
+        self.erasures += 1
+        self._pending = [
+            (row_key, entry)
+            for row_key, entry in self._pending
+            if entry.sequence > upto or digest_of(row_key.space) != digest
+        ]
+        space = self._names.get(digest)
+        if space is None:
+            return
+        rows = self._spaces[space]
+        erased = list(takewhile(lambda item: item[1].sequence <= upto, rows.entries.items()))
+        for key, entry in erased:
+            del rows.entries[key]
+            self._tombstones.pop(RowKey(space, key), None)
+            self._expiring -= entry.expires is not None
+            self.values.drop(entry.sequence)
+        if not rows.entries:
+            del self._spaces[space], self._names[digest]
+        elif self.state is MirrorState.SERVING:
+            rows.sort()
 
     def remove_purged(self, row_key: RowKey, sequence: int) -> None:
         """Remove a row that another program purged: the server has no message up to `sequence`."""
@@ -257,6 +285,7 @@ class Mirror:
         rows = self._spaces.get(row_key.space)
         if rows is None:
             rows = self._spaces[row_key.space] = _SpaceIndex()
+            self._names[digest_of(row_key.space)] = row_key.space
         before = rows.put(row_key.key, entry, is_sorted=self.state is MirrorState.SERVING)
         self._tombstones.pop(row_key, None)
         if entry.is_tombstone:

@@ -1,8 +1,9 @@
 """The sweep of one bucket: expired rows, old tombstones, old batch ids.
 
-Expired rows are deleted like any row, by a tombstone that watches see. Tombstones stay until they
-are `changes_kept` messages old (each row and each batch id is one message). Then the horizon is
-moved past them, and once every feed has had time to receive it, they are purged.
+Expired rows are deleted like any row, by a tombstone that watches see. Tombstones, and the
+announcements of erased spaces, stay until they are `changes_kept` messages old (each row and each
+batch id is one message). Then the horizon is moved past them, and once every feed has had time to
+receive it, they are purged.
 """
 
 import asyncio
@@ -29,6 +30,9 @@ PRUNE_AT_ONCE: Final = 32
 HORIZONS_KEPT: Final = 32
 """Allowance for `horizon` messages, which are not changes: up to two per tenth of `changes_kept`.
 """
+
+ERASURE_MESSAGES: Final = 4
+"""Messages of an erasure that are not changes of its caller."""
 
 ID_MARGIN_MILLISECONDS: Final = 3_600_000
 """Batch ids are kept this much longer: their times come from other machines' clocks."""
@@ -59,12 +63,15 @@ async def prune(bucket: Bucket, clock: Clock, changes_kept: int) -> None:
             some = tombstones[start : start + PRUNE_AT_ONCE]
             await asyncio.gather(
                 *(
-                    _purge(bucket, bucket.names.row(*row_key), sequence + 1)
+                    bucket.purge(bucket.names.row(*row_key), sequence + 1)
                     for row_key, sequence in some
                 )
             )
-        pruned = mirror.horizon if len(tombstones) <= PRUNE_ROWS else pruned
-    horizon = max(mirror.horizon, mirror.position - changes_kept - HORIZONS_KEPT)
+        if len(tombstones) <= PRUNE_ROWS:
+            await bucket.purge(bucket.names.erasures, mirror.horizon + 1)
+            pruned = mirror.horizon
+    own_messages = HORIZONS_KEPT + ERASURE_MESSAGES * mirror.erasures
+    horizon = max(mirror.horizon, mirror.position - changes_kept - own_messages)
     due = pruned == mirror.horizon and horizon - mirror.horizon >= max(1, changes_kept // 10)
     if due or pruned > mirror.pruned:
         await _announce(bucket, HorizonRecord(horizon if due else mirror.horizon, pruned, now))
@@ -99,7 +106,7 @@ async def _forget_ids(bucket: Bucket, now: int) -> None:
             least = found["seq"] + 1
         else:
             most = middle
-    await _purge(bucket, bucket.names.ids, least)
+    await bucket.purge(bucket.names.ids, least)
 
 
 async def _first_id(bucket: Bucket, sequence: int) -> dict[str, Any] | None:
@@ -114,8 +121,3 @@ def _is_expired(found: dict[str, Any], now: int) -> bool:
     return Applied.read(found["subject"], found.get("data", "")).expired(
         now - ID_MARGIN_MILLISECONDS
     )
-
-
-async def _purge(bucket: Bucket, subject: str, before: int) -> None:
-    """Delete the messages of a subject with a sequence below `before`."""
-    await bucket.connection.api(f"STREAM.PURGE.{bucket.names.stream}", filter=subject, seq=before)

@@ -132,6 +132,8 @@ class JetstreamWriter(TaskCommitQueue[JetstreamWrite]):
         self._bucket = bucket
         self._clock = clock
         self._applied: dict[tuple[str, str], tuple[int, Applied]] = {}
+        self._applied_at = (0, 0)
+        """The bucket's mirrors, and the spaces erased in its last, when ids were cached last."""
         self._recent: dict[RowKey, tuple[Entry, bytes]] = {}
 
     def _closed_error(self) -> KeyhouseError:
@@ -166,6 +168,10 @@ class JetstreamWriter(TaskCommitQueue[JetstreamWrite]):
     def _settle_repeated(self, group: LaneGroup[JetstreamWrite]) -> None:
         """Settle the commits whose batch id is known to have been applied before."""
         now = self._clock.now()
+        state = self._bucket.mirrors, self._bucket.mirror.erasures
+        if self._applied_at != state:
+            self._applied_at = state
+            self._applied.clear()  # the server has those that were not erased
         repeated = []
         for write in group.writes:
             identity = _identity(write)
@@ -301,10 +307,6 @@ class JetstreamWriter(TaskCommitQueue[JetstreamWrite]):
             checked = plan.rejection is None  # the checks hold, and there was nothing to write
             plan.write.stage(self._bucket.mirror.position if checked else None)
         plan.write.settle()
-
-    def forget_ids(self, space: str) -> None:
-        """Drop the cached batch ids of a space."""
-        self._applied = {key: each for key, each in self._applied.items() if key[0] != space}
 
     def _cache_id(self, identity: tuple[str, str], revision: int, at: int) -> None:
         self._applied.pop(identity, None)

@@ -22,13 +22,10 @@ from keyhouse.engines.postgres.snapshot import (
     snapshot,
 )
 from keyhouse.engines.postgres.sql import statements
-from keyhouse.engines.postgres.writer import CONNECTIONS, PostgresWriter
+from keyhouse.engines.postgres.writer import PostgresWriter
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.url import split_layout
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
-
-READERS: Final = 4
-"""Connections for reads, scans and watches."""
 
 SWEEP_ROWS_MAX: Final = 5_000
 """Rows that a sweep deletes per transaction, while no commit of this process is in flight."""
@@ -63,10 +60,10 @@ class PostgresEngine:
         self._closing = False
         self._pace = _new_pace()
         self._pace_until = 0.0
-        self._reads = Pool(server, READERS)
-        self._writes = Pool(server, CONNECTIONS + 1)  # one for the sweep
+        self._reads = Pool(server, "reads")
+        self._writes = Pool(server, "writes")
         self._reader = Reader(self._reads, self._sql, clock)
-        self._feed = Feed(server, self._reads, self._sql, clock)
+        self._feed = Feed(self._reads, self._sql, clock)
         self._writer = PostgresWriter(
             self._writes, self._sql, clock, committed=self._feed.committed
         )
@@ -83,9 +80,10 @@ class PostgresEngine:
     ) -> "PostgresEngine":
         """Open the engine on a database: `postgresql://user:password@host:port/database`.
 
-        `layout=NAME` in the query names the tables; the default is `keyhouse_rows` and so on. The
-        first call connects, and creates missing tables unless `create` is false. The engine
-        reconnects by itself.
+        `layout=NAME` in the query names the tables; the default is `keyhouse_rows` and so on.
+        `connections=NUMBER` limits the connections of this process to the server, which the engines
+        of an event loop with the same URL share. The first call connects, and creates missing
+        tables unless `create` is false. The engine reconnects by itself.
         """
         bare, named = split_layout(url)
         chosen = layout or named or Layout.named("keyhouse")

@@ -116,6 +116,11 @@ _RULES = (
 )
 
 
+def is_out_of_connections(error: KeyhouseError) -> bool:
+    """Return whether the server, or the user's limit, allows no further connection."""
+    return isinstance(error.__cause__, asyncpg.TooManyConnectionsError)
+
+
 def translate(error: Exception, server: str) -> KeyhouseError:
     """Return the error to raise for a driver error. Nothing was written."""
     for rule in _RULES:

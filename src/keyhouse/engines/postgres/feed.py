@@ -43,7 +43,6 @@ from keyhouse.engine import CaughtUp, Change, Span, check_since, outdated
 from keyhouse.engines.postgres.connection import Connection
 from keyhouse.engines.postgres.error_map import DRIVER
 from keyhouse.engines.postgres.pool import Pool, close_quietly
-from keyhouse.engines.postgres.server import Server
 from keyhouse.engines.postgres.sql import Statements
 from keyhouse.errors import ClosedError, KeyhouseError, UnavailableError
 
@@ -97,8 +96,7 @@ class _WatchedSpace:
 
 
 class Feed:
-    def __init__(self, server: Server, pool: Pool, sql: Statements, clock: Clock) -> None:
-        self._server = server
+    def __init__(self, pool: Pool, sql: Statements, clock: Clock) -> None:
         self._pool = pool
         self._sql = sql
         self._clock = clock
@@ -253,7 +251,9 @@ class Feed:
     async def _listen(self) -> None:
         while True:
             try:
-                connection = await self._server.connect()
+                connection = await self._pool.open_another()
+            except ClosedError:
+                return
             except KeyhouseError:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue

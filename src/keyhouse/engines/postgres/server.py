@@ -16,8 +16,9 @@ import asyncpg
 from keyhouse.engines.postgres.connection import Connection
 from keyhouse.engines.postgres.error_map import DRIVER, translate
 from keyhouse.engines.postgres.tables import upgrade, version
-from keyhouse.engines.sql.layout import Layout, quoted
+from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.postgres import check_names
+from keyhouse.engines.sql.url import split_parameter
 from keyhouse.engines.sql.version import check_version
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
@@ -30,6 +31,18 @@ CALL_SECONDS: Final = 30.0
 
 CLOSE_SECONDS: Final = 2.0
 """Timeout of closing a connection."""
+
+CONNECTIONS_DEFAULT: Final = 11
+"""Connections of a process to one server, whatever its number of engines: as many as one engine
+uses with all its workers busy. One more listens for each engine that is watched."""
+
+CONNECTIONS_MIN: Final = 2
+"""One for reads, one for writes."""
+
+CONNECTIONS_MAX: Final = 1_000
+
+STATEMENTS_CACHED: Final = 500
+"""Prepared statements of a connection: it serves several engines, each with some 30."""
 
 SERVER_VERSION_MIN: Final = 14
 """The oldest version that was maintained when this was written; tests run on the newest."""
@@ -53,18 +66,22 @@ SETTINGS: Final = {
 
 _STATE = """SELECT current_setting('server_version_num')::int / 10000 AS version,
     current_setting('server_encoding') AS encoding, current_setting('fsync') AS fsync,
-    current_setting('synchronous_commit') AS synchronous_commit,
-    to_regclass($1) IS NOT NULL AS present"""
+    current_setting('synchronous_commit') AS synchronous_commit"""
 
 Result = TypeVar("Result")
 
 
 class Server:
-    """`name` is the address without credentials, for errors."""
+    """A server, and the tables of one engine on it.
+
+    `name` is the address without credentials, for errors; `connections` is the number that a
+    process opens, `connections=` in the URL.
+    """
 
     def __init__(self, url: str, layout: Layout, *, create: bool = True) -> None:
         check_names(layout)
-        self._url = url
+        self.url, self.connections = _split_connections(url)
+        self.tables = layout.version
         self._layout = layout
         self._create = create
         self.name = _name(url)
@@ -73,23 +90,29 @@ class Server:
         """Open a configured connection; creates the tables in a database without them."""
         connection = await self.reach()
         try:
-            await self.translating(self._set_up(connection))
+            await self.translating(self._check(connection))
+            await self.prepare(connection)
         except BaseException:
             connection.terminate()
             raise
         return connection
 
+    async def prepare(self, connection: Connection) -> None:
+        """Check the tables, and create them in a database without them."""
+        await self.translating(self._check_tables(connection))
+
     async def reach(self) -> Connection:
         """Open a connection without looking at the tables."""
         try:
-            if "@" in urlsplit(self._url).path:
+            if "@" in urlsplit(self.url).path:
                 # The driver would take a part of the password for the host.
                 raise ValueError("the password contains a slash")
             return await self.translating(
                 asyncpg.connect(
-                    self._url,
+                    self.url,
                     timeout=CONNECT_SECONDS,
                     command_timeout=CALL_SECONDS,
+                    statement_cache_size=STATEMENTS_CACHED,
                     max_cached_statement_lifetime=0,
                     server_settings=SETTINGS,
                 )
@@ -97,7 +120,7 @@ class Server:
         except (ValueError, OverflowError):  # an invalid URL; a port out of range
             raise UsageError(
                 "Invalid PostgreSQL URL; write postgresql://user:password@host:port/database",
-                url=public_url(self._url),
+                url=public_url(self.url),
             ) from None  # the cause may quote a part of the password
 
     async def translating(self, call: Awaitable[Result]) -> Result:
@@ -109,8 +132,8 @@ class Server:
                 raise
             raise translate(error, self.name) from error
 
-    async def _set_up(self, connection: Connection) -> None:
-        state = await connection.fetchrow(_STATE, quoted(self._layout.version))
+    async def _check(self, connection: Connection) -> None:
+        state = await connection.fetchrow(_STATE)
         if state["version"] < SERVER_VERSION_MIN:
             raise UsageError(
                 "The server is too old.",
@@ -131,15 +154,35 @@ class Server:
             )
         if state["synchronous_commit"] not in ("on", "remote_apply"):
             await connection.execute("SET synchronous_commit = on")
-        if not state["present"] and not self._create:
+
+    async def _check_tables(self, connection: Connection) -> None:
+        found = await version(connection, self._layout)
+        if found is None and not self._create:
             raise UsageError(
                 "The tables do not exist; create them with: keyhouse tables upgrade URL",
                 server=self.name,
                 tables=self._layout.rows,
             )
-        if not state["present"]:
+        if found is None:
             await upgrade(connection, self._layout)
-        check_version(await version(connection, self._layout), server=self.name)
+            found = await version(connection, self._layout)
+        check_version(found, server=self.name)
+
+
+def _split_connections(url: str) -> tuple[str, int]:
+    """Return the URL without `connections=`, and its number."""
+    bare, numbers = split_parameter(url, "connections")
+    if not numbers:
+        return url, CONNECTIONS_DEFAULT
+    text = numbers[0]
+    if len(numbers) > 1 or not (
+        text.isascii() and text.isdigit() and CONNECTIONS_MIN <= int(text[:9]) <= CONNECTIONS_MAX
+    ):
+        raise UsageError(
+            "Invalid number of connections in the URL; write connections=NUMBER, 2 to 1000.",
+            connections=numbers,
+        )
+    return bare, int(text)
 
 
 def _name(url: str) -> str:

@@ -11,7 +11,7 @@ from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
 from keyhouse.engines.postgres.connection import Connection
 from keyhouse.engines.postgres.error_map import DRIVER, translate
-from keyhouse.engines.postgres.pool import Pool
+from keyhouse.engines.postgres.pool import Pool, close_quietly
 from keyhouse.engines.postgres.sql import Statements
 
 SPACES_ROWS: Final = 100
@@ -21,7 +21,7 @@ _BEGIN: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class Snapshot:
-    """Implements View."""
+    """Implements ReadView."""
 
     def __init__(self, connection: Connection, server: str, sql: Statements, clock: Clock) -> None:
         self._connection = connection
@@ -51,14 +51,6 @@ class Snapshot:
         # The first statement takes the snapshot.
         await self._await_call(self._connection.fetch(self._sql.spaces, "", 0, 1))
 
-    async def end(self) -> bool:
-        """End the transaction; return whether the connection can be reused."""
-        try:
-            await self._connection.execute("ROLLBACK")
-        except DRIVER:
-            return False
-        return True
-
     async def _await_call(self, call: Awaitable[Any]) -> Any:
         """Await the call without retry: a lost connection loses the snapshot."""
         try:
@@ -69,16 +61,14 @@ class Snapshot:
 
 @asynccontextmanager
 async def snapshot(pool: Pool, sql: Statements, clock: Clock) -> AsyncIterator[Snapshot]:
-    connection = await pool.acquire()
+    """Open a snapshot on another connection: a backup takes long, and others read meanwhile."""
+    connection = await pool.open_another()
     try:
         opened = Snapshot(connection, pool.server_name, sql, clock)
         await opened.start()
         yield opened
-        is_reusable = await opened.end()
-    except BaseException:
-        pool.discard(connection)
-        raise
-    (pool.release if is_reusable else pool.discard)(connection)
+    finally:
+        await close_quietly(connection)
 
 
 def scan_arguments(space: str, span: Span, now: int, limit: int) -> tuple[object, ...]:

@@ -1,15 +1,20 @@
 """Reads and changes the version of the tables, through the engine's own driver."""
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from keyhouse.engines.postgres.connection import Connection
 from keyhouse.engines.sql.layout import Layout, quoted
 from keyhouse.engines.sql.version import needs_downgrade, needs_upgrade
 
+# Not to_regclass: it may use what the session remembers from before it waited for the lock.
+_EXISTS: Final = """SELECT true FROM pg_catalog.pg_class
+    WHERE relname = $1 AND pg_catalog.pg_table_is_visible(oid)"""
+
 
 async def version(connection: Connection, layout: Layout) -> str | None:
     """Return the version of the tables, or None if there are no tables."""
-    if await connection.fetchval("SELECT to_regclass($1)::text", quoted(layout.version)) is None:
+    if not await connection.fetchval(_EXISTS, layout.version):
         return None
     found: str | None = await connection.fetchval(
         f"SELECT version_num FROM {quoted(layout.version)}"

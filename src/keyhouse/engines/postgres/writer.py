@@ -35,8 +35,6 @@ WORKERS: Final = 2
 BLOCKED_WORKERS: Final = 4
 """Calls in flight at once that wait for a lock of another process."""
 
-CONNECTIONS: Final = WORKERS + BLOCKED_WORKERS
-
 ATTEMPTS: Final = 6
 """Attempts of a call that the server rolls back in favour of another transaction."""
 
@@ -76,7 +74,11 @@ class PostgresWriter(TaskCommitQueue[PostgresCommit]):
 
     async def _apply(self, group: LaneGroup[PostgresCommit]) -> None:
         assert isinstance(group, PostgresGroup)
-        record = await self._call(group, wait_for_locks=group.pool is self._blocked)
+        if group.pool is self._blocked:
+            async with self._pool.shared.lock_waits:
+                record = await self._call(group, wait_for_locks=True)
+        else:
+            record = await self._call(group, wait_for_locks=False)
         locked = group.stage(record)
         for lane in group.lanes:
             lane.pool = self._blocked if lane.name in locked else self._unlocked

@@ -19,7 +19,7 @@ from keyhouse.errors import ClosedError
 
 
 class Snapshot:
-    """Implements the View protocol."""
+    """Implements ReadView."""
 
     def __init__(self, view: CommittedView, clock: Clock, folder: str) -> None:
         iterator, in_flight = view.freeze()

@@ -10,6 +10,7 @@ from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.url import split_layout, sqlite_file
 from keyhouse.engines.sql.version import VERSIONS
 from keyhouse.errors import UsageError
+from keyhouse.install import install_line
 
 __all__ = ["current", "downgrade", "upgrade", "versions"]
 
@@ -46,7 +47,7 @@ def _migrations(url: str) -> _Migrations:
     bare, layout = split_layout(url)
     for driver in ("alembic", "sqlalchemy"):
         if find_spec(driver) is None:
-            raise ImportError("Table migrations need Alembic: pip install 'keyhouse[migrations]'")
+            raise ImportError(f"Table migrations need Alembic: {install_line('migrations')}")
     match url.partition(":")[0]:
         case "sqlite":
             from keyhouse.engines.sqlite.migrations import SqliteMigrations

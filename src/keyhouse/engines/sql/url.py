@@ -5,20 +5,28 @@ from urllib.parse import parse_qsl, urlencode
 from keyhouse.engines.sql.layout import Layout, layout_of
 from keyhouse.errors import UsageError
 
-__all__ = ["split_layout", "sqlite_file"]
+__all__ = ["split_layout", "split_parameter", "sqlite_file"]
 
 
 def split_layout(url: str) -> tuple[str, Layout | None]:
     """Return the URL without `layout=NAME`, and the layout of that name or None."""
-    front, mark, query = url.partition("?")
-    settings = parse_qsl(query, keep_blank_values=True)
-    names = [value for name, value in settings if name == "layout"]
-    if not mark or not names:
+    bare, names = split_parameter(url, "layout")
+    if not names:
         return url, None
     if len(names) > 1 or not names[0]:
         raise UsageError("Invalid layout in the URL; write ?layout=NAME, once", layouts=names)
-    rest = urlencode([(name, value) for name, value in settings if name != "layout"])
-    return f"{front}?{rest}" if rest else front, layout_of(names[0])
+    return bare, layout_of(names[0])
+
+
+def split_parameter(url: str, name: str) -> tuple[str, list[str]]:
+    """Return the URL without a parameter of its query, and the values that it had."""
+    front, _, query = url.partition("?")
+    settings = parse_qsl(query, keep_blank_values=True)
+    values = [value for each, value in settings if each == name]
+    if not values:
+        return url, []
+    rest = urlencode([(each, value) for each, value in settings if each != name])
+    return f"{front}?{rest}" if rest else front, values
 
 
 def sqlite_file(url: str) -> str:

@@ -14,7 +14,7 @@ from keyhouse.engines.sqlite.sql import Statements, stop_of
 
 
 class Snapshot:
-    """Implements the View protocol."""
+    """Implements ReadView."""
 
     def __init__(self, path: str, sql: Statements, clock: Clock) -> None:
         self._clock = clock

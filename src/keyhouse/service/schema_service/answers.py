@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from keyhouse.http.errors import problem_type
+from keyhouse.errors import error_urn
 from keyhouse.schema import MILLISECONDS
 from keyhouse.service.schema_service.catalog import ServedRecord
 from keyhouse.store import Entry, Event, UnreadableRow
@@ -90,7 +90,7 @@ def unreadable_item(unreadable: UnreadableRow, key: str | None = None) -> Unread
     """Return a row that does not decode as it is sent. `key` is shown in place of the row's."""
     row, error = unreadable.row, unreadable.error
     return UnreadableItem(
-        row.key if key is None else key, row.revision, problem_type(type(error)), error.sentence
+        row.key if key is None else key, row.revision, error_urn(error), error.sentence
     )
 
 

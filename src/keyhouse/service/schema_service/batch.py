@@ -1,5 +1,6 @@
 """A batch: operations of one space that are applied all or not at all."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Annotated, Any, Final, Literal
@@ -7,16 +8,24 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from keyhouse.errors import KeyhouseError, LimitError, RevisionError, UsageError
+from keyhouse.errors import KeyhouseError, LimitError, RecordError, RevisionError, UsageError
 from keyhouse.limits import SERVED_BATCH_OPERATIONS_MAX
 from keyhouse.read_meter import report_read
+from keyhouse.schema.rejected_members import rejected_in
 from keyhouse.service.schema_service.answers import ServedItem, item_of
 from keyhouse.service.schema_service.catalog import Catalog, Kind, ServedRecord
 from keyhouse.service.schema_service.operations import SpaceOperations, patch_in, put_in
 from keyhouse.store import Entry, Transaction
 from keyhouse.store.long_read import LongWork
 
-__all__ = ["BatchOperation", "Protocol", "SchemaBatch", "SchemaBatchReply", "run_batch"]
+__all__ = [
+    "BatchOperation",
+    "EncodedBatch",
+    "Protocol",
+    "SchemaBatch",
+    "SchemaBatchReply",
+    "run_batch",
+]
 
 Protocol = Literal["http", "nats"]
 
@@ -53,12 +62,20 @@ class BatchOperation(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SchemaBatch(msgspec.Struct, forbid_unknown_fields=True):
+    """Operations that are applied all or not at all."""
+
     operations: Annotated[list[BatchOperation], Meta(max_length=SERVED_BATCH_OPERATIONS_MAX)]
+
+
+class EncodedBatch(msgspec.Struct, forbid_unknown_fields=True):
+    """A batch as it is received. `run_batch` decodes its operations: an error has their index."""
+
+    operations: Annotated[list[msgspec.Raw], Meta(max_length=SERVED_BATCH_OPERATIONS_MAX)]
 
 
 class SchemaBatchReply(msgspec.Struct):
     """The revision of the commit, and the item of each operation; null for those that have none.
-    A repeat of a batch has no items."""
+    A repeat of a batch, by its idempotency key, has the revision of the first and no items."""
 
     revision: int
     items: list[ServedItem | None] | UnsetType = UNSET
@@ -66,11 +83,13 @@ class SchemaBatchReply(msgspec.Struct):
 
 Step = tuple[ServedRecord, Entry[Any]] | None
 
+_decode = msgspec.json.Decoder(BatchOperation).decode
+
 
 async def run_batch(
     space: SpaceOperations,
     catalog: Catalog,
-    operations: list[BatchOperation],
+    operations: Sequence[msgspec.Raw],
     *,
     protocol: Protocol,
     key: str | None = None,
@@ -86,15 +105,21 @@ async def run_batch(
 async def _run(
     space: SpaceOperations,
     catalog: Catalog,
-    operations: list[BatchOperation],
+    encoded: Sequence[msgspec.Raw],
     protocol: Protocol,
     key: str | None,
 ) -> SchemaBatchReply:
     long_work = LongWork(space.store.space)
+    operations: list[BatchOperation] = []
     served: list[ServedRecord] = []
-    for at, operation in enumerate(operations):
+    for at, each in enumerate(encoded):
         await long_work.turn()
-        served.append(_numbered(at, _find, catalog, protocol, operation))
+        try:
+            operations.append(_decoded(each))
+            served.append(_find(catalog, protocol, operations[-1]))
+        except KeyhouseError as error:
+            error.fields["operation"] = at
+            raise
 
     async def work(tx: Transaction) -> list[Step]:
         steps: list[Step] = []
@@ -117,12 +142,14 @@ async def _run(
     return SchemaBatchReply(revision, items)
 
 
-def _numbered(at: int, function: Any, *arguments: Any) -> Any:
+def _decoded(encoded: msgspec.Raw) -> BatchOperation:
     try:
-        return function(*arguments)
-    except KeyhouseError as error:
-        error.fields["operation"] = at
-        raise
+        return _decode(encoded)
+    except msgspec.ValidationError as error:
+        rejected = rejected_in(BatchOperation, encoded)
+        raise RecordError(
+            "The operation does not have the members of one.", reason=str(error), **rejected
+        ) from None
 
 
 def _find(catalog: Catalog, protocol: Protocol, operation: BatchOperation) -> ServedRecord:
@@ -152,7 +179,7 @@ async def _apply(
     value: Any = operation.value
     check = None if operation.expect is UNSET else partial(_check_expected, operation.expect)
     if operation.op == "put":
-        address = served.with_members(fields, value)
+        address = served.with_members(fields, value, space.store.ids.new)
         put = put_in(tx, served, value, address, check=check, ttl=operation.ttl)
         return served, (await put)[0]
     if operation.op == "patch":

@@ -5,13 +5,16 @@ sequence are read-only: only `append` writes them.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
 from keyhouse.errors import AccessError, DeclarationError, NotFoundError, RecordError, UsageError
+from keyhouse.keys import Day
+from keyhouse.keys.proof import example
 from keyhouse.keys.segment_protocol import Segment
+from keyhouse.keys.segments import TextSegment
 from keyhouse.schema import (
     Counter,
     Derived,
@@ -32,6 +35,7 @@ __all__ = ["Catalog", "Fields", "Kind", "ServedDerived", "ServedRecord"]
 RESERVED: Final = frozenset({"order", "record"})
 """Parameters of requests that are not arguments of the store, whose names no key field has."""
 
+_EXAMPLE_DAY: Final = "2026-01-31"
 _NAME: Final = re.compile("[A-Za-z0-9_-]+")
 
 Kind = Literal["record", "counter", "log"]
@@ -97,25 +101,24 @@ class ServedRecord:
             and source in record.attributes
         }
         """Key fields that are members of the value, by field."""
+        self._generated = [
+            name for name in self.members if record.fields.get(name, name) in record.generated
+        ]
 
     def check_shown(self, derived: Derived) -> None:
-        """Raise AccessError if the keys or members of a derived row may hold private members."""
-        record = self.record
-        if not record.private:
-            return
-        sources = [
-            derived.each.get(name) or derived.fields.get(name, name)
-            for name in derived.template.fields
-        ]
-        if isinstance(derived, Summary) and derived.entry is not None:
-            sources.append(derived.entry)
-        for source in sources:
-            if not isinstance(source, str) or source.partition(".")[0] in record.private:
-                raise AccessError(
-                    "The derived row may hold private members, which a service does not show.",
-                    record=record.name,
-                    row=derived.template.text,
-                )
+        """Raise AccessError if a row may hold private members, and is not declared to be shown.
+
+        All reads by a derived row ask this: keys and cursors hold the members in clear, and a
+        filter, a lookup or a count finds them out.
+        """
+        if derived.private and not derived.shown:
+            raise AccessError(
+                "The derived row may hold private members, which a service does not show: declare"
+                " the row with shown=True, or the field as an HMAC.",
+                record=self.record.name,
+                row=derived.template.text,
+                fields=list(derived.private),
+            )
 
     @property
     def order(self) -> str | None:
@@ -139,6 +142,16 @@ class ServedRecord:
         if isinstance(record, Log) and record.order in record.attributes:
             yield record.order, 0 if record.sequence is not None else ""
 
+    def example_fields(self) -> dict[str, Any]:
+        """Return an address as JSON, for examples: a text field has its own name as value."""
+        found = self.record.template.parse(example(self.record.template)) or {}
+        others = {
+            name: _EXAMPLE_DAY if isinstance(segment, Day) else found.get(name, name)
+            for name, segment in self.segments.items()
+            if not isinstance(segment, TextSegment)
+        }
+        return {name: msgspec.to_builtins(others.get(name, name)) for name in self.segments}
+
     def of_texts(self, texts: Mapping[str, str]) -> Fields:
         """Return key fields that were sent as text."""
         plain, segments = self._plain_fields, self.segments
@@ -151,8 +164,9 @@ class ServedRecord:
         """Return the key fields of a JSON object. Raises UsageError for unknown ones."""
         return _of_json(self.segments, fields)
 
-    def with_members(self, fields: Fields, plain: Any) -> Fields:
-        """Return an address with the fields that only the value holds."""
+    def with_members(self, fields: Fields, plain: Any, new_id: Callable[[], str]) -> Fields:
+        """Return an address with the fields that only the value holds, and with new ids for those
+        that the store generates."""
         if not isinstance(plain, dict):
             return fields
         held = {
@@ -160,6 +174,9 @@ class ServedRecord:
             for name, member in self.members.items()
             if name not in fields and member in plain
         }
+        for name in self._generated:
+            if name not in fields and not held.get(name):
+                held[name] = new_id()
         return {**fields, **held}
 
     def value_of(self, plain: Any, fields: Fields) -> Any:
@@ -173,8 +190,11 @@ class ServedRecord:
                     member=self.order,
                 )
             for name, value in fields.items():
-                if name in self.members:
-                    plain.setdefault(self.members[name], msgspec.to_builtins(value))
+                if name not in self.members:
+                    continue
+                if name in self._generated and plain.get(self.members[name]) == "":
+                    del plain[self.members[name]]
+                plain.setdefault(self.members[name], msgspec.to_builtins(value))
             for name, value in self.set_by_store():
                 plain.setdefault(self.record.member(name), value)
         value = self.record.strictly_accepted(plain)

@@ -27,7 +27,7 @@ from keyhouse.service.schema_service.answers import (
     item_of,
     unreadable_item,
 )
-from keyhouse.service.schema_service.batch import SchemaBatch, SchemaBatchReply, run_batch
+from keyhouse.service.schema_service.batch import EncodedBatch, SchemaBatchReply, run_batch
 from keyhouse.service.schema_service.catalog import Catalog, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.document_types import texts_of
 from keyhouse.service.schema_service.operations import (
@@ -261,10 +261,13 @@ class SchemaHandlers:
         caller: Caller,
         headers: WriteHeaders,
     ) -> CounterValue:
-        value = await self.space(caller, headers).add(
-            served, body.by, served.of_texts(address), key=headers.key
+        return await self.space(caller, headers).add(
+            served,
+            body.by,
+            served.of_texts(address),
+            key=headers.key,
+            shows_value=READ in caller.scopes,
         )
-        return value if READ in caller.scopes else CounterValue()
 
     async def append(
         self, served: ServedRecord, body: Any, query: Any, caller: Caller, headers: SpaceHeader
@@ -274,7 +277,7 @@ class SchemaHandlers:
         return Response(_for(caller, item), status=201, etag=item.revision)
 
     async def batch(
-        self, body: SchemaBatch, caller: Caller, headers: WriteHeaders
+        self, body: EncodedBatch, caller: Caller, headers: WriteHeaders
     ) -> SchemaBatchReply:
         """Apply several operations: all of them, or none."""
         reply = await run_batch(

@@ -6,7 +6,7 @@ from msgspec import UNSET, UnsetType
 
 from keyhouse.service.operation_log import OperationLog
 from keyhouse.service.schema_service.answers import UnreadableItem, unreadable_item
-from keyhouse.service.schema_service.catalog import ServedDerived, ServedRecord
+from keyhouse.service.schema_service.catalog import ServedDerived
 from keyhouse.store import UnreadableRow
 
 __all__ = ["OmittedRows"]
@@ -15,10 +15,9 @@ __all__ = ["OmittedRows"]
 class OmittedRows:
     """The unreadable rows of one answer, by key: there are no more of them than rows were read."""
 
-    __slots__ = ("_by_key", "_index", "_served")
+    __slots__ = ("_by_key", "_index")
 
-    def __init__(self, served: ServedRecord, index: ServedDerived[Any] | None = None) -> None:
-        self._served = served
+    def __init__(self, index: ServedDerived[Any] | None = None) -> None:
         self._index = index
         self._by_key: dict[str, UnreadableRow] = {}
 
@@ -38,7 +37,7 @@ class OmittedRows:
 
     def _shown(self, key: str) -> str:
         """Return the key; that of an index row may hold private members, then its pattern."""
-        if self._index is None or not self._served.record.private:
+        if self._index is None or not self._index.row.private:
             return key
         template = self._index.row.template
         return key if template.split(key) is None else template.text

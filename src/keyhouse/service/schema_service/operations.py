@@ -24,6 +24,7 @@ from keyhouse.limits import (
 )
 from keyhouse.read_meter import report_read
 from keyhouse.schema import RecordCount, Schema, Summary, Unique
+from keyhouse.service.key_locks import KeyLocks
 from keyhouse.service.operation_log import OperationLog
 from keyhouse.service.schema_service.answers import (
     ClearedRecords,
@@ -39,7 +40,7 @@ from keyhouse.service.schema_service.bounded_page import BoundedPages
 from keyhouse.service.schema_service.catalog import Fields, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.omitted_rows import OmittedRows
 from keyhouse.service.schema_service.page_filters import no_index, page_arguments
-from keyhouse.service.schema_service.preparation import SpaceState
+from keyhouse.service.schema_service.preparation import Preparation, SpaceState
 from keyhouse.service.tenants import Tenant
 from keyhouse.service.usage import Quota, Reservation
 from keyhouse.store import (
@@ -107,14 +108,18 @@ class SpaceOperations(Tenant):
         quota: Quota,
         *,
         schema: Schema,
+        preparation: Preparation | None = None,
         key_ring: KeyRing | None = None,
         log: OperationLog | None = None,
     ) -> None:
         super().__init__(name, schema, engine, quota, key_ring=key_ring)
-        self.state = SpaceState(self.store)
+        self.state = SpaceState(
+            self.store, preparation or Preparation(schema, engine, lambda space: self.store)
+        )
         self._pages = BoundedPages(self.store.space)
         self.large_writes = asyncio.Lock()
         """Held by a write of many records: of one space, one runs at a time."""
+        self._adds = KeyLocks()
         self._log = log
 
     async def transact(
@@ -130,6 +135,8 @@ class SpaceOperations(Tenant):
         return await super().transact(work, reservation=reservation, batch_id=batch_id)
 
     async def get(self, served: ServedRecord, fields: Fields) -> ServedItem:
+        if not self.state.is_readable:
+            await self.state.check_read()
         found = await self.store.entry(served.record, **fields)
         if found is None:
             raise _absent(served, fields)
@@ -152,13 +159,15 @@ class SpaceOperations(Tenant):
                 given=len(addresses),
                 most=SERVED_PAGE_ITEMS_MAX,
             )
+        if not self.state.is_readable:
+            await self.state.check_read()
         asked = [served.of_json(fields) for fields in addresses]
         if served.kind == "counter":
             numbers = await self.store.get_many(served.record, asked)
             report_read(len(numbers), 0)
             return FoundItems([CounterValue(number or 0) for number in numbers])
 
-        omitted = OmittedRows(served)
+        omitted = OmittedRows()
         on_unreadable: OnUnreadable = "raise" if unreadable == "raise" else omitted.add
 
         def read(step: LongRead, keys: Sequence[str]) -> Awaitable[list[Entry[Any] | None]]:
@@ -173,8 +182,7 @@ class SpaceOperations(Tenant):
         self, served: ServedRecord, by: ServedDerived[Unique], fields: Fields
     ) -> ServedItem:
         """Return the record that a unique row leads to."""
-        if not self.state.is_complete:
-            await self.state.check_index(served.record, by.row)
+        await self._check_row(served, by)
         found = await self.store.lookup(served.record, by.row, **fields)
         if found is None:
             raise _absent(served, fields)
@@ -203,10 +211,9 @@ class SpaceOperations(Tenant):
         if by is not None and by not in served.indexes:
             raise no_index(served, by=by)
         index = None if by is None else served.indexes[by]
-        if index is not None and not self.state.is_complete:
-            await self.state.check_index(served.record, index.row)
+        await self._check_row(served, index)
         arguments = page_arguments(served, index, filters)
-        omitted = OmittedRows(served, index)
+        omitted = OmittedRows(index)
 
         def read(step: LongRead, limit: int, cursor: str | None) -> Awaitable[RecordPage[Any]]:
             return page_within(
@@ -243,8 +250,7 @@ class SpaceOperations(Tenant):
         if by is not None and by not in served.derived:
             raise no_index(served, by=by)
         row = None if by is None else served.derived[by]
-        if row is not None:
-            await self._check_row(served, row)
+        await self._check_row(served, row)
         keys, following = await self.store.keys(
             served.record if row is None else row.row,
             limit=limit,
@@ -259,8 +265,7 @@ class SpaceOperations(Tenant):
         self, served: ServedRecord, by: ServedDerived[RecordCount], fields: Fields
     ) -> CounterValue:
         """Return the number of records that a count row holds."""
-        if not self.state.is_complete:
-            await self.state.check_index(served.record, by.row)
+        await self._check_row(served, by)
         return CounterValue(await self.store.record_count(by.row, **fields))
 
     async def members(
@@ -270,9 +275,14 @@ class SpaceOperations(Tenant):
         await self._check_row(served, by)
         return SummaryMembers(await self.store.members(by.row, **fields))
 
-    async def _check_row(self, served: ServedRecord, by: ServedDerived[Any]) -> None:
-        served.check_shown(by.row)
-        if not self.state.is_complete:
+    async def _check_row(self, served: ServedRecord, by: ServedDerived[Any] | None) -> None:
+        """Raise AccessError for rows that show private members, and PreparingError while a list
+        would lack records."""
+        if by is not None:
+            served.check_shown(by.row)
+        if not self.state.is_readable:
+            await self.state.check_read()
+        if by is not None and not self.state.is_complete:
             await self.state.check_index(served.record, by.row)
 
     async def create(self, served: ServedRecord, plain: Any, fields: Fields) -> ServedItem:
@@ -358,15 +368,46 @@ class SpaceOperations(Tenant):
         return ClearedRecords(deleted, not done)
 
     async def add(
-        self, served: ServedRecord, by: int, fields: Fields, *, key: str | None = None
+        self,
+        served: ServedRecord,
+        by: int,
+        fields: Fields,
+        *,
+        key: str | None = None,
+        shows_value: bool = True,
     ) -> CounterValue:
-        """Add to a counter, once for each idempotency key; return its value."""
+        """Add to a counter, once for each idempotency key; return the value that this addition
+        made.
 
-        async def work(tx: Transaction) -> None:
-            await tx.add(served.record, by, **fields)  # type: ignore[arg-type]  # it is a Counter
+        For that its commit depends on the value, so adds of one counter run one after the other;
+        those that wait share a commit. A repeat returns the value of now. Without `shows_value`,
+        adds do not depend on each other.
+        """
+        counter: Any = served.record
+        dated = counter.address_of(fields, self.store.engine.clock.now())
+        target = ("add", served.name, *map(str, fields.values()))
+        if not shows_value:
+            await self.once(lambda tx: tx.add(counter, by, **dated), key, *target)
+            return CounterValue()
+        [row] = record_keys(self.store, counter, [dated])
 
-        await self.once(work, key, "add", served.name, *map(str, fields.values()))
-        return await self.count(served, fields)
+        async def work(tx: Transaction) -> tuple[int, int]:
+            with tx.one_write():
+                await tx.add(counter, by, **dated)
+                return await tx.get(counter, **dated) or 0, tx.revision_read(row)
+
+        if key is None and self.usage is None and self._adds.is_written(row):
+            return CounterValue((await self._adds.write_grouped(row, work, self._result))[0])
+        with self._adds.write(row) as earlier:
+            for each in earlier:
+                await each.finished()
+            added, revision = await self.once(work, key, *target)
+        if added is None or (key is not None and 0 < revision <= added[1]):  # applied before
+            return await self.count(served, dated)
+        return CounterValue(added[0])
+
+    async def _result(self, work: Callable[[Transaction], Awaitable[R]]) -> R:
+        return (await self.transact(work))[0]
 
     async def append(self, served: ServedRecord, plain: Any, fields: Fields) -> ServedItem:
         """Append an event to a log, and fold it."""

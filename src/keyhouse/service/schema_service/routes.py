@@ -55,6 +55,7 @@ from keyhouse.service.schema_service.handlers import (
     WriteHeaders,
 )
 from keyhouse.service.schema_service.page_filters import no_index
+from keyhouse.service.schema_service.parameter_docs import COMMON, field_docs, filter_docs
 from keyhouse.service.schema_service.space_routes import WRITE_PROBLEMS, space_routes
 
 __all__ = ["routes"]
@@ -111,6 +112,8 @@ class _Routes:
 
     def counter(self) -> Iterator[Named]:
         name = self._served.name
+        if self._address:
+            yield self._list("list", f"List the counters {name}, by key, with their values.")
         yield (
             "get",
             self._route(
@@ -167,9 +170,13 @@ class _Routes:
             {"query": query, "headers": SpaceHeader},
             self._types.page,
             scope=READ,
-            problems=[PreparingError],
+            problems=[AccessError, PreparingError],
+            docs=self._filter_docs(served.indexes),
         )
         return operation, route
+
+    def _filter_docs(self, rows: Mapping[str, ServedDerived[Any]]) -> dict[str, str]:
+        return filter_docs([*[row.segments for row in rows.values()], self._served.segments])
 
     def _page_query(self, name: str, limit: Any, rows: Mapping[str, ServedDerived[Any]]) -> Any:
         """Return the parameters of a page: filters, the row that it is by, and those of paging."""
@@ -197,6 +204,7 @@ class _Routes:
             {"query": self._page_query("Keys", KeyLimit, served.derived)},
             ListedKeys,
             problems=[AccessError, PreparingError],
+            docs=self._filter_docs(served.derived),
         )
 
     def _get_many(self) -> Named:
@@ -238,7 +246,7 @@ class _Routes:
             f"Find the {self._served.name} record that a unique row leads to.",
             Response,
             replies={200: ResponseSpec(type=self._types.item, headers=_ETAG)},
-            problems=[NotFoundError, PreparingError],
+            problems=[AccessError, NotFoundError, PreparingError],
         )
 
     def _row(
@@ -254,7 +262,10 @@ class _Routes:
         fields = dict.fromkeys([field for row in rows.values() for field in row.fields])
         by = ("by", choice([*rows]), msgspec.NODEFAULT)
         query = parameters(f"{operation}{self._served.name}", [*fields], [by])
-        route = {"problems": [AccessError, PreparingError], **route}
+        docs: dict[str, str] = {}
+        for row in rows.values():
+            docs |= field_docs(row.segments)
+        route = {"problems": [AccessError, PreparingError], "docs": docs, **route}
         return self._read(operation, folder, doc, {"query": query}, returns, **route)
 
     def _read(
@@ -410,7 +421,16 @@ class _Routes:
             [Parameter(each, Parameter.KEYWORD_ONLY) for each in types]
         )
         path = path or self._path + (self._address if at else "")
-        return Route(method=method, path=path, handler=handler, tag=served.name, **route)
+        given = {names.get(name, name): text for name, text in field_docs(served.segments).items()}
+        docs = {**COMMON, **given, **route.pop("docs", {})}
+        return Route(
+            method=method,
+            path=path,
+            handler=handler,
+            tag=served.name,
+            parameter_docs=docs,
+            **route,
+        )
 
 
 def _no_parameter(served: ServedRecord, name: str) -> UsageError:

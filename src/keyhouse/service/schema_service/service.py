@@ -46,9 +46,20 @@ def _build(schema: Schema, named: str, context: ServiceContext) -> ServiceSpec:
         context,
         settings,
         lambda space, engine, quota: SpaceOperations(
-            space, engine, quota, schema=schema, key_ring=runtime.key_ring, log=runtime.log
+            space,
+            engine,
+            quota,
+            schema=schema,
+            preparation=preparation,
+            key_ring=runtime.key_ring,
+            log=runtime.log,
         ),
-        metrics=OperationMetrics(name.replace("-", "_"), OPERATIONS, has_watches=True),
+        metrics=OperationMetrics(
+            name.replace("-", "_"),
+            OPERATIONS,
+            has_watches=True,
+            unprepared=lambda: len(preparation.failures),
+        ),
         key_ring=settings.key_ring,
     )
     auth = jwt_auth(settings, context.data, system=name, clock=context.engine.clock)
@@ -58,16 +69,23 @@ def _build(schema: Schema, named: str, context: ServiceContext) -> ServiceSpec:
         context.engine,
         lambda space: Store(schema, context.engine, space, key_ring=runtime.key_ring),
     )
+
+    async def ready() -> None:
+        await auth.ready()
+        await preparation.check()
+
     return runtime.spec(
         title=name.capitalize(),
         about=schema.doc,
+        license="",  # the schema is its author's
+        version=str(schema.version),
         examples=_examples(name, named, catalog),
         routes=runtime.metered(routes(catalog, handlers)),
         endpoints=SchemaSubjects(catalog, settings, runtime).endpoints(),
         tasks=[preparation.run],
         auth=auth,
         rates=runtime.rates,
-        ready=auth.ready,
+        ready=ready,
     )
 
 

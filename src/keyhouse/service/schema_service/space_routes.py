@@ -1,5 +1,6 @@
 """The HTTP routes of a whole space: batch, watch, clear, and the description of the schema."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -20,9 +21,11 @@ from keyhouse.errors import (
     UnknownOutcomeError,
 )
 from keyhouse.http import Route
-from keyhouse.service.schema_service.catalog import Catalog
+from keyhouse.service.schema_service.batch import SchemaBatch
+from keyhouse.service.schema_service.catalog import Catalog, Kind, ServedRecord
 from keyhouse.service.schema_service.document_types import choice, parameters
 from keyhouse.service.schema_service.handlers import READ, WRITE, SchemaHandlers, SpaceHeader
+from keyhouse.service.schema_service.parameter_docs import COMMON
 
 __all__ = ["WRITE_PROBLEMS", "space_routes"]
 
@@ -42,7 +45,7 @@ def space_routes(catalog: Catalog, on: SchemaHandlers) -> list[tuple[str, Route]
     """Return the routes, each with the name of its operation."""
     found: list[tuple[str, Route]] = []
     if any(each.is_writable for each in catalog.all("http")):
-        found += [("batch", _batch(on)), ("clear", _clear(on))]
+        found += [("batch", _batch(catalog, on)), ("clear", _clear(on))]
     if watched := catalog.all("http"):
         found.append(("watch", _watch(on, watched)))
     schema = Route(method="GET", path="/schema", handler=on.schema, scope=READ, tag="schema")
@@ -52,21 +55,40 @@ def space_routes(catalog: Catalog, on: SchemaHandlers) -> list[tuple[str, Route]
 def _clear(on: SchemaHandlers) -> Route:
     problems = [AccessError, ContentionError, UnknownOutcomeError, PreparingError]
     return Route(
-        method="POST", path="/clear", handler=on.clear, scope=WRITE, problems=problems, tag="batch"
+        method="POST",
+        path="/clear",
+        handler=on.clear,
+        scope=WRITE,
+        problems=problems,
+        tag="batch",
+        parameter_docs=COMMON,
     )
 
 
-def _batch(on: SchemaHandlers) -> Route:
-    operations = [{"op": "add", "counter": "views", "fields": {"id": "pie"}, "by": 1}]
+def _batch(catalog: Catalog, on: SchemaHandlers) -> Route:
     return Route(
         method="POST",
         path="/batch",
         handler=on.batch,
         scope=WRITE,
         problems=[NotFoundError, AccessError, CounterError, *WRITE_PROBLEMS],
-        example={"operations": operations},
+        body_type=SchemaBatch,
+        example={"operations": [*_example_operations(catalog)]},
         tag="batch",
+        parameter_docs=COMMON,
     )
+
+
+def _example_operations(catalog: Catalog) -> Iterator[dict[str, Any]]:
+    """Yield an operation on one counter and one record of the schema, if there are such."""
+    kinds: dict[Kind, dict[str, Any]] = {
+        "counter": {"op": "add", "by": 1},
+        "record": {"op": "delete"},
+    }
+    for kind, members in kinds.items():
+        writable = [each for each in catalog.all("http", kind) if each.is_writable]
+        for served in writable[:1]:
+            yield {**members, kind: served.name, "fields": served.example_fields()}
 
 
 def _watch(on: SchemaHandlers, watched: Any) -> Route:
@@ -85,4 +107,14 @@ def _watch(on: SchemaHandlers, watched: Any) -> Route:
 
     watch.__doc__ = on.watch.__doc__
     watch.__annotations__ = {**on.watch.__annotations__, "query": query}
-    return Route(method="GET", path="/watch", handler=watch, scope=READ, tag="watch")
+    docs = COMMON | {name: text for each in watched for name, text in _fields(each).items()}
+    return Route(
+        method="GET", path="/watch", handler=watch, scope=READ, tag="watch", parameter_docs=docs
+    )
+
+
+def _fields(served: ServedRecord) -> dict[str, str]:
+    return {
+        name: f"Only those whose `{name}` is this: {segment.description}."
+        for name, segment in served.segments.items()
+    }

@@ -38,7 +38,7 @@ from keyhouse.service.schema_service.answers import (
     item_of,
     unreadable_item,
 )
-from keyhouse.service.schema_service.batch import BatchOperation, run_batch
+from keyhouse.service.schema_service.batch import run_batch
 from keyhouse.service.schema_service.catalog import Catalog, D, Kind, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.operations import (
     OPERATIONS,
@@ -70,7 +70,7 @@ _encode = msgspec.json.Encoder().encode
 class SchemaRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a request. `fields` is the address, or the filters of a list.
 
-    `revision` is the one that a record must be at to be written; null: it must not exist.
+    `expect` is the revision that a record must be at to be written; null: it must not exist.
     """
 
     record: str | UnsetType = UNSET
@@ -85,10 +85,10 @@ class SchemaRequest(msgspec.Struct, forbid_unknown_fields=True):
     addresses: list[dict[str, Any]] | UnsetType = UNSET
     unreadable: OnUnreadableItem = "raise"
     cursor: str | None = None
-    revision: int | UnsetType | None = UNSET
+    expect: int | UnsetType | None = UNSET
     ttl: float | None = None
     idempotency_key: str | None = None
-    operations: list[BatchOperation] | UnsetType = UNSET
+    operations: list[msgspec.Raw] | UnsetType = UNSET
     since: int | None = None
     subject: str | UnsetType = UNSET
     stop: bool = False
@@ -260,7 +260,7 @@ class SchemaSubjects:
             addresses = addresses[: max(1, min(len(addresses), len(found.items)) // 2)]
 
     async def _list(self, space: SpaceOperations, body: SchemaRequest) -> Any:
-        served = self._named(body, "record", "log")
+        served = self._named(body, "record", "counter", "log")
         by = body.by if isinstance(body.by, str) else None
         limit = body.limit
         while True:
@@ -322,7 +322,7 @@ class SchemaSubjects:
 
     async def _put(self, space: SpaceOperations, body: SchemaRequest) -> Any:
         served, value = self._named(body, "record", write=True), _value(body)
-        fields = served.with_members(served.of_json(body.fields), value)
+        fields = served.with_members(served.of_json(body.fields), value, space.store.ids.new)
         item, _ = await space.put(served, value, fields, check=_check(body), ttl=body.ttl)
         return item
 
@@ -409,7 +409,7 @@ def _value(body: SchemaRequest) -> Any:
 
 
 def _check(body: SchemaRequest) -> Callable[[int | None], None] | None:
-    expected = body.revision
+    expected = body.expect
     if isinstance(expected, UnsetType):
         return None
 

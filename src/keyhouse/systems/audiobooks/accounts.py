@@ -16,6 +16,7 @@ from keyhouse.clock import Clock
 from keyhouse.errors import (
     AccessError,
     ConflictError,
+    KeyFieldError,
     NotFoundError,
     RecordError,
     TokenError,
@@ -67,7 +68,6 @@ def login_guard(clock: Clock) -> LoginGuard:
         account_delay_seconds_max=2.0,
         address_attempts=15,
         address_delay_seconds=900.0,
-        slows_accounts=True,
         clock=clock,
     )
 
@@ -163,11 +163,16 @@ class Accounts:
         password and a disabled user alike."""
         await self._sleep_before(username, client)
         self.passwords.use(await password_parameters(self.library))
-        found = await self.store.lookup(USER, USER_BY_NAME, username=username)
+        try:
+            found = await self.store.lookup(USER, USER_BY_NAME, username=username)
+        except KeyFieldError:  # a name that no user can have
+            found = None
         user = None if found is None else found.record
         is_active = user is not None and user.status == "active"
         stored = user.password_hash if user is not None and is_active else None
-        check = await self.passwords.verify(stored, password)
+        check = await self.passwords.verify(
+            stored, password, is_preferred=self._guard.is_known(client)
+        )
         if user is None or not check.is_valid:
             raise TokenError("The user name or the password is wrong.")
         self._guard.succeeded(self._account(username), client)
@@ -246,7 +251,9 @@ class Accounts:
         user = await self.user(member.subject)
         await self._sleep_before(user.username, client)
         self.passwords.use(await password_parameters(self.library))
-        check = await self.passwords.verify(user.password_hash, current)
+        check = await self.passwords.verify(
+            user.password_hash, current, is_preferred=self._guard.is_known(client)
+        )
         if not check.is_valid:
             raise AccessError("The current password is wrong.")
         self._guard.succeeded(self._account(user.username), client)

@@ -6,6 +6,7 @@ has them side by side.
 """
 
 import base64
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
@@ -15,6 +16,7 @@ from typing import Any, BinaryIO, Final
 import mutagen
 import mutagen.flac
 from msgspec import Struct
+from mutagen.asf import ASFTags
 from mutagen.flac import FLAC, Picture
 from mutagen.id3 import ID3
 from mutagen.mp3 import MP3
@@ -23,11 +25,13 @@ from mutagen.oggopus import OggOpus
 from mutagen.oggvorbis import OggVorbis
 from mutagen.wave import WAVE
 
+from keyhouse.normalization import stream_safe
 from keyhouse.systems.audiobooks.records import Chapter
 
 __all__ = [
     "AUDIO_EXTENSIONS",
     "MEDIA_TYPES",
+    "UNREAD_EXTENSIONS",
     "AudioTags",
     "BrokenFileError",
     "image_type",
@@ -45,13 +49,30 @@ MEDIA_TYPES: Final[Mapping[str, str]] = {
     "oga": "audio/ogg",
     "opus": "audio/ogg",
     "wav": "audio/wav",
+    "aif": "audio/aiff",
+    "aiff": "audio/aiff",
+    "wma": "audio/x-ms-wma",
 }
 AUDIO_EXTENSIONS: Final = frozenset(MEDIA_TYPES)
+UNREAD_EXTENSIONS: Final = frozenset(
+    {"aa", "aax", "aaxc", "ac3", "amr", "ape", "dsf", "mka", "mpc", "ra", "tta", "webm", "wv"}
+)
+"""Audio of formats that are not read: a scan names them."""
 
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
-    "title": ("TIT2", "\xa9nam", "title"),
-    "album": ("TALB", "\xa9alb", "album"),
-    "author": ("TPE2", "aART", "albumartist", "TPE1", "\xa9ART", "artist", "author"),
+    "title": ("TIT2", "\xa9nam", "title", "Title"),
+    "album": ("TALB", "\xa9alb", "album", "WM/AlbumTitle"),
+    "author": (
+        "TPE2",
+        "aART",
+        "albumartist",
+        "TPE1",
+        "\xa9ART",
+        "artist",
+        "author",
+        "WM/AlbumArtist",
+        "Author",
+    ),
     "narrator": (
         "TXXX:NARRATOR",
         "----:com.apple.iTunes:NARRATOR",
@@ -59,6 +80,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
         "TCOM",
         "\xa9wrt",
         "composer",
+        "WM/Composer",
     ),
     "series": (
         "TXXX:SERIES",
@@ -68,6 +90,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
         "\xa9mvn",
         "mvnm",
         "movementname",
+        "WM/ContentGroupDescription",
     ),
     "series_part": (
         "TXXX:SERIES-PART",
@@ -78,19 +101,20 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
         "mvin",
         "movement",
     ),
-    "track": ("TRCK", "trkn", "tracknumber"),
-    "disc": ("TPOS", "disk", "discnumber"),
-    "year": ("TDRC", "TYER", "\xa9day", "date", "year"),
-    "genre": ("TCON", "\xa9gen", "genre"),
-    "description": ("COMM", "desc", "\xa9cmt", "description", "comment"),
-    "publisher": ("TPUB", "----:com.apple.iTunes:PUBLISHER", "publisher"),
-    "language": ("TLAN", "----:com.apple.iTunes:LANGUAGE", "language"),
-    "isbn": ("TXXX:ISBN", "----:com.apple.iTunes:ISBN", "isbn"),
+    "track": ("TRCK", "trkn", "tracknumber", "WM/TrackNumber"),
+    "disc": ("TPOS", "disk", "discnumber", "WM/PartOfSet"),
+    "year": ("TDRC", "TYER", "\xa9day", "date", "year", "WM/Year"),
+    "genre": ("TCON", "\xa9gen", "genre", "WM/Genre"),
+    "description": ("COMM", "desc", "\xa9cmt", "description", "comment", "Description"),
+    "publisher": ("TPUB", "----:com.apple.iTunes:PUBLISHER", "publisher", "WM/Publisher"),
+    "language": ("TLAN", "----:com.apple.iTunes:LANGUAGE", "language", "WM/Language"),
+    "isbn": ("TXXX:ISBN", "----:com.apple.iTunes:ISBN", "isbn", "WM/ISBN"),
 }
 _IS_NAME: Final = {
     "id3": re.compile(r"[A-Z0-9]{4}(:.*)?"),
     "mp4": re.compile("\xa9.*|----:.*|aART|trkn|disk|desc"),
     "vorbis": re.compile(r"[a-z-]+"),
+    "asf": re.compile(r"Title|Author|Description|WM/.*"),
 }
 _NAMES_BY_TYPE: Final = {
     kind: {
@@ -101,7 +125,9 @@ _NAMES_BY_TYPE: Final = {
 }
 _TEXT_CHARS_MAX: Final = 10_000
 _COVER_BYTES_MAX: Final = 20 * 1_024 * 1_024
+_BREAKS: Final = re.compile("[\\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _CHAPTERS_MAX: Final = 5_000
+_CHAPTER_CHARS_MAX: Final = 500
 
 
 class BrokenFileError(Exception):
@@ -137,21 +163,23 @@ def read_tags(path: Path, file: BinaryIO | None = None) -> AudioTags:
     try:
         with nullcontext(file) if file is not None else path.open("rb") as opened:
             found: Any = _opened(path, opened)
-        duration = 0.0 if found is None else _duration(found, path)
+            duration = 0.0 if found is None else _duration(found, opened)
         if found is not None and duration > 0:
             return _tags_of(path, found, duration)
+    except MemoryError:
+        raise BrokenFileError("needs more memory than the tags of a file may") from None
     except Exception as error:  # damaged files raise errors of many types
         raise BrokenFileError(f"{type(error).__name__}: {error}") from error
     raise BrokenFileError("not an audio file, or without any audio")
 
 
-def _duration(found: Any, path: Path) -> float:
+def _duration(found: Any, file: BinaryIO) -> float:
     """Return the length in seconds. The header of a WAV file that was cut off, or written as a
     stream, has another one than its bytes: those count."""
     length = float(getattr(found.info, "length", 0.0) or 0.0)
     bits = float(getattr(found.info, "bitrate", 0.0) or 0.0)
     if isinstance(found, WAVE) and bits:
-        return min(length, 8 * path.stat().st_size / bits)
+        return min(length, 8 * file.seek(0, os.SEEK_END) / bits)
     return length
 
 
@@ -165,7 +193,8 @@ def _opened(path: Path, file: BinaryIO) -> Any:
         file.seek(0)
         with suppress(mutagen.MutagenError):
             return kind(file)
-    return mutagen.File(path)
+    file.seek(0)
+    return mutagen.File(file)
 
 
 _KINDS: Final[Mapping[Any, Callable[[bytes], bool]]] = {
@@ -181,7 +210,10 @@ _KINDS: Final[Mapping[Any, Callable[[bytes], bool]]] = {
 def _tags_of(path: Path, found: Any, duration: float) -> AudioTags:
     tags = _by_name(found.tags)
     known = _NAMES_BY_TYPE.get(_type_of(tags), _NAMES)
-    texts = {name: _first(tags, names) for name, names in known.items()}
+    texts = {
+        name: text if name == "description" else _line(text)
+        for name, text in ((name, _first(tags, names)) for name, names in known.items())
+    }
     cover, cover_type = _cover(found, tags)
     return AudioTags(
         duration_seconds=round(duration, 3),
@@ -219,6 +251,8 @@ def _by_name(tags: Any) -> Any:
 def _type_of(tags: Any) -> str:
     if isinstance(tags, ID3):
         return "id3"
+    if isinstance(tags, ASFTags):
+        return "asf"
     return "mp4" if isinstance(tags, MP4Tags) else "vorbis" if type(tags) is dict else ""
 
 
@@ -246,8 +280,13 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, bytes):
         value = bytes(value).decode("utf-8", "replace")
-    text = str(value).replace("\0", "; ").encode("utf-8", "replace").decode()
-    return text.strip()[:_TEXT_CHARS_MAX]
+    text = str(value)[:_TEXT_CHARS_MAX].replace("\0", "; ").encode("utf-8", "replace").decode()
+    return stream_safe(text.strip())
+
+
+def _line(text: str) -> str:
+    """Return a text as one line: line breaks and control characters become spaces."""
+    return text if text.isprintable() else _BREAKS.sub(" ", text).strip()
 
 
 def _number(text: str) -> float | None:
@@ -271,7 +310,7 @@ def _chapters(found: Any, tags: Any, duration: float) -> list[Chapter]:
     ends = [*(start for start, _ in starts[1:]), duration][: len(starts)]
     return [
         Chapter(
-            title=title or f"Chapter {number}",
+            title=_line(title)[:_CHAPTER_CHARS_MAX] or f"Chapter {number}",
             start_seconds=round(start, 3),
             end_seconds=round(end, 3),
         )

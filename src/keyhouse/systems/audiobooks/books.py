@@ -7,7 +7,6 @@ from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from keyhouse.errors import ConflictError, LinkError, NotFoundError, RecordError, UsageError
-from keyhouse.http import etag
 from keyhouse.keys import normal
 from keyhouse.schema import Index
 from keyhouse.store import Entry, Transaction
@@ -360,8 +359,3 @@ def _shown(
     shown["duration"] = None if durations is None else durations.total_duration
     shown["cover_url"] = f"{BOOKS_PATH}/{book.id}/cover" if book.cover_asset_id else None
     return shown
-
-
-def tag_header(revision: int) -> tuple[str, str]:
-    """Return the ETag for If-Match. It is not used for 304: the reply shows other records too."""
-    return "ETag", etag(revision)

@@ -4,7 +4,9 @@ their hash. Books with the same picture share its file, which is removed with th
 import asyncio
 import hashlib
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +16,7 @@ from keyhouse.errors import NotFoundError
 from keyhouse.http import FileResponse, FileRoot
 from keyhouse.store import Transaction
 from keyhouse.systems.audiobooks.audio_tags import AudioTags, image_type
-from keyhouse.systems.audiobooks.files import COVER_NAMES
+from keyhouse.systems.audiobooks.files import COVER_NAMES, open_regular
 from keyhouse.systems.audiobooks.library import Library
 from keyhouse.systems.audiobooks.records import Asset
 from keyhouse.systems.audiobooks.schema import ASSET, ASSETS_BY_HASH, ASSETS_OF_BOOK, BOOK
@@ -37,11 +39,11 @@ class Covers:
         self._lock = asyncio.Lock()
         """Held while a file and its row are written, or a file without a row is removed."""
 
-    async def add(self, book_id: str, folder: Path, tags: Iterable[AudioTags]) -> None:
-        """Give a book that has no cover the first picture of its tags, or of its folder."""
+    async def add(self, book_id: str, folders: Sequence[Path], tags: Iterable[AudioTags]) -> None:
+        """Give a book that has no cover the first picture of its tags, or of its folders."""
         found = next(((each.cover, each.cover_type) for each in tags if each.cover_type), None)
         if found is None:
-            found = await self._run(_folder_cover, folder)
+            found = await self._run(_folder_cover, folders, self._library.roots)
         if found is None:
             return
         async with self._lock:
@@ -110,13 +112,13 @@ class Covers:
         )
 
 
-def _folder_cover(folder: Path) -> tuple[bytes, str] | None:
-    for name in COVER_NAMES:
-        if not os.path.lexists(f"{folder}{os.sep}{name}"):
+def _folder_cover(folders: Sequence[Path], roots: Sequence[Path]) -> tuple[bytes, str] | None:
+    for folder, name in product(folders, COVER_NAMES):
+        path = f"{folder}{os.sep}{name}"
+        if not os.path.lexists(path):
             continue
-        path = folder / name
-        if path.is_file() and not path.is_symlink() and path.stat().st_size <= COVER_BYTES_MAX:
-            content = path.read_bytes()
-            if mime := image_type(content):
+        with suppress(OSError), open_regular(path, roots) as file:  # an unreadable one is left out
+            content = file.read(COVER_BYTES_MAX + 1)
+            if len(content) <= COVER_BYTES_MAX and (mime := image_type(content)):
                 return content, mime
     return None

@@ -1,22 +1,26 @@
 """Folders of audio files: walking, reading and hashing them. It knows no store.
 
-No symbolic link is followed, so nothing outside of the roots is ever read.
+No symbolic link is followed, so nothing outside of the roots is ever read. Names with control
+characters are skipped: another program, or a log, could take a part of them for something else.
 """
 
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from io import BytesIO
+import stat
+from collections.abc import Iterable, Sequence
+from io import BufferedReader, BytesIO
 from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
 from keyhouse.errors import NotFoundError, RecordError
+from keyhouse.rooted_path import open_below
 from keyhouse.systems.audiobooks.audio_tags import (
     AUDIO_EXTENSIONS,
+    UNREAD_EXTENSIONS,
     AudioTags,
     BrokenFileError,
     read_tags,
@@ -27,13 +31,24 @@ __all__ = [
     "FoundFile",
     "FoundFiles",
     "below_root",
+    "has_control_characters",
     "natural",
+    "open_regular",
+    "printable_path",
     "read_file",
     "resolve_below",
     "walk",
 ]
 
 _WHOLE_BYTES_MAX: Final = 1_024 * 1_024
+FILE_BYTES_MAX: Final = 16 * 1_024**3
+"""A larger file is not an audiobook: a sparse one of this size is read in a minute."""
+DEPTH_MAX: Final = 100
+"""Folders within folders that a scan goes into."""
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Control characters and line breaks of Unicode."""
+
+AnyPath = TypeVar("AnyPath", Path, str, Path | str)
 COVER_NAMES: Final = ("cover.jpg", "cover.jpeg", "cover.png", "folder.jpg", "folder.png")
 
 
@@ -46,11 +61,13 @@ class FoundFile(Struct, frozen=True):
 
 
 class FoundFiles(Struct):
-    """The files of `folders`, which were read except for what was `skipped`, for a reason."""
+    """The files of `folders`, which were read except for what was `skipped`, for a reason.
+    `unread` has the paths of audio files that no reader reads, by the end of their names."""
 
     files: list[FoundFile] = []
     folders: list[str] = []
     skipped: dict[str, str] = {}
+    unread: dict[str, list[str]] = {}
 
     def has_looked_at(self, path: str) -> bool:
         """Return whether a file would be among the files if it were there."""
@@ -66,58 +83,82 @@ class AudioFile(Struct, kw_only=True):
     error: str = ""
 
 
-def walk(root: Path | str, skip: Callable[[str, str], object]) -> list[FoundFile]:
-    """Return the audio files below a folder, by name. Raises OSError if the folder itself cannot be
-    read. `skip` is called with the path of each folder or file within that cannot be read, and the
-    reason."""
-    files: list[FoundFile] = []
-    _walk_into(files, str(root), skip)
-    return files
-
-
-def _walk_into(files: list[FoundFile], folder: str, skip: Callable[[str, str], object]) -> None:
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=attrgetter("name"))
-    for entry in entries:
-        name = entry.name
-        if name.startswith("."):
-            continue
-        stem, _, extension = name.rpartition(".")
-        if entry.is_dir(follow_symlinks=False):
-            try:
-                _walk_into(files, entry.path, skip)
-            except FileNotFoundError:  # deleted meanwhile
+def walk(root: Path | str, found: FoundFiles) -> None:
+    """Add the audio files below a folder, each folder by name, and what is skipped, with the
+    reason. Raises OSError if the folder itself cannot be read."""
+    waiting = [(str(root), 0)]
+    while waiting:
+        folder, depth = waiting.pop()
+        try:
+            with os.scandir(folder) as listed:
+                entries = sorted(listed, key=attrgetter("name"))
+        except FileNotFoundError:  # deleted meanwhile
+            if depth:
                 continue
-            except OSError as error:
-                skip(_shown(entry.path), error.strerror or str(error))
-        elif stem and extension.lower() in AUDIO_EXTENSIONS:
-            is_file = entry.is_file(follow_symlinks=False)
-            if is_file and (file := _found(entry, skip)) is not None:
-                files.append(file)
+            raise
+        except OSError as error:
+            if not depth:
+                raise
+            found.skipped[folder] = error.strerror or str(error)
+            continue
+        folders: list[tuple[str, int]] = []
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                if reason := _unusable(entry.name, depth + 1):
+                    found.skipped[entry.path] = reason
+                else:
+                    folders.append((entry.path, depth + 1))
+            else:
+                _add_file(found, entry)
+        waiting += reversed(folders)
+    found.folders.append(str(root))
 
 
-def _found(entry: os.DirEntry[str], skip: Callable[[str, str], object]) -> FoundFile | None:
-    if not _is_text(entry.path):
-        skip(_shown(entry.path), "the name is not UTF-8: rename it")
-        return None
+def _add_file(found: FoundFiles, entry: os.DirEntry[str]) -> None:
+    stem, _, extension = entry.name.rpartition(".")
+    extension = extension.lower()
+    is_audio = extension in AUDIO_EXTENSIONS
+    if not stem or not (is_audio or extension in UNREAD_EXTENSIONS):
+        return
+    if not entry.is_file(follow_symlinks=False):
+        return
+    if reason := _unusable(entry.name):
+        found.skipped[entry.path] = reason
+    elif not is_audio:
+        found.unread.setdefault(extension, []).append(entry.path)
+    else:
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:  # deleted meanwhile
+            return
+        except OSError as error:
+            found.skipped[entry.path] = error.strerror or str(error)
+            return
+        found.files.append(FoundFile(entry.path, status.st_size, status.st_mtime_ns))
+
+
+def _unusable(name: str, depth: int = 0) -> str:
+    """Return why a file or folder of this name is skipped; nothing if it is not."""
+    if not _is_text(name):
+        return "the name is not UTF-8: rename it"
+    if has_control_characters(name):
+        return "the name has control characters: rename it"
+    return f"more than {DEPTH_MAX} folders deep" if depth > DEPTH_MAX else ""
+
+
+def read_file(found: FoundFile, roots: Sequence[Path | str]) -> AudioFile:
+    """Read tags and hash of a file below a root. A broken one has an error."""
+    if found.size > FILE_BYTES_MAX:
+        return AudioFile(found=found, error=f"larger than {FILE_BYTES_MAX >> 30} GiB")
     try:
-        status = entry.stat(follow_symlinks=False)
-    except FileNotFoundError:  # deleted meanwhile
-        return None
-    except OSError as error:
-        skip(entry.path, error.strerror or str(error))
-        return None
-    return FoundFile(entry.path, status.st_size, status.st_mtime_ns)
-
-
-def read_file(found: FoundFile) -> AudioFile:
-    """Read tags and hash of a file. A broken one has an error."""
-    try:
-        with open(found.path, "rb") as file:
+        with open_regular(found.path, roots) as file:
             if found.size <= _WHOLE_BYTES_MAX:  # one read, where tags alone would take several
-                content = file.read()
-                tags = read_tags(Path(found.path), BytesIO(content))
-                sha256 = hashlib.sha256(content).hexdigest()
+                content = _Content(file.read(found.size + 1))
+                content.name = found.path
+                tags = read_tags(Path(found.path), content)
+                sha256 = hashlib.sha256(content.getbuffer()).hexdigest()
             else:
                 tags = read_tags(Path(found.path), file)
                 file.seek(0)
@@ -127,7 +168,28 @@ def read_file(found: FoundFile) -> AudioFile:
     return AudioFile(found=found, tags=tags, sha256=sha256)
 
 
-def below_root(path: str, roots: Sequence[Path]) -> tuple[Path, str] | None:
+def open_regular(path: str, roots: Sequence[Path | str]) -> BufferedReader:
+    """Open a regular file below a root, through no link. Raises OSError."""
+    place = below_root(path, roots)
+    if place is None:
+        raise OSError("not below a root of the library")
+    root, below = place
+    file = open(  # noqa: SIM115  # the caller closes it
+        path, "rb", opener=lambda *_: open_below(root, below.split(os.sep))
+    )
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError("not a regular file")
+    return file
+
+
+class _Content(BytesIO):
+    """The content of a file in memory. mutagen looks at its name."""
+
+    name: str
+
+
+def below_root(path: str, roots: Sequence[AnyPath]) -> tuple[AnyPath, str] | None:
     """Return the root that a path is below, and the path from there; None if there is none."""
     for root in roots:
         start = f"{root}{os.sep}"
@@ -141,8 +203,10 @@ def resolve_below(path: str, roots: Sequence[Path]) -> Path:
 
     Raises RecordError for a path elsewhere, and NotFoundError if there is nothing.
     """
-    if "\0" in path or not _is_text(path):
-        raise RecordError("The path does not name a file.", path=path)
+    if not _is_text(path) or has_control_characters(path):
+        raise RecordError(
+            "The path has control characters, or is not UTF-8.", path=printable_path(path)
+        )
     candidates = [Path(path)] if os.path.isabs(path) else [root / path for root in roots]
     for candidate in candidates:
         resolved = Path(os.path.normpath(candidate))
@@ -172,8 +236,15 @@ def _is_within(path: str, others: Iterable[str]) -> bool:
     return any(path == each or path.startswith(f"{each}{os.sep}") for each in others)
 
 
-def _shown(path: str) -> str:
-    return os.fsencode(path).decode(errors="replace")
+def has_control_characters(name: str) -> bool:
+    """Return whether a name could be more than a name where it is printed or listed."""
+    return _CONTROL.search(name) is not None
+
+
+def printable_path(path: str) -> str:
+    """Return a path as one line of text: `\\x0a` for a line break."""
+    text = os.fsencode(path).decode(errors="replace")
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def _is_text(path: str) -> bool:

@@ -1,11 +1,14 @@
 """Libraries opened by name: their rows are checked, migrated and sealed, and their parts put
 together."""
 
+import asyncio
 from pathlib import Path
+from typing import Final
 
 import structlog
 
 from keyhouse.engine import Engine
+from keyhouse.errors import LeaseError
 from keyhouse.keyring import KeyRing
 from keyhouse.schema import Schema
 from keyhouse.service.runtime import ServiceRuntime
@@ -21,6 +24,9 @@ from keyhouse.systems.audiobooks.settings import AudiobooksSettings
 from keyhouse.systems.audiobooks.tenancy import check_prefix, own_roots
 
 __all__ = ["LibraryOpener", "make_library"]
+
+LEASE_RETRY_SECONDS: Final = 0.5
+"""Pause before a library that another process migrates or seals is tried again."""
 
 _log = structlog.get_logger("keyhouse.audiobooks")
 
@@ -43,17 +49,31 @@ class LibraryOpener:
 
     async def open(self, name: str) -> LibraryParts:
         """Open a library, creating it if it is new."""
-        engine, settings, ring = self._context.engine, self._settings, self._runtime.key_ring
+        engine, settings = self._context.engine, self._settings
         library = self._runtime.tenants.get(name)
         for root in library.roots:
             if not root.is_dir():
                 _log.warning("a root is not a folder", root=str(root), library=name)
         await check_prefix(engine, name, tenants=settings.tenants)
         await check_sealed(library.store)
-        await open_migrated(library.store.schema, engine, name, key_ring=ring)
-        if ring is not None:
-            await seal_users(library.store)
+        await self._prepare(library)
         return await assemble(library, settings, self._context, self._guard, self._metrics)
+
+    async def _prepare(self, library: Library) -> None:
+        """Migrate the library and seal its users. Waits for another process that does so, or for
+        the lease of one that was killed."""
+        engine, ring = self._context.engine, self._runtime.key_ring
+        while True:
+            try:
+                await open_migrated(library.store.schema, engine, library.name, key_ring=ring)
+                if ring is not None:
+                    await seal_users(library.store)
+                return
+            except LeaseError as error:
+                _log.info(
+                    "waiting for another process", library=library.name, reason=error.sentence
+                )
+                await asyncio.sleep(LEASE_RETRY_SECONDS)
 
 
 def make_library(

@@ -19,7 +19,7 @@ from keyhouse.systems.audiobooks.errors import NewerPlaceError, PositionError
 from keyhouse.systems.audiobooks.library import Library, Member
 from keyhouse.systems.audiobooks.limits import BOOKMARKS_MAX
 from keyhouse.systems.audiobooks.messages import BookmarkBody, BookmarkPatch, PositionBody
-from keyhouse.systems.audiobooks.playback import Listening, current_place, status
+from keyhouse.systems.audiobooks.playback import Listening, current_place, moment, status
 from keyhouse.systems.audiobooks.records import (
     Book,
     Bookmark,
@@ -51,7 +51,14 @@ from keyhouse.systems.audiobooks.schema import (
     backfill_work,
 )
 
-__all__ = ["END_SLACK_SECONDS", "Listener", "PlaybackState", "Statistics", "moved_progress"]
+__all__ = [
+    "END_SLACK_SECONDS",
+    "Listener",
+    "PlaybackState",
+    "Statistics",
+    "moved_progress",
+    "placed_progress",
+]
 
 END_SLACK_SECONDS: Final = 0.5
 """Players and tags measure the end of a file a little differently."""
@@ -343,6 +350,15 @@ def moved_progress(progress: Progress, durations: DurationMap | None) -> Progres
     return replace(
         progress, segment_id=place.segment_id, position_seconds=round(place.position_seconds, 3)
     )
+
+
+def placed_progress(progress: Progress, durations: DurationMap) -> Progress:
+    """Return a progress with the percentage that its place is of a book with these durations."""
+    place = moment(progress.segment_id or "", progress.position_seconds, durations)
+    if place is None or not durations.total_duration:
+        return progress
+    percent = min(100.0, round(100 * place / durations.total_duration, 2))
+    return replace(progress, percent_complete=percent)
 
 
 async def _read_played(name: str, tx: Transaction) -> PlayedSegment:

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,9 +15,15 @@ from keyhouse.errors import ConflictError, RecordError, UsageError
 from keyhouse.schema import Record
 from keyhouse.service.background_task import OperationTask
 from keyhouse.store import Transaction, prune
-from keyhouse.systems.audiobooks.audio_tags import read_tags
+from keyhouse.systems.audiobooks.audio_tags import MEDIA_TYPES
 from keyhouse.systems.audiobooks.errors import NoConverterError
-from keyhouse.systems.audiobooks.files import below_root
+from keyhouse.systems.audiobooks.file_reader import read_one
+from keyhouse.systems.audiobooks.files import (
+    FoundFile,
+    below_root,
+    open_regular,
+    printable_path,
+)
 from keyhouse.systems.audiobooks.library import Library
 from keyhouse.systems.audiobooks.merger import Merger
 from keyhouse.systems.audiobooks.playback import MERGE_TOLERANCE
@@ -40,6 +46,10 @@ _NAME_CHARS_MAX: Final = 120
 _POLL_SECONDS: Final = 0.2
 """Interval at which a running ffmpeg is checked for cancellation."""
 _CODECS: Final = {"mp3": "libmp3lame", "m4b": "aac", "ogg": "libvorbis", "flac": "flac"}
+
+_DEMUXERS: Final = "concat,aac,aiff,asf,flac,mov,mp3,ogg,wav"
+"""The readers that ffmpeg may use: none that opens what a file names, such as a playlist. `concat`
+is that of our list; in a file of a book, it reads the other files of the book at most."""
 
 Run = Callable[..., Awaitable[Any]]
 
@@ -172,19 +182,33 @@ class Maintenance:
         self, task: OperationTask, program: str, segments: list[Segment], target: Path, format: str
     ) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            listed = Path(folder) / "files.txt"
-            lines = ["file '" + each.file_path.replace("'", r"'\''") + "'" for each in segments]
-            listed.write_text("\n".join(lines))
+            listed = await self._run(_link_all, Path(folder), segments, self._library.roots)
             draft = target.with_name(f".{target.name}.part.{format}")
             command = [program, "-nostdin", "-v", "error", "-xerror", "-y"]
-            command += ["-f", "concat", "-safe", "0", "-i", str(listed)]
-            command += ["-vn", "-c:a", _CODECS[format], str(draft)]
+            command += ["-protocol_whitelist", "file", "-format_whitelist", _DEMUXERS]
+            command += ["-f", "concat", "-i", str(listed)]
+            command += ["-vn", "-c:a", _CODECS[format], f"file:{draft}"]
             try:
                 await _run_program(task, command)
-                await self._run(_check_duration, draft, segments)
+                await self._check_duration(draft, segments)
                 await self._run(os.link, draft, target)
             finally:
                 draft.unlink(missing_ok=True)
+
+    async def _check_duration(self, draft: Path, segments: list[Segment]) -> None:
+        """Raise RecordError if a converted file is not as long as the files it was made of: ffmpeg
+        leaves out files that it cannot read."""
+        expected = sum(each.duration_seconds for each in segments)
+        status = draft.stat()
+        written = FoundFile(str(draft), status.st_size, status.st_mtime_ns)
+        file = await read_one(written, self._library.roots)
+        found = 0 if file.tags is None else file.tags.duration_seconds
+        if abs(found - expected) > MERGE_TOLERANCE * expected:
+            raise RecordError(
+                "ffmpeg could not convert all files: scan the library, and see which are broken.",
+                expected=expected,
+                found=found,
+            )
 
     # Prune
 
@@ -222,22 +246,31 @@ async def _run_program(task: OperationTask, command: list[str]) -> None:
         raise RecordError("ffmpeg failed.", reason=errors.decode(errors="replace")[:500])
 
 
-def _check_duration(draft: Path, segments: list[Segment]) -> None:
-    """Raise RecordError if a converted file is not as long as the files it was made of: ffmpeg
-    leaves out files that it cannot read."""
-    expected = sum(each.duration_seconds for each in segments)
-    found = read_tags(draft).duration_seconds
-    if abs(found - expected) > MERGE_TOLERANCE * expected:
-        raise RecordError(
-            "ffmpeg could not convert all files: scan the library, and see which are broken.",
-            expected=expected,
-            found=found,
-        )
+def _link_all(folder: Path, segments: list[Segment], roots: Sequence[Path]) -> Path:
+    """Link the files as `1.mp3`, `2.mp3` and so on; return the list of these for ffmpeg, which
+    takes it for a program: no name of a file or folder is part of it. Raises RecordError."""
+    lines = []
+    for number, segment in enumerate(segments, 1):
+        try:
+            open_regular(segment.file_path, roots).close()
+        except OSError as error:
+            raise RecordError(
+                "A file of the book cannot be read: scan the library.",
+                path=printable_path(segment.file_path),
+                reason=str(error),
+            ) from None
+        extension = Path(segment.file_path).suffix.lstrip(".").casefold()
+        name = f"{number}.{extension}" if extension in MEDIA_TYPES else str(number)
+        (folder / name).symlink_to(segment.file_path)
+        lines.append(f"file {name}\n")
+    listed = folder / "files.txt"
+    listed.write_text("".join(lines))
+    return listed
 
 
 def _safe(name: str) -> str:
     """Return a name as one part of a path, valid on every file system."""
-    plain = re.sub(r'[\x00-\x1f<>:"/\\|?*]+', " ", name)
+    plain = re.sub('[\x00-\x1f\x7f-\x9f\u2028\u2029<>:"/\\\\|?*]+', " ", name)
     return re.sub(r"\s+", " ", plain).strip(" .")[:_NAME_CHARS_MAX].strip(" .")
 
 

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from keyhouse.errors import ConflictError, NotFoundError, RecordError
 from keyhouse.service.background_task import OperationTask
 from keyhouse.store import Transaction
-from keyhouse.systems.audiobooks.files import AudioFile, FoundFile, read_file, resolve_below
+from keyhouse.systems.audiobooks.file_reader import read_one
+from keyhouse.systems.audiobooks.files import AudioFile, FoundFile, resolve_below
 from keyhouse.systems.audiobooks.library import Library
 from keyhouse.systems.audiobooks.listening import moved_progress
 from keyhouse.systems.audiobooks.playback import MERGE_TOLERANCE, current_place
@@ -73,9 +74,8 @@ class Merger:
         if not path.is_file():
             raise RecordError("The path is not a file.", path=file_path)
         status = path.stat()
-        file: AudioFile = await self._run(
-            read_file, FoundFile(str(path), status.st_size, status.st_mtime_ns)
-        )
+        found = FoundFile(str(path), status.st_size, status.st_mtime_ns)
+        file = await read_one(found, self._library.roots)
         if file.tags is None:
             raise RecordError("The file is not audio that can be read.", reason=file.error)
         durations = await self._store.get(DURATION_MAP, book_id=book_id)

@@ -24,8 +24,10 @@ __all__ = [
     "DetachQuery",
     "DryRunQuery",
     "Id",
+    "LibraryName",
     "LogQuery",
     "LoginBody",
+    "LoginName",
     "MergeBody",
     "Name",
     "NameQuery",
@@ -61,6 +63,9 @@ Title = Annotated[str, Meta(min_length=1, max_length=5_000)]
 Username = Annotated[
     str, Meta(min_length=1, max_length=64, pattern=r"^[^\s\x00-\x1f][^\x00-\x1f]*$")
 ]
+LoginName = Annotated[str, Meta(max_length=64)]
+"""A name that no user can have is wrong (401) unless it is longer than any."""
+LibraryName = Annotated[str, Meta(max_length=64)]
 Password = Annotated[str, Meta(min_length=8, max_length=1_000)]
 AnyPassword = Annotated[str, Meta(max_length=1_000)]
 SECONDS_AGO_MAX: Final = 366 * 24 * 3_600
@@ -74,14 +79,14 @@ class SetupBody(Struct, forbid_unknown_fields=True):
     username: Username
     password: Password
     email: Email | None = None
-    tenant: str | None = None
+    tenant: LibraryName | None = None
 
 
 class LoginBody(Struct, forbid_unknown_fields=True):
-    username: str
+    username: LoginName
     password: AnyPassword
     remember_me: bool = False
-    tenant: str | None = None
+    tenant: LibraryName | None = None
 
 
 class ProfileBody(Struct, forbid_unknown_fields=True):
@@ -155,9 +160,9 @@ class BookQuery(Struct):
 Tags = list[Annotated[str, Meta(min_length=1, max_length=200)]]
 
 
-class BookBody(Struct):
-    """A whole book: a member that is absent is unset. Members that the service sets may be sent
-    along, and are ignored."""
+class BookBody(Struct, forbid_unknown_fields=True):
+    """A whole book: a member that is absent is unset. To change some members, use PATCH. Members
+    that the service sets, such as `author_name`, are rejected: send `author_id`."""
 
     title: Title
     author_id: Id | None = None
@@ -208,28 +213,28 @@ class BatchBody(Struct, forbid_unknown_fields=True):
     updates: BookPatch
 
 
-class AuthorBody(Struct):
+class AuthorBody(Struct, forbid_unknown_fields=True):
     name: Title
 
 
-class SeriesBody(Struct):
+class SeriesBody(Struct, forbid_unknown_fields=True):
     name: Title
     author_id: Id | None = None
 
 
-class SeriesPatch(Struct):
+class SeriesPatch(Struct, forbid_unknown_fields=True):
     name: Title | UnsetType = UNSET
     author_id: Id | UnsetType | None = UNSET
 
 
-class WorkBody(Struct):
+class WorkBody(Struct, forbid_unknown_fields=True):
     title: Title
     author_id: Id | None = None
     series_id: Id | None = None
     alt_titles: list[Title] = []
 
 
-class WorkPatch(Struct):
+class WorkPatch(Struct, forbid_unknown_fields=True):
     title: Title | UnsetType = UNSET
     author_id: Id | UnsetType | None = UNSET
     series_id: Id | UnsetType | None = UNSET
@@ -307,7 +312,7 @@ class DryRunQuery(Struct):
     dry_run: bool = False
 
 
-class ScanBody(Struct):
+class ScanBody(Struct, forbid_unknown_fields=True):
     """`folder_path`: only this folder, below a root. `force_update`: read unchanged files too."""
 
     folder_path: str | None = None
@@ -315,7 +320,7 @@ class ScanBody(Struct):
     priority: Any = None
 
 
-class OrganizeBody(Struct):
+class OrganizeBody(Struct, forbid_unknown_fields=True):
     dry_run: bool = True
     pattern: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
 
@@ -323,7 +328,7 @@ class OrganizeBody(Struct):
 TranscodeFormat = Literal["m4b", "mp3", "ogg", "flac"]
 
 
-class TranscodeBody(Struct):
+class TranscodeBody(Struct, forbid_unknown_fields=True):
     book_id: Id
     format: TranscodeFormat = "m4b"
 

@@ -1,4 +1,5 @@
-"""Import of a store of the original program: its rows as JSON lines, `{"key": …, "value": …}`.
+"""Import of a store of a program that follows the document: its rows as JSON lines, with `key` and
+`value`.
 
 Its index rows have names with an unescaped `:`. Index rows are a function of the records, so they
 are not read at all: the records are put, in the order in which they refer to each other, and the
@@ -6,6 +7,7 @@ store derives the rows. Counters and logs are restored as they were; sessions ar
 again. Books without a work get one, as the migration of version 1.1.0 does.
 """
 
+import re
 from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
@@ -58,6 +60,8 @@ _ORDER: Final[tuple[Record[Any], ...]] = (
 _INDEX_PREFIXES: Final = ("idx:", "bfi:")
 _IGNORED_PREFIXES: Final = ("mig:", "meta:version", "sess:")
 _PROBLEMS_MAX: Final = 100
+_NUMBERED: Final = re.compile(r"((?:pli|opl):[^:]+:)(\d{1,10})")
+"""Keys with a number, which a program may have padded to any width."""
 
 
 class _Line(Struct):
@@ -97,6 +101,8 @@ async def import_lines(engine: Engine, library: str, lines: Iterable[bytes]) -> 
         if row.key.startswith(_INDEX_PREFIXES):
             result.index_rows += 1
         elif not row.key.startswith(_IGNORED_PREFIXES):
+            if numbered := _NUMBERED.fullmatch(row.key):
+                row.key = numbered[1] + numbered[2].zfill(10)
             found = store.find(row.key)
             name = "" if found is None else getattr(found.declared, "name", "")
             by_record.setdefault(name, []).append((row.key, bytes(row.value)))

@@ -22,8 +22,9 @@ from typing import Any, Final
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from keyhouse.errors import KeyhouseError
+from keyhouse.errors import KeyFieldError, KeyhouseError
 from keyhouse.keys import normal
+from keyhouse.normalization import stream_safe
 from keyhouse.service.background_task import OperationTask
 from keyhouse.store import Transaction
 from keyhouse.systems.audiobooks.audio_tags import AudioTags
@@ -34,14 +35,40 @@ from keyhouse.systems.audiobooks.files import (
     AudioFile,
     FoundFile,
     FoundFiles,
+    below_root,
     natural,
+    printable_path,
     resolve_below,
     walk,
 )
+from keyhouse.systems.audiobooks.folder_names import (
+    PathNames,
+    ScannedFolders,
+    book_folder,
+    names_of,
+)
 from keyhouse.systems.audiobooks.isbn import isbn10, isbn13
 from keyhouse.systems.audiobooks.library import Library
-from keyhouse.systems.audiobooks.records import Book, Segment, digest
-from keyhouse.systems.audiobooks.schema import BOOK, BOOK_BY_SOURCE, SEGMENT, join_work
+from keyhouse.systems.audiobooks.listening import placed_progress
+from keyhouse.systems.audiobooks.records import (
+    Book,
+    Bookmark,
+    Progress,
+    Segment,
+    digest,
+    is_binned,
+)
+from keyhouse.systems.audiobooks.schema import (
+    BOOK,
+    BOOK_BY_SOURCE,
+    BOOKMARK,
+    BOOKMARKS_OF_BOOK,
+    DURATION_MAP,
+    LISTENERS_OF_BOOK,
+    PROGRESS,
+    SEGMENT,
+    join_work,
+)
 from keyhouse.systems.audiobooks.segments import SEGMENTS_MEMBER, read_segments, write_segments
 
 __all__ = ["Scanner"]
@@ -95,11 +122,11 @@ class Scanner:
             for path, each in ((path, known[path]) for path in missing)
             if not os.path.lexists(path)
         }
-        state = _ScanState(known, gone, counts, counts.unchanged)
-        async with aclosing(read_files(_chunks(due), len(due), self._run)) as reading:
+        state = _ScanState(known, gone, counts, counts.unchanged, ScannedFolders(files, known))
+        async with aclosing(read_files(_chunks(due), len(due), self._library.roots)) as reading:
             async for read in reading:
                 state.done += len(read)
-                commits = list(_commits(_groups(read, counts, task)))
+                commits = list(_commits(self._groups(read, state, task)))
                 for groups in commits:
                     await self._commit_all(task, groups, state)
                 if not commits:
@@ -121,15 +148,14 @@ class Scanner:
         found = FoundFiles()
         for root in chosen:
             try:
-                found.files += await self._run(
-                    lambda root=root: walk(root, found.skipped.__setitem__)
-                )
+                await self._run(walk, root, found)
             except OSError as error:
                 task.log(f"{root}: {error}", "error")
-                continue
-            found.folders.append(str(root))
         for path, reason in found.skipped.items():
-            task.log(f"{path}: {reason}", "error")
+            task.log(f"{printable_path(path)}: {reason}", "error")
+        for extension, paths in sorted(found.unread.items()):
+            count = "1 file is" if len(paths) == 1 else f"{len(paths)} files are"
+            task.log(f"{count} not read, being .{extension}: {paths[0]}", "warn")
         return found
 
     async def _commit_all(
@@ -146,7 +172,7 @@ class Scanner:
                 for group in groups:
                     await self._commit_all(task, [group], state)
                 return
-            task.log(f"{groups[0].folder}: {error}", "error")
+            task.log(f"{groups[0].path}: {error}", "error")
             state.counts.broken += len(groups[0].files)
 
     async def _commit(
@@ -171,7 +197,11 @@ class Scanner:
                 task.log(f"Added {book.title} ({len(files)} {noun}).")
             if book.cover_asset_id is None:
                 tags = [tags for _, tags in group.files]
-                await self._covers.add(book.id, Path(group.folder), tags)
+                await self._covers.add(book.id, [Path(each) for each in group.folders], tags)
+        for old, new in list(state.emptied.items()):
+            await self._move_places(old, new)
+            task.log(f"All files of book {old} are in book {new} now: it is in the bin.", "warn")
+            del state.emptied[old]
 
     async def _write_group(
         self, tx: Transaction, group: "Group", files: "list[_Scanned]", state: "_ScanState"
@@ -182,7 +212,7 @@ class Scanner:
         if book is None:
             book = await self._book_of_moved(tx, group, state)
         proposed = await self._proposed(tx, group, book)
-        await self._write(tx, proposed, files)
+        await self._write(tx, proposed, files, state)
         return proposed, book is None
 
     async def _book_of_moved(
@@ -197,27 +227,30 @@ class Scanner:
 
     async def _proposed(self, tx: Transaction, group: "Group", book: Book | None) -> Book:
         """Return the book as the tags say, except what a person has edited."""
-        tags, catalog = group.files[0][1], self._catalog
-        folder = os.path.basename(group.folder)
-        title = _title(tags.album, tags.title if len(group.files) == 1 else "", folder)
+        tags, names, catalog = group.files[0][1], group.names, self._catalog
+        title = _title(tags.album, tags.title if len(group.files) == 1 else "", names.title)
+        author = _named(tags.author) or _named(names.author)
+        series, place = _named(tags.series), tags.series_part
+        if not series and _normal(author) == _normal(names.author):
+            series, place = _named(names.series), names.place
         author_id = series_id = None
-        if name := _named(tags.author):
-            author_id, _ = await catalog.author_in(tx, name)
-        if name := _named(tags.series):
-            series_id, _ = await catalog.series_in(tx, name, author_id)
+        if author:
+            author_id, _ = await catalog.author_in(tx, author)
+        if series:
+            series_id, _ = await catalog.series_in(tx, series, author_id)
         work_id, _ = await catalog.work_in(tx, title, author_id)
         values: dict[str, Any] = {
             "title": title,
             "author_id": author_id,
             "series_id": series_id,
-            "series_position": _whole(tags.series_part),
+            "series_position": _whole(place),
             "work_id": work_id,
             "narrator": tags.narrator or None,
             "publisher": tags.publisher or None,
             "language": tags.language or None,
             "description": tags.description,
             "published_year": tags.year,
-            "genres": list(dict.fromkeys(tags.genres)) or UNSET,
+            "genres": list(dict.fromkeys(filter(_normal, tags.genres))) or UNSET,
             **_isbns(tags.isbn),
         }
         if book is None:
@@ -228,7 +261,9 @@ class Scanner:
             kept.pop("work_id", None)
         return replace(book, source=group.source, **kept)
 
-    async def _write(self, tx: Transaction, proposed: Book, files: "list[_Scanned]") -> None:
+    async def _write(
+        self, tx: Transaction, proposed: Book, files: "list[_Scanned]", state: "_ScanState"
+    ) -> None:
         stored = await tx.get(BOOK, id=proposed.id)
         if stored is None:
             await tx.put(BOOK, proposed)
@@ -244,18 +279,68 @@ class Scanner:
             segments[segment.id] = segment
             if file.is_known:
                 elsewhere = await tx.get(SEGMENT, id=segment.id)
-                if elsewhere is not None and elsewhere.book_id != proposed.id:
-                    await self._leave(tx, elsewhere)
+                is_elsewhere = elsewhere is not None and elsewhere.book_id != proposed.id
+                if elsewhere is not None and is_elsewhere and await self._leave(tx, elsewhere):
+                    state.emptied[elsewhere.book_id] = proposed.id
         ordered = list(segments.values())
         if SEGMENTS_MEMBER not in (proposed.edited or ()):
             ordered.sort(key=_order)
         await write_segments(tx, proposed.id, ordered)
 
-    async def _leave(self, tx: Transaction, segment: Segment) -> None:
-        """Take a segment out of the book that it was in: its album has changed."""
+    async def _leave(self, tx: Transaction, segment: Segment) -> bool:
+        """Take a segment out of the book that it was in: its album has changed. A book without
+        files is put into the bin; return whether it was."""
         rest = [each for each in await read_segments(tx, segment.book_id) if each.id != segment.id]
         await tx.delete(SEGMENT, id=segment.id)
         await write_segments(tx, segment.book_id, rest)
+        book = await tx.get(BOOK, id=segment.book_id)
+        if book is None or is_binned(book) or any(each.active for each in rest):
+            return False
+        await tx.put(BOOK, replace(book, deleted_at=self._library.now()))
+        return True
+
+    async def _move_places(self, old: str, new: str) -> None:
+        """Give the listeners of a book without files their places in the book that has them now,
+        unless they have one there."""
+        progress = self._store.scan(PROGRESS, by=LISTENERS_OF_BOOK, book_id=old)
+        for before in [entry.record async for entry in progress]:
+
+            async def move(tx: Transaction, before: Progress = before) -> None:
+                there = await tx.get(PROGRESS, user_id=before.user_id, book_id=new)
+                durations = await tx.get(DURATION_MAP, book_id=new)
+                if there is None and durations is not None:
+                    await tx.put(PROGRESS, placed_progress(replace(before, book_id=new), durations))
+
+            await self._store.transact(move)
+        marks = self._store.scan(BOOKMARK, by=BOOKMARKS_OF_BOOK, book_id=old)
+        for mark in [entry.record async for entry in marks]:
+
+            async def move_mark(tx: Transaction, mark: Bookmark = mark) -> None:
+                await tx.delete(BOOKMARK, user_id=mark.user_id, book_id=old, id=mark.id)
+                await tx.put(BOOKMARK, replace(mark, book_id=new))
+
+            await self._store.transact(move_mark)
+
+    def _groups(
+        self, read: list[AudioFile], state: "_ScanState", task: OperationTask
+    ) -> "Iterator[Group]":
+        """Yield the files of each book; of very many, in parts."""
+        groups: dict[tuple[str, str], list[tuple[AudioFile, AudioTags]]] = {}
+        state.folders.add_discs(read)
+        for each in read:
+            if each.tags is None:
+                state.counts.broken += 1
+                task.log(f"{each.found.path}: {each.error}", "error")
+                continue
+            path = state.folders.book_path(each.found.path, each.tags)
+            album = _normal(each.tags.album) or each.tags.album
+            groups.setdefault((path, album), []).append((each, each.tags))
+        for (path, album), files in groups.items():
+            source = digest(f"{path}\0{album}")
+            place = below_root(path, self._library.roots)
+            names = names_of(path if place is None else str(place[0]), path)
+            for start in range(0, len(files), FILES_PER_COMMIT):
+                yield Group(path, names, source, files[start : start + FILES_PER_COMMIT])
 
     async def _deactivate(
         self, task: OperationTask, segments: list[Segment], found: FoundFiles, counts: _Counts
@@ -291,20 +376,30 @@ class Scanner:
 
 
 class _ScanState(Struct):
-    """`known` segments by path, and those by hash whose file is gone; `done` files."""
+    """`known` segments by path, and those by hash whose file is gone; `done` files. `emptied` has
+    books without files, and the book that has them now."""
 
     known: dict[str, Segment]
     gone: dict[str, Segment]
     counts: _Counts
     done: int
+    folders: ScannedFolders
+    emptied: dict[str, str] = {}
 
 
 class Group(Struct):
-    """Files of one folder and album."""
+    """Files of one book, by its path and album."""
 
-    folder: str
+    path: str
+    names: PathNames
     source: str
     files: list[tuple[AudioFile, AudioTags]]
+
+    @property
+    def folders(self) -> list[str]:
+        """The folders that may have a cover: those of the files, and that of the discs."""
+        own = [os.path.dirname(file.found.path) for file, _ in self.files]
+        return list(dict.fromkeys([*own, self.path]))
 
     def scanned(self, state: _ScanState, library: Library) -> "list[_Scanned]":
         return [_Scanned(file, tags, state.known, state.gone, library) for file, tags in self.files]
@@ -350,9 +445,12 @@ class _Scanned:
             created_at="" if before is None else before.created_at,
             title=self.tags.title or UNSET,
             mtime_ns=self.file.found.mtime_ns,
-            tag_order=[self.tags.disc or 0, self.tags.track or 0],
+            tag_order=[self._disc(), self.tags.track or 0],
             chapters=self.tags.chapters or UNSET,
         )
+
+    def _disc(self) -> int:
+        return self.tags.disc or book_folder(os.path.dirname(self.file.found.path))[1] or 0
 
 
 def _changed(files: list[FoundFile], known: dict[str, Segment]) -> list[FoundFile]:
@@ -383,22 +481,6 @@ def _chunks(due: list[FoundFile]) -> Iterator[list[FoundFile]]:
         yield chunk
 
 
-def _groups(read: list[AudioFile], counts: _Counts, task: OperationTask) -> Iterator[Group]:
-    """Yield the files of each folder and album; of very many, in parts."""
-    groups: dict[tuple[str, str], list[tuple[AudioFile, AudioTags]]] = {}
-    for each in read:
-        if each.tags is None:
-            counts.broken += 1
-            task.log(f"{each.found.path}: {each.error}", "error")
-            continue
-        key = (os.path.dirname(each.found.path), normal(each.tags.album))
-        groups.setdefault(key, []).append((each, each.tags))
-    for (folder, album), files in groups.items():
-        source = digest(f"{folder}\0{album}")
-        for start in range(0, len(files), FILES_PER_COMMIT):
-            yield Group(folder, source, files[start : start + FILES_PER_COMMIT])
-
-
 def _commits(groups: Iterable[Group]) -> Iterator[list[Group]]:
     """Yield groups that are written together."""
     together: list[Group] = []
@@ -425,8 +507,17 @@ def _title(*candidates: str) -> str:
 
 def _named(text: str) -> str:
     """Return a name that can be part of a key, or nothing."""
-    text = text.strip()[:TITLE_CHARS_MAX].strip()
-    return text if normal(text) else ""
+    text = stream_safe(text.strip()[:TITLE_CHARS_MAX].strip())
+    return text if _normal(text) else ""
+
+
+def _normal(text: str) -> str:
+    """Return the normal form, or nothing for text that cannot be normalized: a file's tags must not
+    fail the scan."""
+    try:
+        return normal(text)
+    except KeyFieldError:
+        return ""
 
 
 def _whole(number: float | None) -> int | float | None:

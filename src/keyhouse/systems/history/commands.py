@@ -5,6 +5,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
@@ -95,7 +96,10 @@ async def _import(
     "keyhouse history iam --region eu-central-1 --account 123456789012",
 )
 def iam(
-    table: Annotated[str, typer.Option(metavar="NAME", help="The table.")] = "history",
+    table: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The table. [of the settings' engine, else history]"),
+    ] = None,
     region: Annotated[str, typer.Option(metavar="NAME", help="Its region.")] = "*",
     account: Annotated[str, typer.Option(metavar="ID", help="Its account.")] = "*",
     create: Annotated[
@@ -108,4 +112,13 @@ def iam(
     """
     from keyhouse.systems.history.iam import iam_policy
 
-    show_json(iam_policy(table, region=region, account=account, create=create))
+    show_json(
+        iam_policy(table or _configured_table(), region=region, account=account, create=create)
+    )
+
+
+def _configured_table() -> str:
+    """Return the table that `serve` uses by its settings here; `history` if it uses none."""
+    loaded = serve_settings(NAME)
+    url = urlsplit(loaded.engine_url(NAME, alone=loaded.settings.systems == (NAME,)))
+    return url.netloc if url.scheme == "dynamodb" else NAME

@@ -88,8 +88,9 @@ class FacetPage(msgspec.Struct, frozen=True):
 
 
 async def entries_of(store: Store, asset: str) -> list[FoundEntry]:
-    """Return the entries of an asset, newest first."""
-    return await _read(store, [(state, asset) for state in STATES])
+    """Return the entries of an asset, newest first. Raises UnreadableError if one does not decode,
+    as a write of the asset does."""
+    return await _read(store, [(state, asset) for state in STATES], skips_unreadable=False)
 
 
 async def newest_entries(
@@ -328,8 +329,11 @@ async def _read_listed(
     ]
 
 
-async def _read(store: Store, addresses: Collection[tuple[Any, str]]) -> list[FoundEntry]:
-    """Read entries by state and asset, newest first. Rows that do not decode are left out."""
+async def _read(
+    store: Store, addresses: Collection[tuple[Any, str]], *, skips_unreadable: bool = True
+) -> list[FoundEntry]:
+    """Read entries by state and asset, newest first. Rows that do not decode are left out, unless
+    the caller wants to know."""
     record = store.binding.record(ENTRY)
     keys = []
     for state, asset in addresses:
@@ -341,16 +345,18 @@ async def _read(store: Store, addresses: Collection[tuple[Any, str]]) -> list[Fo
     async with aclosing(store.rows_in_pages(list(dict.fromkeys(keys)))) as pages:
         async for rows in pages:
             for row in rows:
-                if row is not None and (each := _found(record.decode, row)) is not None:
-                    found[row.key] = each
+                if row is None:
+                    continue
+                try:
+                    found[row.key] = _found(record.decode, row)
+                except DataError:
+                    if not skips_unreadable:
+                        raise
     return sorted(found.values(), key=lambda each: each.order)
 
 
-def _found(decode: Callable[[bytes, str], HistoryEntry], row: Row) -> FoundEntry | None:
-    try:
-        entry = decode(row.value, row.key)
-    except DataError:
-        return None
+def _found(decode: Callable[[bytes, str], HistoryEntry], row: Row) -> FoundEntry:
+    entry = decode(row.value, row.key)
     return FoundEntry((moment_of(entry), entry.attr.asset_id, entry.attr.state), entry, row.value)
 
 

@@ -74,7 +74,7 @@ EntryJson = Annotated[
 ]
 
 
-class ViewingBody(Struct, frozen=True, kw_only=True, rename="camel"):
+class ViewingBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A viewing. Progress is clamped to 0 and the total time; without a state, it decides.
 
     `ext` left out keeps the stored one, and an empty one clears it.
@@ -97,7 +97,7 @@ class BatchEvent(ViewingBody, frozen=True, kw_only=True, rename="camel"):
     asset_id: str
 
 
-class EventsBody(Struct, frozen=True):
+class EventsBody(Struct, frozen=True, forbid_unknown_fields=True):
     """An invalid event fails alone."""
 
     events: Annotated[

@@ -103,7 +103,13 @@ class Assembly:
             namespace=settings.namespace,
         )
         self.events = ChannelEvents(
-            robot_rows, self.channel, pushes, self.plays, bus, namespace=settings.namespace
+            robot_rows,
+            self.channel,
+            pushes,
+            self.plays,
+            bus,
+            name=settings.channel,
+            namespace=settings.namespace,
         )
         self.apply = QueueApply(
             self.playlists,

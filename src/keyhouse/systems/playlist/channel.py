@@ -4,7 +4,7 @@ The bucket `kryten_{channel}_playlist` belongs to the robot and is only read. It
 CyTube, with the media nested or not; one that cannot be understood is left out.
 """
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -13,6 +13,7 @@ from keyhouse.schema import SECONDS
 from keyhouse.store import RawRows
 from keyhouse.systems.playlist.catalog_access import CatalogAccess
 from keyhouse.systems.playlist.errors import NoCurrentItemError, RobotUnavailableError
+from keyhouse.systems.playlist.foreign_json import foreign_json
 from keyhouse.systems.playlist.messages import NowPlaying, QueueItem, QueueReply
 from keyhouse.systems.playlist.stores import PlaylistStores
 
@@ -20,6 +21,8 @@ __all__ = ["Channel", "Media", "read_media"]
 
 ITEMS = "items"
 CURRENT = "current"
+SECONDS_MAX = 2**31
+"""Of a media item: no robot shows a longer one."""
 
 
 class Media(msgspec.Struct, frozen=True):
@@ -50,11 +53,15 @@ def read_media(value: object) -> Media | None:
         id=id,
         title=title if isinstance(title, str) and title else id,
         uid=uid if isinstance(uid, str) or type(uid) is int else None,
-        seconds=int(seconds) if isinstance(seconds, int | float) and seconds > 0 else None,
+        seconds=int(seconds) if _is_time(seconds) and seconds > 0 else None,
         queued_by=by if isinstance(by, str) else None,
-        current_time=max(0.0, float(current)) if isinstance(current, int | float) else 0.0,
+        current_time=float(current) if _is_time(current) else 0.0,
         is_paused=both.get("paused") is True,
     )
+
+
+def _is_time(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and 0 <= value < SECONDS_MAX
 
 
 class Channel:
@@ -66,6 +73,8 @@ class Channel:
         self._rows = rows
         self._catalog = catalog
         self._stores = stores
+        self.is_stopped = False
+        """Set while the robot has said that it stopped: then its rows are of the past."""
 
     async def queue(self) -> QueueReply:
         """Return the queue, with the predicted start of each item."""
@@ -165,23 +174,16 @@ class Channel:
 
     async def _read(self) -> tuple[list[Any] | None, object]:
         """Return the queue, None without one, and the current item, as the robot wrote them."""
-        if self._rows is None:
+        if self._rows is None or self.is_stopped:
             return None, None
         try:
             items, current = await self._rows.rows((ITEMS, CURRENT))
         except EngineError as error:
             raise _unavailable() from error
-        queued = None if items is None else _json(items.value)
+        queued = None if items is None else foreign_json(items.value)
         return queued if isinstance(queued, list) else None, (
-            None if current is None else _json(current.value)
+            None if current is None else foreign_json(current.value)
         )
-
-
-def _json(value: bytes) -> object:
-    try:
-        return msgspec.json.decode(value)
-    except msgspec.MsgspecError:
-        return None
 
 
 def _unavailable() -> RobotUnavailableError:

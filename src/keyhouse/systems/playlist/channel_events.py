@@ -8,7 +8,7 @@ the push that runs.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any, Final, Literal
 
 import msgspec
@@ -21,6 +21,7 @@ from keyhouse.service.push_pacer import PushPacer
 from keyhouse.store import RawRows
 from keyhouse.systems.playlist.channel import CURRENT, Channel
 from keyhouse.systems.playlist.channel_pushes import ChannelPushes
+from keyhouse.systems.playlist.foreign_json import foreign_json
 from keyhouse.systems.playlist.messages import FailedItem
 from keyhouse.systems.playlist.play_counter import PlayCounter, subject_token
 from keyhouse.systems.playlist.schema import ChannelPush
@@ -35,6 +36,9 @@ ABSENT_SECONDS: Final = 2.0
 
 LOST_SECONDS: Final = 5.0
 """Pause between two looks for a push whose process died."""
+
+LIFECYCLE: Final = "kryten.lifecycle.robot"
+"""The robot's messages `startup`, `connected`, `heartbeat`, `shutdown` and others."""
 
 RELAYED: Final = ("like", "apply")
 """Events that go from the process in which they happen to all."""
@@ -80,7 +84,7 @@ class _Client:
 
 
 class ChannelEvents:
-    """`rows` are those of the robot's bucket; None without NATS."""
+    """`rows` are those of the robot's bucket; None without NATS. `name` is the channel's."""
 
     def __init__(
         self,
@@ -90,6 +94,7 @@ class ChannelEvents:
         plays: PlayCounter,
         bus: Bus,
         *,
+        name: str,
         namespace: str,
     ) -> None:
         self._rows = rows
@@ -97,6 +102,7 @@ class ChannelEvents:
         self._pushes = pushes
         self._plays = plays
         self._bus = bus
+        self._name = name
         self._subject = f"kryten.playlist.event.{subject_token(namespace)}"
         self._clients: set[_Client] = set()
         self._pacer = PushPacer()
@@ -159,15 +165,27 @@ class ChannelEvents:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._relay())
             tasks.create_task(self._end_lost_pushes())
+            tasks.create_task(self._follow_robot())
 
     async def _relay(self) -> None:
         async with self._bus.subscribe(f"{self._subject}.*") as messages:
             async for message in messages:
                 name = message.subject.rpartition(".")[2]
-                with suppress(msgspec.MsgspecError):  # a message of another program
-                    data = msgspec.json.decode(message.data)
-                    if name in RELAYED and isinstance(data, dict):
-                        await self._send(name, data)
+                data = foreign_json(message.data)
+                if name in RELAYED and isinstance(data, dict):
+                    await self._send(name, data)
+
+    async def _follow_robot(self) -> None:
+        """Note when the robot stops and starts, as its messages say."""
+        async with self._bus.subscribe(f"{LIFECYCLE}.*") as messages:
+            async for message in messages:
+                about = foreign_json(message.data)
+                named = about.get("channel") if isinstance(about, dict) else None
+                if named is None or named == self._name:
+                    is_stopped = message.subject == f"{LIFECYCLE}.shutdown"
+                    if is_stopped != self._channel.is_stopped:
+                        self._channel.is_stopped = is_stopped
+                        await self._send_state()
 
     async def _end_lost_pushes(self) -> None:
         while True:
@@ -204,6 +222,7 @@ class ChannelEvents:
         await self._send_state()
         async with aclosing(self._rows.row_watch(since=since)) as changes:
             async for change in changes:
+                self._channel.is_stopped = False  # a robot that writes runs
                 if change.key == CURRENT:
                     await self._plays.reconcile()
                 await self._send_state(is_queue_alone=change.key != CURRENT)

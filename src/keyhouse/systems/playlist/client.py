@@ -1,8 +1,9 @@
 """A client of the playlist service over HTTP, typed, for Python programs. It needs `httpx`, of the
 extra `client`.
 
-    PlaylistClient.request_code("https://tv.example/playlist", "Ada")
-    with PlaylistClient.sign_in("https://tv.example/playlist", "Ada", input("Code: ")) as channel:
+    url = "https://tv.example/playlist"
+    request = PlaylistClient.request_code(url, "Ada")
+    with PlaylistClient.sign_in(url, "Ada", input("Code: "), request=request) as channel:
         found = channel.search("harbour")
         made = channel.create("Harbour night", [item.video_id for item in found.items])
         channel.push(made.playlist_id, "append")
@@ -49,6 +50,7 @@ __all__ = [
 
 API: Final = "/api/v1"
 COOKIE: Final = "kryten_playlist_session"
+REQUEST_COOKIE: Final = "kryten_playlist_code"
 T = TypeVar("T")
 
 
@@ -69,21 +71,26 @@ class PlaylistClient(HttpClient):
     @classmethod
     def request_code(
         cls, url: str, username: str, *, transport: httpx.BaseTransport | None = None
-    ) -> int:
-        """Have a code sent to the user; return the seconds for which it is valid."""
+    ) -> str:
+        """Have a code sent to the user. Returns the secret of this request: with it, `sign_in` has
+        three guesses, whatever other clients send for the same name."""
         with cls(url, token="none", transport=transport) as client:
             del client._http.headers["Authorization"]
             sent = client.request("POST", f"{API}/auth/otp/request", json={"username": username})
-        return msgspec.json.decode(sent.content, type=messages.OtpSent).expires_in_seconds
+        return str(sent.cookies[REQUEST_COOKIE])
 
     @classmethod
-    def sign_in(cls, url: str, username: str, code: str, **options: Any) -> Self:
-        """Sign in with a code, and return a client with the session's token. Raises CodeRejected
-        if it is not accepted."""
+    def sign_in(
+        cls, url: str, username: str, code: str, *, request: str = "", **options: Any
+    ) -> Self:
+        """Sign in with a code, and return a client with the session's token. `request` is the
+        result of `request_code`. Raises CodeRejected if the code is not accepted."""
         client = cls(url, token="none", **options)
         del client._http.headers["Authorization"]
         try:
             body = {"username": username, "otp": code}
+            if request:
+                client._http.cookies.set(REQUEST_COOKIE, request)
             answer = client.request("POST", f"{API}/auth/otp/verify", json=body)
             outcome = msgspec.json.decode(answer.content, type=messages.OtpResult)
             if outcome.status != "ok":

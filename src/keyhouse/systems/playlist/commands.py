@@ -135,6 +135,7 @@ async def _command(server: str, name: str, body: dict[str, Any]) -> dict[str, An
     from keyhouse.nats.bus import Bus
     from keyhouse.nats.connection import connect
     from keyhouse.nats.credentials import with_embedded_user
+    from keyhouse.systems.playlist.limits import MEDIACMS_SECONDS_MAX
 
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
@@ -142,7 +143,9 @@ async def _command(server: str, name: str, body: dict[str, Any]) -> dict[str, An
     )
     async with connect(with_embedded_user(server, _folder(None))) as client:
         reply = await Bus(client).request(
-            f"kryten.playlist.cmd.{name}", msgspec.json.encode(body), timeout_seconds=600
+            f"kryten.playlist.cmd.{name}",
+            msgspec.json.encode(body),
+            timeout_seconds=MEDIACMS_SECONDS_MAX + 60,
         )
     answer: dict[str, Any] = msgspec.json.decode(reply)
     if answer.get("status") != "ok":
@@ -170,7 +173,7 @@ def _add_role(
         nats: NatsUrl = None,
         json: Json = False,
     ) -> None:
-        _check_username(name)
+        name = _checked_username(name)
         work = _with_roles(role, namespace, data, nats, lambda roles, of: roles.add(of, name))
         _show_names(role, asyncio.run(work), json=json)
 
@@ -297,6 +300,8 @@ async def _demo(folder: Path, namespace: str, channel: str, seconds: float) -> N
         robot.on_message = _show_message
         await prepare_robot(robot)
         print(f"{number(len(robot.titles), 'item')} in the catalog; the robot of {channel} runs.")
+        if (address := serve_settings(NAME).settings.http_address) is not None:
+            print(f"Open {address.url}/{NAME}/ (the address of keyhouse serve, if it has another).")
         print("Stop it with Ctrl-C.", flush=True)
         await robot.run(seconds)
 
@@ -324,11 +329,11 @@ def sign_in(
 
     url = service_url(service, "/playlist")
     with translated():
-        PlaylistClient.request_code(url, name)
+        request = PlaylistClient.request_code(url, name)
         with redirect_stdout(sys.stderr):  # `err=True` writes a part of the prompt to stdout
             code = typer.prompt("Code")
         try:
-            with PlaylistClient.sign_in(url, name, code) as playlists:
+            with PlaylistClient.sign_in(url, name, code, request=request) as playlists:
                 token, session = playlists.token, playlists.session()
         except CodeRejected as error:
             raise UsageError(str(error)) from None
@@ -355,18 +360,20 @@ def _server(nats: str | None) -> str | None:
     return None if url in ("", "embedded", "off") else url
 
 
-def _check_username(name: str) -> None:
+def _checked_username(name: str) -> str:
     import msgspec
 
     from keyhouse.systems.playlist.limits import USERNAME_CHARS_MAX
     from keyhouse.systems.playlist.messages import Username
+    from keyhouse.systems.playlist.names import checked_username
 
     try:
-        msgspec.convert(name, Username)
-    except msgspec.ValidationError:
+        return checked_username(msgspec.convert(name, Username))
+    except ValueError:
         raise UsageError(
             "The name of a user has 1 to "
-            f"{USERNAME_CHARS_MAX} characters, and no control characters.",
+            f"{USERNAME_CHARS_MAX} characters, one of them visible, and no control"
+            " characters.",
             name=name,
         ) from None
 

@@ -24,6 +24,7 @@ from keyhouse.errors import UnavailableError
 __all__ = ["DemoRobot"]
 
 COMMANDS: Final = "kryten.robot.command"
+LIFECYCLE: Final = "kryten.lifecycle.robot"
 SHOWN_EVERY_SECONDS: Final = 5
 
 
@@ -57,12 +58,19 @@ class DemoRobot:
             self._bucket = await stream.create_key_value(bucket=name)
         await self._client.subscribe(COMMANDS, cb=self._answer)
         await self._show()
-        await self._client.flush()
+        await self.publish_lifecycle("startup")
         return self
 
     async def __aexit__(self, *_: object) -> None:
         with suppress(Exception):
+            await self.publish_lifecycle("shutdown")
             await self._client.close()
+
+    async def publish_lifecycle(self, event: str) -> None:
+        """Publish that the robot has started, or stops, as `kryten-py` does."""
+        about = {"service": "robot", "channel": self._channel, "domain": "cytu.be"}
+        await self._client.publish(f"{LIFECYCLE}.{event}", msgspec.json.encode(about))
+        await self._client.flush()
 
     async def enqueue(self, manifests: Sequence[str]) -> None:
         """Add items to the end of the queue."""

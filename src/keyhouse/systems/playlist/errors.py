@@ -9,8 +9,9 @@ from keyhouse.errors import (
     ConflictError,
     EngineError,
     KeyhouseError,
-    RateError,
+    NewerError,
     ScopeError,
+    UnreadableError,
     UsageError,
 )
 from keyhouse.http import NESTED, ErrorFormat
@@ -21,23 +22,19 @@ __all__ = [
     "ApplyRunningError",
     "CatalogFullError",
     "CatalogSourceError",
+    "ForeignRowError",
     "IntentError",
-    "NameLockedError",
     "NameTakenError",
     "NewerDocumentError",
+    "NewerRowError",
     "NoCurrentItemError",
     "OtpKeyError",
     "PatternError",
     "PlaylistsFullError",
+    "RefreshRunningError",
     "RobotUnavailableError",
     "RoleError",
 ]
-
-
-class NameLockedError(RateError):
-    """Too many wrong codes were sent for this name."""
-
-    code = "locked"
 
 
 class AddressBlockedError(AccessError):
@@ -61,6 +58,20 @@ class RoleError(ScopeError):
 class NewerDocumentError(ConflictError):
     """Another program wrote the document in a newer version."""
 
+    code = "newer_version"
+
+
+class ForeignRowError(UnreadableError):
+    """Another program left a row that does not decode where this one has to read it."""
+
+    status = 409
+    code = "unreadable_row"
+
+
+class NewerRowError(NewerError):
+    """A newer program wrote a row that this one has to change."""
+
+    status = 409
     code = "newer_version"
 
 
@@ -105,6 +116,12 @@ class ApplyRunningError(ConflictError):
     """A playlist is being pushed to the channel already."""
 
     code = "apply_running"
+
+
+class RefreshRunningError(ConflictError):
+    """The catalog is being refreshed already."""
+
+    code = "refresh_running"
 
 
 class CatalogSourceError(UsageError):

@@ -24,7 +24,8 @@ OTP_SECONDS: Final = 300
 """Lifetime of a code, and of the intent to block an address."""
 
 OTP_FAILURES_MAX: Final = 3
-"""Wrong codes of a name until it is locked."""
+"""Wrong codes of a name until it is locked for clients that did not request a code, and guesses at
+a code by the client that requested it."""
 
 LOCK_SECONDS: Final = 3_600
 """Time for which a name is locked, and after which failures are forgotten."""
@@ -32,8 +33,12 @@ LOCK_SECONDS: Final = 3_600
 OTP_RATE_SECONDS: Final = 900
 """Window in which requests for codes are counted."""
 
-OTP_PER_NAME_MAX: Final = 5
-"""Requests for codes of one name in the window."""
+OTP_PER_NAME_MAX: Final = 60
+"""Requests for codes of one name in the window, from all addresses. With three guesses at each code
+this bounds the guesses: 723 an hour, of 36^8 codes."""
+
+OTP_PER_NAME_AND_ADDRESS_MAX: Final = 5
+"""Requests for codes of one name from one address in the window."""
 
 OTP_PER_ADDRESS_MAX: Final = 20
 """Requests for codes from one address in the window."""
@@ -78,5 +83,24 @@ CATALOG_ITEMS_MAX: Final = 100_000
 CATALOG_FILE_BYTES_MAX: Final = 256 * 1_024 * 1_024
 """A file that a catalog is read from."""
 
-MEDIACMS_PAGE_BYTES_MAX: Final = 16 * 1_024 * 1_024
-"""One page of a MediaCMS catalog."""
+TITLE_CHARS_MAX: Final = 1_000
+"""The title of a catalog item: MediaCMS and CyTube allow 100."""
+
+CATEGORY_CHARS_MAX: Final = 200
+"""The name of a category: MediaCMS allows 100."""
+
+ITEM_CATEGORIES_MAX: Final = 100
+"""Categories of one item."""
+
+ADDRESS_CHARS_MAX: Final = 2_048
+"""An address in the catalog: what browsers and CyTube take."""
+
+MEDIACMS_RESPONSE_BYTES_MAX: Final = 16 * 1_024 * 1_024
+"""One response of a MediaCMS: a page of its list, or the details of a medium."""
+
+MEDIACMS_RESPONSE_SECONDS_MAX: Final = 30.0
+"""Time of one response of a MediaCMS."""
+
+MEDIACMS_SECONDS_MAX: Final = 1_800.0
+"""Time in which all media of a MediaCMS are read: 100,000 details at 50 ms, eight at once, are
+ten minutes."""

@@ -18,15 +18,17 @@ from keyhouse.systems.playlist.limits import (
     USERNAME_CHARS_MAX,
     VIDEO_ID_CHARS_MAX,
 )
-from keyhouse.systems.playlist.names import CONTROL_CHARACTERS, CONTROLS
+from keyhouse.systems.playlist.names import CONTROL_CHARACTERS, CONTROLS, checked_username
 from keyhouse.systems.playlist.own_values import Method
 from keyhouse.systems.playlist.schema import ApplyMode, Role
+
+_NAME = rf"^\s*[^\s{CONTROLS}]([^{CONTROLS}]*[^\s{CONTROLS}])?\s*$"
 
 Username = Annotated[
     str,
     Meta(
         max_length=USERNAME_CHARS_MAX,
-        pattern=rf"^\s*[^\s{CONTROLS}]([^{CONTROLS}]*[^\s{CONTROLS}])?\s*$",
+        pattern=_NAME,
         examples=["TacoBelmont"],
     ),
 ]
@@ -35,19 +37,23 @@ PlaylistName = Annotated[
     Meta(
         max_length=PLAYLIST_NAME_CHARS_MAX,
         examples=["Halloween Marathon"],
-        extra_json_schema={"pattern": rf"^[^{CONTROLS}]*[^\s{CONTROLS}][^{CONTROLS}]*$"},
+        extra_json_schema={"pattern": _NAME},
     ),
 ]
 ItemTitle = Annotated[
-    str, Meta(extra_json_schema={"pattern": f"^[^{CONTROL_CHARACTERS}]*$"}, examples=["Alien"])
+    str,
+    Meta(extra_json_schema={"pattern": rf"^\s*[^{CONTROL_CHARACTERS}]*\s*$"}, examples=["Alien"]),
 ]
 VideoId = Annotated[str, Meta(min_length=1, max_length=VIDEO_ID_CHARS_MAX, examples=["8FnmbsrWl"])]
 
 # Sign-in
 
 
-class OtpRequestBody(msgspec.Struct):
+class OtpRequestBody(msgspec.Struct, forbid_unknown_fields=True):
     username: Username
+
+    def __post_init__(self) -> None:
+        self.username = checked_username(self.username)
 
 
 class OtpSent(msgspec.Struct):
@@ -55,9 +61,12 @@ class OtpSent(msgspec.Struct):
     expires_in_seconds: int = OTP_SECONDS
 
 
-class OtpVerifyBody(msgspec.Struct):
+class OtpVerifyBody(msgspec.Struct, forbid_unknown_fields=True):
     username: Username
     otp: Annotated[str, Meta(max_length=64, examples=["7K2QX94B"])]
+
+    def __post_init__(self) -> None:
+        self.username = checked_username(self.username)
 
 
 class OtpResult(msgspec.Struct, omit_defaults=True):
@@ -69,13 +78,16 @@ class OtpResult(msgspec.Struct, omit_defaults=True):
     default_block_hours: int | UnsetType = UNSET
 
 
-class AgentHeader(msgspec.Struct):
+class CodeHeaders(msgspec.Struct):
+    """`cookie` has the cookie of the client that requested a code."""
+
     user_agent: Annotated[str | None, Meta(description="The client's program.")] = msgspec.field(
         default=None, name="User-Agent"
     )
+    cookie: Annotated[str, Meta(description="Cookies, such as that of a requested code.")] = ""
 
 
-class IpBlockBody(msgspec.Struct):
+class IpBlockBody(msgspec.Struct, forbid_unknown_fields=True):
     action: Literal["block"]
     hours: Annotated[int, Meta(ge=1, le=BLOCK_HOURS_MAX)] = BLOCK_HOURS_DEFAULT
     ip: str | None = None
@@ -127,11 +139,13 @@ class Categories(msgspec.Struct):
 # Playlists
 
 
-class ItemBody(msgspec.Struct):
+class ItemBody(msgspec.Struct, forbid_unknown_fields=True):
     video_id: VideoId
     title: ItemTitle | UnsetType | None = UNSET
     duration_seconds: int | UnsetType | None = UNSET
     categories: list[str] | UnsetType | None = UNSET
+    thumbnail_url: str | UnsetType | None = UNSET
+    """Responses have it; it is that of the catalog, and not stored."""
 
 
 Items = Annotated[list[ItemBody], Meta(max_length=PLAYLIST_ITEMS_MAX)]
@@ -160,7 +174,7 @@ class PlaylistList(msgspec.Struct):
     playlists: list[PlaylistSummary]
 
 
-class CreateBody(msgspec.Struct):
+class CreateBody(msgspec.Struct, forbid_unknown_fields=True):
     name: PlaylistName
     items: Items = []
 
@@ -170,14 +184,14 @@ class Created(msgspec.Struct):
     name: str
 
 
-class ReplaceBody(msgspec.Struct):
+class ReplaceBody(msgspec.Struct, forbid_unknown_fields=True):
     """A member that is absent stays as it is."""
 
     name: PlaylistName | UnsetType = UNSET
     items: Items | UnsetType = UNSET
 
 
-class ForkBody(msgspec.Struct):
+class ForkBody(msgspec.Struct, forbid_unknown_fields=True):
     name: PlaylistName | None = None
 
 
@@ -187,12 +201,12 @@ PlaylistDocument = dict[str, Any]
 # Marathons
 
 
-class MarathonSource(msgspec.Struct):
+class MarathonSource(msgspec.Struct, forbid_unknown_fields=True):
     playlist_id: str
     label: str | None = None
 
 
-class MarathonBody(msgspec.Struct):
+class MarathonBody(msgspec.Struct, forbid_unknown_fields=True):
     sources: list[MarathonSource]
     method: Method
     shuffle_seed: str | int | float | None = None
@@ -200,7 +214,7 @@ class MarathonBody(msgspec.Struct):
     preserve_episode_order: bool = True
 
 
-class SaveMarathonBody(MarathonBody):
+class SaveMarathonBody(MarathonBody, forbid_unknown_fields=True):
     """The playlist's name comes last: a Struct's required members precede the others."""
 
     name: PlaylistName | UnsetType = UNSET
@@ -220,7 +234,7 @@ class MarathonReply(msgspec.Struct):
 # Queue and statistics
 
 
-class ApplyBody(msgspec.Struct):
+class ApplyBody(msgspec.Struct, forbid_unknown_fields=True):
     playlist_id: str
     mode: ApplyMode
 

@@ -1,13 +1,18 @@
-"""Names, titles and categories that people give: no line breaks, and no control characters.
+"""Names, titles and categories that people give: trimmed, then without line breaks and control
+characters.
 
 A name or category has nothing that changes how the text around it is shown. A title may mark its
-direction.
+direction. The names of users and playlists have a visible character, and compare in their normal
+form: without case, width, ligatures and repeated spaces.
 """
 
 import re
+import unicodedata
 from typing import Final, TypeVar
 
 from keyhouse.errors import RecordError
+from keyhouse.keys import normal
+from keyhouse.systems.playlist.limits import USERNAME_CHARS_MAX
 
 __all__ = [
     "CONTROLS",
@@ -15,6 +20,8 @@ __all__ = [
     "checked_categories",
     "checked_name",
     "checked_title",
+    "checked_username",
+    "comparable_name",
     "has_control_characters",
     "has_controls",
     "printable_title",
@@ -29,21 +36,49 @@ CONTROLS: Final = CONTROL_CHARACTERS + r"\u2028-\u202e\u2066-\u2069"
 """Control characters, line separators, and controls of the direction of text, in a set of a regular
 expression."""
 
+_FILLERS: Final = "\u115f\u1160\u2800\u3164\uffa0"
+"""Letters and symbols without any ink."""
+
 _control = re.compile(f"[{CONTROLS}]")
 _control_character = re.compile(f"[{CONTROL_CHARACTERS}]")
 
 
+def comparable_name(name: str) -> str:
+    """Return the name of a user or playlist in the form in which names compare, which is also that
+    of its key."""
+    return normal(name)
+
+
 def checked_name(name: str) -> str:
-    """Return the name of a playlist, trimmed. Raises RecordError if it is blank or has control
-    characters."""
-    if not name.strip():
-        raise RecordError("A playlist needs a name.", name=name)
+    """Return the name of a playlist, trimmed. Raises RecordError if it has no visible character, or
+    control characters."""
+    name = name.strip()
+    if not _is_visible(name):
+        raise RecordError("A playlist needs a name with a visible character.", name=name)
     if has_controls(name):
         raise RecordError(
             "A name has no line breaks, no control characters, and none that reverse text.",
             name=name,
         )
-    return name.strip()
+    return name
+
+
+def checked_username(name: str) -> str:
+    """Return the name of a user as it is shown, and to which codes are sent: forms that compare as
+    equal, such as letters of full width, are one name. Raises ValueError if it is too long or has
+    no visible character."""
+    name = " ".join(unicodedata.normalize("NFKC", name).split())
+    if not _is_visible(name) or len(name) > USERNAME_CHARS_MAX:
+        raise ValueError(
+            f"the name of a user has 1 to {USERNAME_CHARS_MAX} characters, one of them visible"
+        )
+    return name
+
+
+def _is_visible(name: str) -> bool:
+    """Return whether a name has a character that is neither a mark, a separator, unassigned, nor a
+    control of whatever kind."""
+    return any(unicodedata.category(each)[0] not in "CMZ" and each not in _FILLERS for each in name)
 
 
 def without_controls(name: str) -> str:
@@ -51,26 +86,33 @@ def without_controls(name: str) -> str:
     return _control.sub(" ", name)
 
 
-def checked_title(title: T, *, video_id: str) -> T:
-    """Return the title of an item, if it has one. Raises RecordError if it has control
+def checked_title(title: T, *, video_id: str) -> T | str:
+    """Return the title of an item, trimmed, if it has one. Raises RecordError if it has control
     characters."""
-    if isinstance(title, str) and has_control_characters(title):
+    if not isinstance(title, str):
+        return title
+    trimmed = title.strip()
+    if has_control_characters(trimmed):
         raise RecordError(
             "A title has no line breaks and no control characters.", video_id=video_id, title=title
         )
-    return title
+    return trimmed
 
 
-def checked_categories(categories: T, *, video_id: str) -> T:
-    """Return the categories of an item, if it has some. Raises RecordError as for names."""
-    for each in categories if isinstance(categories, list) else ():
+def checked_categories(categories: T, *, video_id: str) -> T | list[str]:
+    """Return the categories of an item, trimmed and without blank ones, if it has some. Raises
+    RecordError as for names."""
+    if not isinstance(categories, list):
+        return categories
+    trimmed = [name for each in categories if (name := each.strip())]
+    for each in trimmed:
         if has_controls(each):
             raise RecordError(
                 "A category has no line breaks, no control characters, and none that reverse text.",
                 video_id=video_id,
                 category=each,
             )
-    return categories
+    return trimmed
 
 
 def has_controls(name: str) -> bool:

@@ -4,14 +4,22 @@ A code has 41 bits, so guesses are what must be bounded, and what is stored must
 
 - Stored is an HMAC of the code with a key that is not in the bucket, so a reader of the bucket
   cannot try codes.
-- Failures count in `otp/lock/{username}`, over all codes of a name. A guess is counted before its
-  code is compared, by compare-and-set: of any number of parallel guesses, in any number of
-  processes, at most three are compared. A correct guess is subtracted again.
-- A new request never resets the count, and a name is locked whether or not anybody has it.
+- A code belongs to the client that requested it, by a cookie, and has three guesses there,
+  whatever others send: `otp/own/{username}/{requester}`.
+- A client without that cookie guesses at the newest code of the name, `otp/request/{username}`.
+  All failures of a name count in `otp/lock/{username}`, and three lock it for an hour for those
+  clients. So nobody can keep out the person who has requested a code.
+- A guess is counted before its code is compared, by compare-and-set: of any number of parallel
+  guesses, in any number of processes, at most three are compared. A success deletes the lock.
+- Codes are bounded, so guesses are: 60 codes of a name in 15 minutes, with three guesses each, and
+  three of others are 723 guesses an hour at most. A code is one of 36^8 = 2.8e12, so guessing at
+  full speed succeeds once in about 445,000 years.
+- A new request never resets the lock, and a name is locked whether or not anybody has it.
 """
 
 import asyncio
 import hmac
+import re
 import secrets
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
@@ -21,25 +29,28 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from keyhouse.auth import new_token
+from keyhouse.auth import new_token, secret_hash
 from keyhouse.errors import DataError, RateError
 from keyhouse.http import ClientAddress
 from keyhouse.schema import SECONDS
 from keyhouse.store import Transaction
 from keyhouse.systems.playlist.address_blocks import AddressBlocks
-from keyhouse.systems.playlist.errors import NameLockedError, OtpKeyError
+from keyhouse.systems.playlist.errors import OtpKeyError
 from keyhouse.systems.playlist.limits import (
     LOCK_SECONDS,
     OTP_FAILURES_MAX,
     OTP_PER_ADDRESS_MAX,
+    OTP_PER_NAME_AND_ADDRESS_MAX,
     OTP_PER_NAME_MAX,
     OTP_RATE_SECONDS,
     OTP_SECONDS,
     SESSION_SECONDS,
 )
+from keyhouse.systems.playlist.names import comparable_name
 from keyhouse.systems.playlist.roles import Roles
 from keyhouse.systems.playlist.schema import (
     OTP_LOCK,
+    OTP_OWN,
     OTP_RATE,
     OTP_REQUEST,
     SESSION,
@@ -49,9 +60,14 @@ from keyhouse.systems.playlist.schema import (
     Role,
     Session,
 )
-from keyhouse.systems.playlist.stores import PlaylistStores, folded_name
+from keyhouse.systems.playlist.stores import PlaylistStores
 
-__all__ = ["OneTimeCodes", "SignIn"]
+__all__ = ["REQUEST_COOKIE", "OneTimeCodes", "SignIn"]
+
+REQUEST_COOKIE: Final = "kryten_playlist_code"
+"""The cookie of the client that requested a code. It lasts as long as the code."""
+
+_REQUEST_COOKIE = re.compile(rf"(?:^|;)\s*{REQUEST_COOKIE}=([A-Za-z0-9_-]{{43}})\s*(?:;|$)")
 
 CODE_CHARACTERS: Final = ascii_uppercase + digits
 CODE_LENGTH: Final = 8
@@ -71,10 +87,12 @@ class SignIn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Guess(msgspec.Struct, frozen=True):
-    """A guess that was counted and may be compared."""
+    """A guess that was counted and may be compared; `left` are the ones after it. `requester` is
+    the one whose own code it is, if any."""
 
     request: OtpRequest
-    failures: int
+    left: int
+    requester: str
 
 
 class OneTimeCodes:
@@ -98,18 +116,22 @@ class OneTimeCodes:
         self._deliver = deliver
         self._names: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def request(self, username: str, client: ClientAddress, user_agent: str | None) -> None:
-        """Make a code and send it. Raises RateError, NameLockedError or AddressBlockedError."""
+    async def request(
+        self, username: str, client: ClientAddress, user_agent: str | None, cookies: str = ""
+    ) -> str:
+        """Make a code and send it; return the cookie that gives the client its own guesses.
+        Raises RateError or AddressBlockedError."""
         await self._blocks.reject_blocked(client)
-        if seconds := await self._locked_seconds(username):
-            raise NameLockedError(
-                "Too many wrong codes were sent for this name: wait.", retry_after=seconds
-            )
         code = "".join(secrets.choice(CODE_CHARACTERS) for _ in range(CODE_LENGTH))
+        cookie = _request_cookie(cookies) or new_token().token
+        requester = secret_hash(cookie.encode())
+        name, network = comparable_name(username), client.network or "-"
 
         async def work(tx: Transaction) -> None:
-            await self._count_request(tx, "name", folded_name(username), OTP_PER_NAME_MAX)
-            await self._count_request(tx, "address", client.network or "-", OTP_PER_ADDRESS_MAX)
+            pair = f"{name} {network}"
+            await self._count_request(tx, "name-address", pair, OTP_PER_NAME_AND_ADDRESS_MAX)
+            await self._count_request(tx, "name", name, OTP_PER_NAME_MAX)
+            await self._count_request(tx, "address", network, OTP_PER_ADDRESS_MAX)
             lock = await tx.get(OTP_LOCK, username=username)
             salt = f"{self._key_id}-{secrets.token_hex(16)}"
             request = OtpRequest(
@@ -119,19 +141,28 @@ class OneTimeCodes:
                 request_user_agent=msgspec.UNSET if user_agent is None else user_agent[:200],
                 otp_hash=self._hash(username, code, salt),
                 otp_salt=salt,
-                attempts_remaining=OTP_FAILURES_MAX - self._failures(lock),
+                attempts_remaining=OTP_FAILURES_MAX,
+                requester=requester,
             )
-            await tx.put(OTP_REQUEST, request, username=username)
+            await tx.put(OTP_OWN, request, username=username, requester=requester)
+            left = OTP_FAILURES_MAX - self._failures(lock)
+            if not self._seconds_locked(lock):
+                shared = msgspec.structs.replace(request, attempts_remaining=left)
+                await tx.put(OTP_REQUEST, shared, username=username)
 
         await self._store.transact(work)
         await self._deliver(username.strip(), code)
+        return cookie
 
-    async def verify(self, username: str, code: str, client: ClientAddress) -> SignIn:
+    async def verify(
+        self, username: str, code: str, client: ClientAddress, cookies: str = ""
+    ) -> SignIn:
         """Compare a code, and start a session if it is right."""
         await self._blocks.reject_blocked(client)
-        name = folded_name(username)
-        async with self._names.setdefault(name, asyncio.Lock()):
-            guess = await self._counted(username)
+        name, cookie = comparable_name(username), _request_cookie(cookies)
+        requester = secret_hash(cookie.encode()) if cookie else ""
+        async with self._names.setdefault(f"{name} {requester}", asyncio.Lock()):
+            guess = await self._counted(username, requester)
             if isinstance(guess, SignIn):
                 if guess.status == "unrequested":
                     await self._blocks.intend(client)
@@ -139,41 +170,61 @@ class OneTimeCodes:
             salt = guess.request.otp_salt
             hashed = self._hash(username, code, salt if isinstance(salt, str) else "")
             if hmac.compare_digest(hashed.encode(), guess.request.otp_hash.encode()):
-                signed_in = await self._start_session(username, guess.request, client)
+                signed_in = await self._start_session(username, guess, client)
                 return signed_in or SignIn(status="unrequested")  # it was used meanwhile
             return await self._failed(username, guess)
 
     # Guesses
 
-    async def _counted(self, username: str) -> _Guess | SignIn:
+    async def _counted(self, username: str, requester: str) -> _Guess | SignIn:
         """Count a guess, before it is compared."""
-        if seconds := await self._locked_seconds(username):
+        if not requester and (seconds := await self._locked_seconds(username)):
             return SignIn(status="locked", retry_after_seconds=seconds)
 
         async def work(tx: Transaction) -> _Guess | SignIn:
             lock = await tx.get(OTP_LOCK, username=username)
-            if seconds := self._seconds_locked(lock):
+            own = await self._own(tx, username, requester)
+            seconds = self._seconds_locked(lock)
+            if own is None and seconds:
                 return SignIn(status="locked", retry_after_seconds=seconds)
-            try:
-                request = await tx.get(OTP_REQUEST, username=username)
-            except DataError:  # another program's
-                request = None
+            request = own or await self._newest(tx, username)
             if request is None:
                 return SignIn(status="unrequested")
             self._check_key(request)
             failures = self._failures(lock) + 1
-            is_last = failures >= OTP_FAILURES_MAX
-            counted = OtpLock(
-                failures=failures,
-                since=lock.since if lock and failures > 1 else self._stores.now_text(),
-                locked_until=self._stores.now_text(LOCK_SECONDS) if is_last else None,
-            )
-            await tx.put(OTP_LOCK, counted, username=username)
-            left = msgspec.structs.replace(request, attempts_remaining=OTP_FAILURES_MAX - failures)
-            await tx.put(OTP_REQUEST, left, username=username)
-            return _Guess(request, failures)
+            if not seconds:
+                is_last = failures >= OTP_FAILURES_MAX
+                counted = OtpLock(
+                    failures=failures,
+                    since=lock.since if lock and failures > 1 else self._stores.now_text(),
+                    locked_until=self._stores.now_text(LOCK_SECONDS) if is_last else None,
+                )
+                await tx.put(OTP_LOCK, counted, username=username)
+            if own is not None:
+                left = own.attempts_remaining - 1
+                after = msgspec.structs.replace(own, attempts_remaining=left)
+                await tx.put(OTP_OWN, after, username=username, requester=requester)
+                return _Guess(request, left, requester)
+            left = OTP_FAILURES_MAX - failures
+            after = msgspec.structs.replace(request, attempts_remaining=left)
+            await tx.put(OTP_REQUEST, after, username=username)
+            return _Guess(request, left, "")
 
         return await self._store.transact(work)
+
+    async def _own(self, tx: Transaction, username: str, requester: str) -> OtpRequest | None:
+        """Return the code that this client requested, if it has guesses left."""
+        if not requester:
+            return None
+        own = await tx.get(OTP_OWN, username=username, requester=requester)
+        return own if own is not None and own.attempts_remaining > 0 else None
+
+    async def _newest(self, tx: Transaction, username: str) -> OtpRequest | None:
+        """Return the newest code of a name."""
+        try:
+            return await tx.get(OTP_REQUEST, username=username)
+        except DataError:  # another program's
+            return None
 
     def _check_key(self, request: OtpRequest) -> None:
         """Raise OtpKeyError if another key made the code: no guess at it could be right."""
@@ -183,13 +234,15 @@ class OneTimeCodes:
             raise OtpKeyError("The processes of this service must have the same otp_key.")
 
     async def _failed(self, username: str, guess: _Guess) -> SignIn:
-        if guess.failures < OTP_FAILURES_MAX:
-            return SignIn(status="invalid", attempts_remaining=OTP_FAILURES_MAX - guess.failures)
-        await self._store.delete(OTP_REQUEST, username=username)
-        return SignIn(status="locked", retry_after_seconds=LOCK_SECONDS)
+        if guess.left > 0:
+            return SignIn(status="invalid", attempts_remaining=guess.left)
+        if not guess.requester:
+            await self._store.delete(OTP_REQUEST, username=username)
+        seconds = await self._locked_seconds(username)
+        return SignIn(status="locked", retry_after_seconds=max(1, seconds))
 
     async def _start_session(
-        self, username: str, request: OtpRequest, client: ClientAddress
+        self, username: str, guess: _Guess, client: ClientAddress
     ) -> SignIn | None:
         """Use the code up and start a session; None if another sign-in was first."""
         role = await self._roles.of(username)
@@ -201,15 +254,24 @@ class OneTimeCodes:
             expires_at=self._stores.now_text(SESSION_SECONDS),
             ip=client.address,
         )
+        hashed, requester = guess.request.otp_hash, guess.request.requester
 
         async def work(tx: Transaction) -> bool:
-            stored = await tx.get(OTP_REQUEST, username=username)
-            if stored is None or stored.otp_hash != request.otp_hash:
-                return False
-            await tx.delete(OTP_REQUEST, username=username)
-            await tx.delete(OTP_LOCK, username=username)
-            await tx.put(SESSION, session, session_id=token.id)
-            return True
+            """Delete both rows of the code, so that it signs in once."""
+            was_there = False
+            if isinstance(requester, str):
+                own = await tx.get(OTP_OWN, username=username, requester=requester)
+                if own is not None and own.otp_hash == hashed:
+                    await tx.delete(OTP_OWN, username=username, requester=requester)
+                    was_there = True
+            shared = await self._newest(tx, username)
+            if shared is not None and shared.otp_hash == hashed:
+                await tx.delete(OTP_REQUEST, username=username)
+                was_there = was_there or not isinstance(requester, str)
+            if was_there:
+                await tx.delete(OTP_LOCK, username=username)
+                await tx.put(SESSION, session, session_id=token.id)
+            return was_there
 
         if not await self._store.transact(work):
             return None
@@ -247,5 +309,12 @@ class OneTimeCodes:
         await tx.put(OTP_RATE, rate, kind=kind, of=of)
 
     def _hash(self, username: str, code: str, salt: str) -> str:
-        text = f"{salt}:{folded_name(username)}:{code.strip().upper()}"
+        text = f"{salt}:{comparable_name(username)}:{code.strip().upper()}"
         return hmac.new(self._key, text.encode("utf-8", "replace"), sha256).hexdigest()
+
+
+def _request_cookie(cookies: str) -> str:
+    """Return the cookie of a client that has requested a code, from the header `Cookie`; "" if it
+    has none."""
+    found = _REQUEST_COOKIE.search(cookies)
+    return "" if found is None else found[1]

@@ -16,9 +16,13 @@ import structlog
 from keyhouse.errors import KeyhouseError
 from keyhouse.nats.bus import Bus
 from keyhouse.systems.playlist.channel import Channel, read_media
+from keyhouse.systems.playlist.foreign_json import foreign_json
 from keyhouse.systems.playlist.statistics import ChannelStatistics
 
 __all__ = ["PlayCounter", "subject_token"]
+
+TIME_MAX = 2**53
+"""Milliseconds since 1970 in the robot's events: beyond, a number is not a time."""
 
 _log = structlog.get_logger("keyhouse.playlist")
 
@@ -75,10 +79,7 @@ class PlayCounter:
             _log.info("play counted from the robot's bucket", video_id=video_id)
 
     async def _count(self, data: bytes) -> None:
-        try:
-            event = msgspec.json.decode(data)
-        except msgspec.MsgspecError:
-            return
+        event = foreign_json(data)
         payload = event.get("payload", event) if isinstance(event, dict) else None
         media = read_media(payload)
         if media is None:
@@ -93,7 +94,7 @@ class PlayCounter:
 def _start_second(event: dict[str, Any], payload: Any, current_time: float) -> int:
     """Return the second at which the item started, from the event's time."""
     at = payload.get("time")
-    if isinstance(at, int | float) and at > 0:
+    if isinstance(at, int | float) and 0 < at < TIME_MAX:
         return int(at / 1_000 - current_time)
     try:
         stamp = msgspec.convert(event.get("timestamp"), datetime)

@@ -39,6 +39,7 @@ from keyhouse.systems.playlist.names import (
     checked_categories,
     checked_name,
     checked_title,
+    comparable_name,
     without_controls,
 )
 from keyhouse.systems.playlist.playlist_summaries import PlaylistSummaries
@@ -145,6 +146,7 @@ class SavedPlaylists:
             await self._check_room(tx)
             await tx.put(PLAYLIST, playlist)
 
+        await self._check_name(playlist.name)
         await self._write(work)
         return playlist
 
@@ -158,6 +160,8 @@ class SavedPlaylists:
     ) -> StoredPlaylist:
         """Change a playlist; what is UNSET stays."""
         changed = None if isinstance(items, UnsetType) else await self._items(items)
+        if not isinstance(name, UnsetType):
+            await self._check_name(checked_name(name), of=id)
 
         async def work(tx: Transaction) -> None:
             playlist, revision = await self._owned(tx, id, member)
@@ -189,25 +193,23 @@ class SavedPlaylists:
         ]
         if name is not None:
             return await self.create(name, items, member, forked_from=id)
+        taken = {comparable_name(each.name) for each in await self._summaries.all()}
         for number in range(1, _FORK_NAMES_MAX):
             free = f"{without_controls(original.name)} (copy{'' if number == 1 else f' {number}'})"
-            if await self._store.row(self._name_key(free)) is None:
+            if comparable_name(free) not in taken:
                 return await self.create(free, items, member, forked_from=id)
         raise NameTakenError("There are too many copies of this playlist: give a name.")
 
     async def repair_index(self) -> int:
-        """Make the index from the documents if it is missing or lists only ids, and give each
+        """Make the index from the documents if it is missing or no map of playlists, and give each
         document its name row; return how many documents were written for it.
 
         Other programs write documents without either. An index of a newer version is left as it is.
         """
         key = self._index.template.build({})
         row = await self._store.row(key)
-        try:
-            lacks_entries = self._index.needs_rebuild(None if row is None else row.value)
-            listed = self._index.members(None if row is None else row.value)
-        except DataError:
-            return 0  # not a list of playlists at all
+        lacks_entries = self._index.needs_rebuild(None if row is None else row.value)
+        listed = self._index.members(None if row is None else row.value)
         repaired = 0
         async for entry in self._store.scan(PLAYLIST, unreadable="skip"):
             has_name = await self._store.row(self._name_key(entry.record.name)) is not None
@@ -276,17 +278,26 @@ class SavedPlaylists:
             )
         return entry.record, entry.revision
 
+    async def _check_name(self, name: str, *, of: str | None = None) -> None:
+        """Raise NameTakenError if another document has the name, whatever program wrote it, and
+        PlaylistsFullError if there is no room for a new one.
+
+        Documents of other programs have no row at `names/…` until this service has met them, so all
+        documents are asked. Documents of this service also have that row, which is written in the
+        same commit: between them the check has no race.
+        """
+        wanted = comparable_name(name)
+        known = await self._summaries.all()
+        named = {each.playlist_id for each in known if comparable_name(each.name) == wanted}
+        if named and of not in named:
+            raise _name_taken()
+        if of is None and len(known) >= PLAYLISTS_MAX:
+            raise _full()
+
     async def _check_room(self, tx: Transaction) -> None:
         row = await tx.row(self._index.template.build({}))
-        try:
-            count = len(self._index.members(None if row is None else row[0]))
-        except DataError:
-            count = 0  # the write below says what is wrong with it
-        if count >= PLAYLISTS_MAX:
-            raise PlaylistsFullError(
-                "This namespace has 2,000 playlists, the most it can have: delete one first.",
-                limit=PLAYLISTS_MAX,
-            )
+        if len(self._index.members(None if row is None else row[0])) >= PLAYLISTS_MAX:
+            raise _full()
 
     async def _write(self, work: Callable[[Transaction], Awaitable[None]]) -> None:
         with _conflicts():
@@ -309,11 +320,22 @@ def _conflicts() -> Any:
     try:
         yield
     except UniqueError:
-        raise NameTakenError("Another playlist has this name.") from None
+        raise _name_taken() from None
     except NewerError as error:
         raise NewerDocumentError(
             "A newer program wrote the index of playlists: use that program to write."
         ) from error
+
+
+def _full() -> PlaylistsFullError:
+    return PlaylistsFullError(
+        "This namespace has 2,000 playlists, the most it can have: delete one first.",
+        limit=PLAYLISTS_MAX,
+    )
+
+
+def _name_taken() -> NameTakenError:
+    return NameTakenError("Another playlist has this name.")
 
 
 def _not_found(id: str) -> NotFoundError:

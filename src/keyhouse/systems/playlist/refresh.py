@@ -16,7 +16,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
@@ -32,12 +32,18 @@ from keyhouse.systems.playlist.catalog import (
     read_source_file,
     remove_leftovers,
 )
-from keyhouse.systems.playlist.errors import CatalogFullError, CatalogSourceError
+from keyhouse.systems.playlist.errors import (
+    CatalogFullError,
+    CatalogSourceError,
+    RefreshRunningError,
+)
 from keyhouse.systems.playlist.limits import CATALOG_ITEMS_MAX
 from keyhouse.systems.playlist.schema import CURRENT, SNAPSHOT, Snapshot
 from keyhouse.systems.playlist.stores import PlaylistStores
 
 __all__ = ["CatalogSource", "FileSource", "Items", "Progress", "Refresh", "RunBlocking"]
+
+T = TypeVar("T")
 
 _log = structlog.get_logger("keyhouse.playlist")
 
@@ -84,7 +90,8 @@ class Refresh:
         *,
         allow_empty: bool = False,
     ) -> Snapshot:
-        """Read the source and publish a new snapshot. A failure changes nothing.
+        """Read the source and publish a new snapshot. A failure changes nothing. Raises
+        RefreshRunningError while this process builds another catalog.
 
         A source without items is rejected unless `allow_empty`: it would hide the whole catalog.
         """
@@ -93,6 +100,8 @@ class Refresh:
             raise CatalogSourceError(
                 "There is no source of the catalog: set mediacms_url, or refresh from a file."
             )
+        if self._one_at_a_time.locked():
+            raise RefreshRunningError("The catalog is being refreshed: try again when it is done.")
         now = self._stores.now_text()
         info = SnapshotInfo(
             snapshot_id=f"{now}-{secrets.token_hex(4)}", source=source.name, created_at=now
@@ -116,7 +125,7 @@ class Refresh:
         try:
             async with aclosing(source.items()) as chunks:  # type: ignore[type-var]
                 async for items, total in chunks:
-                    await self._run(writer.add, items)
+                    await _to_its_end(self._run(writer.add, items))
                     if writer.count > CATALOG_ITEMS_MAX:
                         raise CatalogFullError(
                             "The source has too many items.", limit=CATALOG_ITEMS_MAX
@@ -129,7 +138,7 @@ class Refresh:
                     " empty catalog (--allow-empty).",
                     source=source.name,
                 )
-            finished: SnapshotInfo = await self._run(writer.finish)
+            finished: SnapshotInfo = await _to_its_end(self._run(writer.finish))
         except BaseException:
             writer.discard()
             raise
@@ -231,6 +240,17 @@ class FileSource:
         items = await self._run(read_source_file, self._path)
         for start in range(0, len(items), 500):
             yield items[start : start + 500], len(items)
+
+
+async def _to_its_end(call: Awaitable[T]) -> T:
+    """Await a call in a thread. If the caller is cancelled, the call ends first: its file is closed
+    only then."""
+    task = asyncio.ensure_future(call)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
 
 
 def _is_newer(one: str, other: str) -> bool:

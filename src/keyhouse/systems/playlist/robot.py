@@ -16,6 +16,7 @@ from keyhouse.errors import UnavailableError, UnknownOutcomeError
 from keyhouse.nats.bus import Bus
 from keyhouse.schema import MILLISECONDS
 from keyhouse.systems.playlist.errors import RobotUnavailableError
+from keyhouse.systems.playlist.foreign_json import foreign_json
 
 __all__ = ["Robot"]
 
@@ -86,12 +87,9 @@ class Robot:
 
 def _rejection(reply: bytes) -> str | None:
     """Return the reason of a rejection, or None."""
-    try:
-        answer = msgspec.json.decode(reply)
-    except msgspec.MsgspecError:
-        return "the robot's reply is not JSON"
+    answer = foreign_json(reply)
     if not isinstance(answer, dict):
-        return "the robot's reply is not an object"
+        return "the robot's reply is not a JSON object"
     inner = answer.get("data")
     for part in (answer, inner if isinstance(inner, dict) else {}):
         if part.get("success") is False:

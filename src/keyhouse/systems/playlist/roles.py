@@ -10,8 +10,9 @@ from typing import Final
 from keyhouse.errors import DocumentError, NotFoundError
 from keyhouse.schema import SECONDS, Record
 from keyhouse.store import Transaction
+from keyhouse.systems.playlist.names import comparable_name
 from keyhouse.systems.playlist.schema import ADMINS, BLESSED, ROLE, Role
-from keyhouse.systems.playlist.stores import PlaylistStores, folded_name, readable
+from keyhouse.systems.playlist.stores import PlaylistStores, readable
 
 __all__ = ["ROLE_SCOPES", "Roles"]
 
@@ -29,11 +30,11 @@ class Roles:
     def __init__(self, stores: PlaylistStores, admins: Collection[str] = ()) -> None:
         self._store = stores.acl
         self._template = self._store.binding.record(ROLE).template
-        self._admins = frozenset(map(folded_name, admins))
+        self._admins = frozenset(map(comparable_name, admins))
 
     async def of(self, username: str) -> Role:
         """Return the role of a user now."""
-        name = folded_name(username)
+        name = comparable_name(username)
         if name in self._admins or await self._lists(ADMINS, name):
             return "admin"
         if await self._lists(BLESSED, name):
@@ -41,7 +42,7 @@ class Roles:
         return await self._own(name)
 
     async def _lists(self, record: Record[list[str]], name: str) -> bool:
-        return name in map(folded_name, await readable(self._store, record) or ())
+        return name in map(comparable_name, await readable(self._store, record) or ())
 
     async def _own(self, name: str) -> Role:
         """Return the newest role among the spellings of a name: other programs write any. Only rows
@@ -52,7 +53,7 @@ class Roles:
             keys, cursor = await self._store.keys(ROLE, cursor=cursor)
             for key in keys:
                 fields = self._template.parse(key)
-                if fields is not None and folded_name(str(fields["username"])) == name:
+                if fields is not None and comparable_name(str(fields["username"])) == name:
                     spellings.append({"username": fields["username"]})
             if cursor is None:
                 break
@@ -72,7 +73,7 @@ class Roles:
         name = username.strip()
 
         def added(names: list[str]) -> list[str]:
-            known = folded_name(name) in map(folded_name, names)
+            known = comparable_name(name) in map(comparable_name, names)
             return names if known else [*names, name]
 
         return await self._change(record, added)
@@ -81,7 +82,7 @@ class Roles:
         """Remove a name, in any spelling, and return the list. Raises NotFoundError without it."""
 
         def removed(names: list[str]) -> list[str]:
-            left = [each for each in names if folded_name(each) != folded_name(username)]
+            left = [each for each in names if comparable_name(each) != comparable_name(username)]
             if len(left) == len(names):
                 raise NotFoundError("The list does not have this user.", username=username)
             return left

@@ -9,9 +9,9 @@ stored as written, because other programs write it too.
 
 Further keys are not in the document: `names/…` reserves the name of each playlist, `days/…` (in two
 buckets) counts by day, for the windows of `top-played` and `top-liked`, `apply/…` has the push that
-runs, `plays/…` the counted plays of the last day, and the bucket of codes has `otp/lock/…` (failed
-codes of a name), `otp/rate/…` (requests in the last minutes) and `ipblock_intent/…` (an address
-that may block itself).
+runs, `plays/…` the counted plays of the last day, and the bucket of codes has `otp/own/…` (the code
+of the client that requested it), `otp/lock/…` (failed codes of a name), `otp/rate/…` (requests in
+the last minutes) and `ipblock_intent/…` (an address that may block itself).
 """
 
 from typing import Any, Literal, TypeVar
@@ -54,6 +54,7 @@ __all__ = [
     "LIKED",
     "LIKES",
     "OTP_LOCK",
+    "OTP_OWN",
     "OTP_RATE",
     "OTP_REQUEST",
     "PLAYLIST",
@@ -90,6 +91,7 @@ __all__ = [
     "Session",
     "Snapshot",
     "index_entry",
+    "newer_index_entry",
 ]
 
 T = TypeVar("T")
@@ -188,6 +190,19 @@ def index_entry(playlist: Playlist) -> dict[str, str]:
     }
 
 
+def newer_index_entry(document: dict[str, Any]) -> dict[str, object]:
+    """Return the entry of a playlist that a newer program wrote, with the members that the index
+    of version 2 has as well."""
+    texts = ("name", "created_by", "created_at", "updated_at")
+    known = ("visibility", "owner", "forked_from_owner")
+    items = document.get("items")
+    return {
+        **{name: document[name] for name in texts if isinstance(document.get(name), str)},
+        **{name: document[name] for name in known if name in document},
+        **({"item_count": len(items)} if isinstance(items, list) else {}),
+    }
+
+
 PLAYLIST_INDEX = Summary(
     _at("playlists/index"),
     member="playlist_id",
@@ -195,6 +210,7 @@ PLAYLIST_INDEX = Summary(
     entry=index_entry,
     version=VERSION,
     rebuilt=True,
+    newer_entry=newer_index_entry,
 )
 PLAYLIST_NAME = Unique(_at("names/{name:norm}"), value="playlist_id")
 PLAYLIST = _versioned(
@@ -217,7 +233,8 @@ PLAYLISTS = _bucket(
 
 
 class OtpRequest(Struct, kw_only=True):
-    """A requested code. Its hash never leaves the store."""
+    """A requested code. Its hash never leaves the store. `requester` is the hash of the cookie that
+    the client got which requested it."""
 
     requested_at: str
     expires_at: str
@@ -226,6 +243,7 @@ class OtpRequest(Struct, kw_only=True):
     otp_hash: str
     otp_salt: Maybe = UNSET
     attempts_remaining: int
+    requester: Maybe = UNSET
     schema_version: int = 1
 
 
@@ -249,6 +267,14 @@ OTP_REQUEST = _versioned(
     OtpRequest,
     _at("otp/request/{username:norm}"),
     name="otp_request",
+    timestamps=("requested_at", "expires_at"),
+    private=("otp_hash", "otp_salt"),
+    expiry=at_field("expires_at"),
+)
+OTP_OWN = _versioned(
+    OtpRequest,
+    _at("otp/own/{username:norm}/{requester}"),
+    name="otp_own",
     timestamps=("requested_at", "expires_at"),
     private=("otp_hash", "otp_salt"),
     expiry=at_field("expires_at"),
@@ -291,6 +317,7 @@ IP_BLOCK_INTENT = _versioned(
 AUTH = _bucket(
     "kryten_playlist_auth",
     OTP_REQUEST,
+    OTP_OWN,
     OTP_LOCK,
     OTP_RATE,
     SESSION,

@@ -5,9 +5,10 @@ from typing import Final
 from keyhouse.auth import HASHED_KEY, Caller, SessionAuth, StoredSession
 from keyhouse.errors import DataError, TokenError
 from keyhouse.systems.playlist.errors import RoleError
+from keyhouse.systems.playlist.names import comparable_name
 from keyhouse.systems.playlist.roles import ROLE_SCOPES, Roles
 from keyhouse.systems.playlist.schema import SESSION
-from keyhouse.systems.playlist.stores import PlaylistStores, folded_name
+from keyhouse.systems.playlist.stores import PlaylistStores
 
 __all__ = ["COOKIE", "ChannelMember", "MemberSessions"]
 
@@ -37,7 +38,7 @@ class ChannelMember(Caller, frozen=True, kw_only=True):
         return "admin" in self.scopes
 
     def is_named(self, name: str) -> bool:
-        return folded_name(name) == folded_name(self.username)
+        return comparable_name(name) == comparable_name(self.username)
 
 
 class MemberSessions:
@@ -63,7 +64,7 @@ class MemberSessions:
             return None
         role = await self._roles.of(session.username)
         member = ChannelMember(
-            tenant=folded_name(session.username),
+            tenant=comparable_name(session.username),
             subject=session.username,
             roles=frozenset({role}),
             username=session.username,

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from keyhouse.engine import Row
+from keyhouse.systems.playlist.foreign_json import foreign_json
 from keyhouse.systems.playlist.names import printable_title, without_controls
 
 __all__ = ["StoredPlaylist", "printable_item", "stored_playlist"]
@@ -59,10 +60,7 @@ def printable_item(item: dict[str, Any]) -> dict[str, Any]:
 
 def stored_playlist(row: Row) -> StoredPlaylist | None:
     """Return the document of a row, or None if there is no document in it."""
-    try:
-        value = msgspec.json.decode(row.value)
-    except msgspec.MsgspecError:
-        return None
+    value = foreign_json(row.value)
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return None
     id = value.get("playlist_id")

@@ -1,20 +1,54 @@
 """The six buckets of one namespace, as stores."""
 
 import asyncio
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Never, TypeVar
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Engine, Span
-from keyhouse.errors import DataError
+from keyhouse.errors import DataError, NewerError, UnreadableError
 from keyhouse.schema import SECONDS, Record, Schema
-from keyhouse.store import Store
+from keyhouse.store import Store, Transaction
+from keyhouse.systems.playlist.errors import ForeignRowError, NewerRowError
 from keyhouse.systems.playlist.schema import ACL, ANALYTICS, AUTH, LIKES, PLAYLISTS, SNAPSHOTS
 
-__all__ = ["PlaylistStores", "folded_name", "readable"]
+__all__ = ["PlaylistStores", "readable"]
 
 T = TypeVar("T")
 
 _SECOND: Final = 1_000
+
+
+class SharedStore(Store):
+    """A store of rows that other programs write too. A row that this code cannot read, and a
+    request needs, is a conflict that names the row, and not a fault of this service; the row is
+    left as it is."""
+
+    async def get(self, record: Record[T], /, *positional: Never, **fields: Any) -> T | None:
+        with _conflicts():
+            return await super().get(record, *positional, **fields)
+
+    async def transact(
+        self, work: Callable[[Transaction], Awaitable[T]], *, batch_id: str | None = None
+    ) -> T:
+        with _conflicts():
+            return await super().transact(work, batch_id=batch_id)
+
+
+@contextmanager
+def _conflicts() -> Iterator[None]:
+    try:
+        yield
+    except NewerError as error:
+        raise NewerRowError(
+            "A newer program wrote a row that this needs: use that program.", **error.fields
+        ) from error
+    except UnreadableError as error:
+        raise ForeignRowError(
+            "Another program left a row that cannot be read: correct it, or delete it.",
+            **error.fields,
+        ) from error
 
 
 class PlaylistStores:
@@ -22,7 +56,7 @@ class PlaylistStores:
 
     def __init__(self, engine: Engine, namespace: str) -> None:
         def store(schema: Schema) -> Store:
-            return Store(schema, engine, schema.name, namespace=namespace)
+            return SharedStore(schema, engine, schema.name, namespace=namespace)
 
         self.namespace = namespace
         self.clock: Clock = engine.clock
@@ -68,11 +102,6 @@ async def readable(store: Store, record: Record[T], /, **fields: str) -> T | Non
         return await store.get(record, **fields)
     except DataError:
         return None
-
-
-def folded_name(name: str) -> str:
-    """Return a user's name in the form in which names compare."""
-    return name.strip().casefold()
 
 
 async def _create_space(store: Store) -> None:

@@ -15,6 +15,7 @@ from keyhouse.errors import KeyhouseError, MissingFieldError
 from keyhouse.nats.endpoint import Body, Endpoint, Request
 from keyhouse.systems.playlist.errors import RoleError
 from keyhouse.systems.playlist.messages import Username
+from keyhouse.systems.playlist.names import checked_username
 from keyhouse.systems.playlist.queue_apply import QueueApply
 from keyhouse.systems.playlist.refresh import FileSource, Refresh, RunBlocking
 from keyhouse.systems.playlist.roles import ROLE_SCOPES, Roles
@@ -32,6 +33,10 @@ Result = dict[str, Any]
 class _Command(msgspec.Struct):
     requested_by: Username | msgspec.UnsetType = msgspec.UNSET
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.requested_by, msgspec.UnsetType):
+            self.requested_by = checked_username(self.requested_by)
+
 
 class _Apply(_Command):
     playlist_id: str = ""
@@ -40,6 +45,11 @@ class _Apply(_Command):
 
 class _Named(_Command):
     username: Username | msgspec.UnsetType = msgspec.UNSET
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.username, msgspec.UnsetType):
+            self.username = checked_username(self.username)
 
 
 class _Refresh(_Command):

@@ -1,11 +1,9 @@
 """Settings of plugin storage: the table `[rosey]` of `keyhouse.toml`."""
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 
-from keyhouse.auth import JwtSettings
 from keyhouse.errors import UsageError
 from keyhouse.service.settings import RateBurst, RatePerSecond, TenantSettings, UsageScanSeconds
 from keyhouse.settings import setting
@@ -17,12 +15,6 @@ PREFIX = msgspec.Meta(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$")
 
 
 class RoseySettings(TenantSettings, frozen=True, kw_only=True):
-    RENAMED: ClassVar[Mapping[str, str]] = {
-        "census_seconds": "usage_scan_seconds",
-        "slow_ms": "slow_seconds",
-        **{name: f"studio.{name}" for name in JwtSettings.__struct_fields__},
-    }
-
     prefixes: Annotated[
         tuple[Annotated[str, PREFIX], ...],
         msgspec.Meta(min_length=1),

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 
-from keyhouse.cli.options import DataFolder, DryRun, Json, StoreUrl, Yes, examples, renamed
+from keyhouse.cli.options import DataFolder, DryRun, Json, StoreUrl, Yes, examples
 from keyhouse.cli.output import Report, number, show_json, show_line, show_reports
 from keyhouse.cli.target import engine_at, open_file, store_url
 from keyhouse.cli.terminal import ProgressLine, confirm
@@ -91,7 +91,6 @@ async def _migrate_keys(
 
 
 @app.command()
-@renamed("--to", "keyhouse streamkit export FILE")
 @examples(
     "keyhouse streamkit export streamkit.json --store sqlite:streamkit.db",
     "wrangler kv bulk put streamkit.json --binding STREAMKIT_KV",
@@ -136,7 +135,6 @@ async def _export(
 
 
 @app.command("import")
-@renamed("--from", "keyhouse streamkit import FILE")
 @examples(
     "keyhouse streamkit import streamkit.json --store sqlite:streamkit.db",
     "wrangler kv bulk get keys.json --binding STREAMKIT_KV > values.json",

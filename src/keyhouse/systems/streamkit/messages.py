@@ -140,7 +140,7 @@ class BatchReply(Struct, frozen=True):
     results: list[BatchResult]
 
 
-class SceneSwitch(Struct, frozen=True, rename="camel"):
+class SceneSwitch(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     scene_name: Annotated[
         str,
         Meta(min_length=1, max_length=SCENE_NAME_CHARS_MAX, description="The scene switched to."),

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import suppress
 
+from keyhouse.engine import Add, Batch, Check, Put
 from keyhouse.testing.conformance.harness import ALL, SPACE, Harness, leave, scenario, step
 
 ROWS = 60
@@ -106,6 +107,69 @@ class ForgetTests:
                 assert await harness.value("n") == b"1", "its batch ids were not erased"
             await harness.engine.forget(SPACE, last=LAST)
             assert await harness.keys() == []
+
+    @scenario(shared=True)
+    async def test_another_process_sees_a_space_that_was_forgotten_as_empty(
+        self, harness: Harness
+    ) -> None:
+        """It kept the mark of the erasure, and rejected the tenant until it was restarted."""
+        other = await harness.another()
+        try:
+            for turn in range(2):
+                await _fill(harness)
+                await harness.put("k", space="other")
+                assert (await other.read(SPACE, [LAST]))[0] is not None
+                assert await other.commit(SPACE, _once()) is not None
+                await harness.engine.forget(SPACE, last=LAST)
+                assert await other.read(SPACE, [LAST, "k01"]) == [None, None]
+                assert (await other.scan(SPACE, ALL, limit=10)).rows == []
+                assert [space async for space in other.spaces()] == ["other"]
+                created = Batch(checks=(Check(LAST, None),), puts=(Put(LAST, b"%d" % turn),))
+                assert await other.commit(SPACE, created) is not None
+                assert await other.commit(SPACE, _once()) is not None
+                assert await harness.value("n") == b"1", "its batch ids were not erased"
+                assert await harness.keys() == [LAST, "n"]
+                assert await harness.value("k", space="other") == b"1"
+        finally:
+            await other.close()
+
+    @scenario(shared=True)
+    async def test_another_process_sees_what_is_written_after_a_space_was_forgotten(
+        self, harness: Harness
+    ) -> None:
+        other = await harness.another()
+        try:
+            await _fill(harness)
+            assert (await other.read(SPACE, [LAST]))[0] is not None
+            await harness.engine.forget(SPACE, last=LAST)
+            await harness.put("new", value=b"2")
+            page = await other.scan(SPACE, ALL, limit=10)
+            assert [(row.key, row.value) for row in page.rows] == [("new", b"2")]
+            assert (await other.read(SPACE, [LAST]))[0] is None
+        finally:
+            await other.close()
+
+    @scenario(shared=True)
+    async def test_a_watch_in_another_process_continues_after_a_space_was_forgotten(
+        self, harness: Harness
+    ) -> None:
+        other = await harness.another()
+        try:
+            await _fill(harness)
+            start = await harness.put("a", space="other")
+            watch = other.watch("other", ALL, since=start)
+            await harness.put("b", space="other")
+            assert (await step(watch)).key == "b"
+            await harness.engine.forget(SPACE, last=LAST)
+            await harness.put("c", space="other")
+            assert (await step(watch)).key == "c"
+            await leave(watch)
+        finally:
+            await other.close()
+
+
+def _once() -> Batch:
+    return Batch(adds=(Add("n", 1),), id="once")
 
 
 async def _fill(harness: Harness) -> None:

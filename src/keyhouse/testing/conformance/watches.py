@@ -82,6 +82,27 @@ class WatchTests:
             assert delivered == [each for each in complete for _ in range(7)]
 
     @scenario()
+    async def test_an_idle_watch_reports_that_it_has_caught_up(self, harness: Harness) -> None:
+        """A program that waits for it before it is ready waited forever, if nobody wrote."""
+        newest = await harness.put("before")
+        for space, since, least in (
+            (SPACE, None, newest),
+            (SPACE, newest, newest),
+            ("never written", None, 0),
+        ):
+            reached: asyncio.Queue[int] = asyncio.Queue()
+            watch = harness.engine.watch(space, ALL, since=since, caught_up=reached.put_nowait)
+            waiting = asyncio.ensure_future(anext(watch))
+            try:
+                async with asyncio.timeout(TIMEOUT_SECONDS):
+                    assert await reached.get() >= least
+                assert not waiting.done()
+            finally:
+                waiting.cancel()
+                await asyncio.wait([waiting])
+                await leave(watch)
+
+    @scenario()
     async def test_a_watch_shows_only_keys_of_its_span(self, harness: Harness) -> None:
         start = await harness.put("x")
         await harness.put("a", "b", "b/1", "b/2", "c")

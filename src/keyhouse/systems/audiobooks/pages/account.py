@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import Struct, convert
 
 from keyhouse.errors import KeyhouseError, RecordError, UsageError
-from keyhouse.http import ClientAddress, HtmlPage, Redirect, Response, Route
+from keyhouse.http import ClientAddress, HtmlPage, Redirect, Response, Route, retry_after
 from keyhouse.systems.audiobooks import messages
 from keyhouse.systems.audiobooks.accounts import Accounts
 from keyhouse.systems.audiobooks.library import Member
@@ -106,15 +106,22 @@ class AccountPages:
         self, form: SignInForm, client: ClientAddress, headers: messages.Agent, root: str
     ) -> HtmlPage | Redirect:
         """Sign in."""
-        body = messages.LoginBody(form.username, form.password, form.remember_me)
         try:
+            body = checked(
+                messages.LoginBody,
+                username=form.username,
+                password=form.password,
+                remember_me=form.remember_me,
+            )
             reply = await self._handlers.login(body, client, headers, root)
         except KeyhouseError as error:
             if is_failure(error):
                 raise
             next, username = _local(form.next), form.username
             page = SignInPage(next, username, error.sentence, self._has_tenants)
-            return await self._frame.render("login.html", None, page, status=error.status)
+            return await self._frame.render(
+                "login.html", None, page, status=error.status, headers=retry_after(error)
+            )
         return Redirect(_local(form.next) or at(), headers=_cookies(reply))
 
     async def show_setup(self) -> HtmlPage | Redirect:
@@ -190,7 +197,7 @@ class AccountPages:
     async def create_key(self, form: KeyForm, caller: Member) -> Any:
         """Create an API key, and show it once."""
         body = checked(messages.ApiKeyBody, name=form.name)
-        _, token = await self._accounts.api_keys.create(caller.subject, body.name)
+        _, token = await self._accounts.api_keys.create(caller, body.name)
         return await self._changed(caller, new_key=token)
 
     async def delete_key(self, form: IdForm, caller: Member) -> Redirect:

@@ -216,7 +216,7 @@ def length(seconds: float | None) -> str:
     """Return a duration for people: `3 h 12 min`."""
     if seconds is None:
         return ""
-    minutes = round(seconds / 60)
+    minutes = int(seconds / 60 + 0.5)  # as the player does
     if seconds < 60:
         return f"{round(seconds)} s"
     hours, rest = divmod(minutes, 60)

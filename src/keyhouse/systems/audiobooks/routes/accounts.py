@@ -137,8 +137,8 @@ class AccountHandlers:
     async def create_api_key(
         self, body: messages.ApiKeyBody, caller: Member
     ) -> Response[Data[Json]]:
-        """Create an API key. Its secret is shown here and never again."""
-        key, token = await self._accounts.api_keys.create(caller.subject, body.name)
+        """Create an API key, in a session. Its secret is shown here and never again."""
+        key, token = await self._accounts.api_keys.create(caller, body.name)
         shown = {"id": key.id, "name": key.name, "key": token, "created_at": key.created_at}
         return Response(data(shown), 201)
 

@@ -13,12 +13,12 @@ from keyhouse.errors import (
 from keyhouse.http import Conditions, Response, Route
 from keyhouse.store import Entry
 from keyhouse.systems.audiobooks import messages
-from keyhouse.systems.audiobooks.books import Books, tag_header
+from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.library import Data, Items, data, offset_cursor, page_limit
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import DELETE, EDIT, VIEW
 from keyhouse.systems.audiobooks.records import Book
-from keyhouse.systems.audiobooks.routes.table import add_root, route
+from keyhouse.systems.audiobooks.routes.table import add_root, revision_check, route, tagged
 from keyhouse.systems.audiobooks.search import LibrarySearch
 
 __all__ = ["book_routes"]
@@ -50,29 +50,31 @@ class BookHandlers:
         self, id: Id, body: messages.BookBody, conditions: Conditions, root: str
     ) -> Response[Data[Json]]:
         """Replace the members of a book. With `If-Match`: only if its ETag is still that one."""
-        return await self._reply(root, await self._books.change(id, body, conditions.check))
+        check = revision_check(conditions)
+        return await self._reply(root, await self._books.change(id, body, check))
 
     async def change(
         self, id: Id, body: messages.BookPatch, conditions: Conditions, root: str
     ) -> Response[Data[Json]]:
         """Change the members of a book that the body has."""
-        return await self._reply(root, await self._books.change(id, body, conditions.check))
+        check = revision_check(conditions)
+        return await self._reply(root, await self._books.change(id, body, check))
 
     async def delete(
         self, id: Id, query: messages.BookDeleteQuery, conditions: Conditions, root: str
     ) -> Response[Data[Json] | None]:
         """Put a book into the bin; with `?purge=true`, delete one that is there for good."""
         if query.purge:
-            await self._books.purge(id, conditions.check)
+            await self._books.purge(id, revision_check(conditions))
             return Response(None, 204)
-        entry = await self._books.bin(id, conditions.check)
+        entry = await self._books.bin(id, revision_check(conditions))
         shown = await self._books.show(entry.record)
         add_root(root, [shown])
         return Response(data({**shown, "soft_delete": True}))
 
     async def restore(self, id: Id, conditions: Conditions, root: str) -> Response[Data[Json]]:
         """Take a book out of the bin."""
-        return await self._reply(root, await self._books.restore(id, conditions.check))
+        return await self._reply(root, await self._books.restore(id, revision_check(conditions)))
 
     async def binned(self, query: messages.PageQuery, root: str) -> Data[Items[Json]]:
         """List the books in the bin, the oldest deletion first."""
@@ -106,7 +108,7 @@ class BookHandlers:
     ) -> Response[Data[Json]]:
         shown = await self._books.show(entry.record)
         add_root(root, [shown])
-        return Response(data(shown), status, headers=(tag_header(entry.revision),))
+        return tagged(shown, entry.revision, status)
 
 
 def _listed(root: str, found: Data[Items[Json]]) -> Data[Items[Json]]:

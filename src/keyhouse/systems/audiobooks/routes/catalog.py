@@ -12,11 +12,11 @@ from keyhouse.schema import Index, Record
 from keyhouse.store import Entry
 from keyhouse.systems.audiobooks import messages
 from keyhouse.systems.audiobooks.book_catalog import BookCatalog
-from keyhouse.systems.audiobooks.books import Books, tag_header
+from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.library import Data, Items, data, items, page_limit, page_of
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import DELETE, EDIT, VIEW
-from keyhouse.systems.audiobooks.routes.table import add_root, route
+from keyhouse.systems.audiobooks.routes.table import add_root, revision_check, route, tagged
 from keyhouse.systems.audiobooks.schema import (
     AUTHOR,
     AUTHOR_BY_NAME,
@@ -109,8 +109,7 @@ class CatalogHandlers:
         return shown
 
     async def _reply(self, entry: Entry[Any], status: int = 200) -> Response[Data[Json]]:
-        shown = await self._show(entry)
-        return Response(data(shown), status, headers=(tag_header(entry.revision),))
+        return tagged(await self._show(entry), entry.revision, status)
 
     async def _created(self, made: tuple[Entry[Any], bool]) -> Response[Data[Json]]:
         return await self._reply(made[0], 201 if made[1] else 200)
@@ -125,11 +124,12 @@ class AuthorHandlers(CatalogHandlers):
         self, id: Id, body: messages.AuthorBody, conditions: Conditions
     ) -> Response[Data[Json]]:
         """Rename an author."""
-        return await self._reply(await self._catalog.change(AUTHOR, id, body, conditions.check))
+        check = revision_check(conditions)
+        return await self._reply(await self._catalog.change(AUTHOR, id, body, check))
 
     async def delete(self, id: Id, query: messages.DetachQuery, conditions: Conditions) -> None:
         """Delete an author that nothing refers to; `?detach=true` removes the references first."""
-        await self._catalog.delete_author(id, conditions.check, detach=query.detach)
+        await self._catalog.delete_author(id, revision_check(conditions), detach=query.detach)
 
     async def merge(self, body: messages.AuthorsMergeBody) -> Response[Data[Json]]:
         """Merge authors into one: their books, series and works become those of the kept one."""
@@ -145,11 +145,12 @@ class SeriesHandlers(CatalogHandlers):
         self, id: Id, body: messages.SeriesPatch, conditions: Conditions
     ) -> Response[Data[Json]]:
         """Change the name or the author of a series."""
-        return await self._reply(await self._catalog.change(SERIES, id, body, conditions.check))
+        check = revision_check(conditions)
+        return await self._reply(await self._catalog.change(SERIES, id, body, check))
 
     async def delete(self, id: Id, query: messages.DetachQuery, conditions: Conditions) -> None:
         """Delete a series that nothing refers to; `?detach=true` removes the references first."""
-        await self._catalog.delete_series(id, conditions.check, detach=query.detach)
+        await self._catalog.delete_series(id, revision_check(conditions), detach=query.detach)
 
 
 class WorkHandlers(CatalogHandlers):
@@ -164,11 +165,12 @@ class WorkHandlers(CatalogHandlers):
         self, id: Id, body: messages.WorkPatch, conditions: Conditions
     ) -> Response[Data[Json]]:
         """Change a work."""
-        return await self._reply(await self._catalog.change(WORK, id, body, conditions.check))
+        check = revision_check(conditions)
+        return await self._reply(await self._catalog.change(WORK, id, body, check))
 
     async def delete(self, id: Id, query: messages.DetachQuery, conditions: Conditions) -> None:
         """Delete a work without books; `?detach=true` takes its books out first."""
-        await self._catalog.delete_work(id, conditions.check, detach=query.detach)
+        await self._catalog.delete_work(id, revision_check(conditions), detach=query.detach)
 
 
 def catalog_routes(catalog: BookCatalog, books: Books) -> Mapping[str, Route]:

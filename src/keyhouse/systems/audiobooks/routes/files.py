@@ -16,7 +16,16 @@ from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.covers import Covers
 from keyhouse.systems.audiobooks.errors import NoConverterError
 from keyhouse.systems.audiobooks.files import below_root
-from keyhouse.systems.audiobooks.library import Data, Items, Library, Member, data, items
+from keyhouse.systems.audiobooks.library import (
+    Data,
+    Items,
+    Library,
+    Member,
+    data,
+    items,
+    offset_cursor,
+    page_limit,
+)
 from keyhouse.systems.audiobooks.maintenance import require_ffmpeg
 from keyhouse.systems.audiobooks.merger import Merger
 from keyhouse.systems.audiobooks.messages import Id
@@ -33,7 +42,12 @@ Json = dict[str, Any]
 
 
 class SegmentsQuery(Struct):
+    """`limit`: a page of them; without, all."""
+
     inactive: bool = False
+    limit: int | None = None
+    cursor: str | None = None
+    offset: int = 0
 
 
 class FileHandlers:
@@ -67,19 +81,22 @@ class FileHandlers:
         async def work(tx: Transaction) -> list[Segment]:
             return await read_segments(tx, id)
 
-        found = await self._store.transact(work)
+        found = [each for each in await self._store.transact(work) if each.active or query.inactive]
+        limit = max(1, len(found)) if query.limit is None else page_limit(query.limit)
+        start = offset_cursor(query.cursor, query.offset)
+        following = f"@{start + limit}" if start + limit < len(found) else None
         shown = [
             {
+                "chapters": None,
                 **SEGMENT.shown(each),
                 "file_path": self._shown_path(each, caller),
                 "offset_start": starts.get(each.id, 0),
                 "audio_url": f"/audiobooks{API}/segments/{each.id}/audio",
             }
-            for each in found
-            if each.active or query.inactive
+            for each in found[start : start + limit]
         ]
         add_root(root, shown)
-        return items(shown)
+        return items(shown, total=len(found), cursor=following)
 
     def _shown_path(self, segment: Segment, caller: Member) -> str:
         if ORGANIZE in caller.scopes:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, to_builtins
 
-from keyhouse.errors import BusyError, KeyhouseError, NotFoundError, RecordError
+from keyhouse.errors import BusyError, DocumentError, KeyhouseError, NotFoundError, RecordError
 from keyhouse.http import EventStream, Response, Route, decode_optional
 from keyhouse.schema import Record
 from keyhouse.service.background_operations import BackgroundOperations
@@ -218,14 +218,16 @@ def operation_routes(on: OperationHandlers) -> Mapping[str, Route]:
             on.scan,
             SCAN,
             replies=started,
-            problems=[BusyError, RecordError, NotFoundError],
+            body_type=messages.ScanBody,
+            problems=[BusyError, DocumentError, RecordError, NotFoundError],
         ),
         "organize": route(
             "POST /operations/organize",
             on.organize,
             ORGANIZE,
             replies=started,
-            problems=[RecordError],
+            body_type=messages.OrganizeBody,
+            problems=[DocumentError, RecordError],
         ),
         "transcode": route(
             "POST /operations/transcode",

@@ -7,14 +7,21 @@ const all = (selector, from = document) => [...from.querySelectorAll(selector)];
 const live = one("#live");
 const home = live ? live.dataset.home : "";
 
-/* A sentence about what was just done, also for screen readers. */
+/* A sentence about what was just done, also for screen readers. Where the page shows it already, at
+   `shown`, only they get it. */
 let toastTimer = 0;
-function say(text) {
+function say(text, shown = null) {
   const toast = one("#toast");
   if (!toast || !text) return;
+  toast.classList.toggle("visually-hidden", isInView(shown));
   toast.textContent = text;
   clearTimeout(toastTimer);
   toastTimer = setTimeout(() => { toast.textContent = ""; }, 5000);
+}
+
+function isInView(element) {
+  const box = element && element.offsetParent ? element.getBoundingClientRect() : null;
+  return box !== null && box.top >= 0 && box.bottom <= window.innerHeight;
 }
 
 /* On a phone the two panes are tabs. */
@@ -97,7 +104,7 @@ document.addEventListener("htmx:after:swap", event => {
   restoreFocus();
   const target = event.detail.ctx && event.detail.ctx.target;
   const id = target && target.id;
-  if (id === "list") say(one("#list").dataset.said);
+  if (id === "list") say(one("#list").dataset.said, one("#list .said[data-last], #list [role=alert]"));
   if (id === "now") {
     const said = one("#now [data-said]");
     if (said) {

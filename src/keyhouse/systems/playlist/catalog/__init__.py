@@ -15,7 +15,11 @@ from keyhouse.systems.playlist.catalog.file import (
     upgrade_file,
 )
 from keyhouse.systems.playlist.catalog.reader import CatalogReader, MediaCatalog, SearchResult
-from keyhouse.systems.playlist.catalog.sources import check_item, read_source_file
+from keyhouse.systems.playlist.catalog.sources import (
+    check_item,
+    is_web_address,
+    read_source_file,
+)
 from keyhouse.systems.playlist.catalog_item import CatalogItem, SnapshotInfo
 
 __all__ = [
@@ -29,6 +33,7 @@ __all__ = [
     "build_catalog",
     "check_item",
     "downgrade",
+    "is_web_address",
     "publish_catalog",
     "read_source_file",
     "remove_leftovers",

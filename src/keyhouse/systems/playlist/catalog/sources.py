@@ -17,13 +17,17 @@ import msgspec
 from keyhouse.systems.playlist.catalog_item import CatalogItem
 from keyhouse.systems.playlist.errors import CatalogSourceError
 from keyhouse.systems.playlist.limits import (
+    ADDRESS_CHARS_MAX,
     CATALOG_FILE_BYTES_MAX,
     CATALOG_ITEMS_MAX,
+    CATEGORY_CHARS_MAX,
+    ITEM_CATEGORIES_MAX,
+    TITLE_CHARS_MAX,
     VIDEO_ID_CHARS_MAX,
 )
 from keyhouse.systems.playlist.names import has_control_characters, has_controls
 
-__all__ = ["check_item", "parse_source", "read_source_file"]
+__all__ = ["check_item", "is_web_address", "parse_source", "read_source_file"]
 
 _CATEGORY_SEPARATOR: Final = "|"
 _MEMBERS: Final = tuple(CatalogItem.__struct_fields__)
@@ -80,24 +84,29 @@ def check_item(item: CatalogItem) -> str | None:
     """Return what is wrong with an item; None if nothing is."""
     if not item.video_id.strip() or len(item.video_id) > VIDEO_ID_CHARS_MAX:
         return f"video_id must have 1 to {VIDEO_ID_CHARS_MAX} characters"
-    if not item.title.strip():
-        return "title must not be empty"
+    if not item.title.strip() or len(item.title) > TITLE_CHARS_MAX:
+        return f"title must have 1 to {TITLE_CHARS_MAX} characters"
     if has_control_characters(item.title):
         return "title must have no line breaks and no control characters"
-    if not _is_web_address(item.manifest_url):
+    if not is_web_address(item.manifest_url):
         return "manifest_url must be an http or https address"
-    if item.thumbnail_url is not None and not _is_web_address(item.thumbnail_url):
+    if item.thumbnail_url is not None and not is_web_address(item.thumbnail_url):
         return "thumbnail_url must be an http or https address"
     if item.duration_seconds is not None and not 0 <= item.duration_seconds < 2**31:
         return "duration_seconds must be a number of seconds from 0"
-    if not all(category.strip() for category in item.categories):
-        return "a category must not be empty"
+    if len(item.categories) > ITEM_CATEGORIES_MAX:
+        return f"an item has at most {ITEM_CATEGORIES_MAX} categories"
+    if not all(each.strip() and len(each) <= CATEGORY_CHARS_MAX for each in item.categories):
+        return f"a category must have 1 to {CATEGORY_CHARS_MAX} characters"
     if any(map(has_controls, item.categories)):
         return "a category must have no line breaks and no control characters"
     return None
 
 
-def _is_web_address(text: str) -> bool:
+def is_web_address(text: str) -> bool:
+    """Return whether a text is an address that a browser can load."""
+    if len(text) > ADDRESS_CHARS_MAX:
+        return False
     try:
         parts = urlsplit(text)
     except ValueError:
@@ -174,7 +183,12 @@ def _csv_value(row: dict[str, Any], name: str, line: int) -> dict[str, Any]:
 def _checked(value: object, name: str, line: int) -> CatalogItem:
     try:
         given = msgspec.convert(value, _Given)
-        item = CatalogItem(**msgspec.structs.asdict(given))
+        members = msgspec.structs.asdict(given)
+        members |= {
+            "title": given.title.strip(),
+            "categories": [each.strip() for each in given.categories],
+        }
+        item = CatalogItem(**members)
         _encodable(item)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         _reject(name, line, str(error))

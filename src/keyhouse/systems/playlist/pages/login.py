@@ -6,7 +6,15 @@ import msgspec
 from msgspec import Meta
 
 from keyhouse.errors import KeyhouseError
-from keyhouse.http import ClientAddress, HtmlPage, Redirect, Route, delete_cookie, set_cookie
+from keyhouse.http import (
+    ClientAddress,
+    HtmlPage,
+    Redirect,
+    Route,
+    delete_cookie,
+    retry_after,
+    set_cookie,
+)
 from keyhouse.systems.playlist.address_blocks import AddressBlocks
 from keyhouse.systems.playlist.limits import (
     BLOCK_HOURS_DEFAULT,
@@ -14,10 +22,12 @@ from keyhouse.systems.playlist.limits import (
     SESSION_SECONDS,
     USERNAME_CHARS_MAX,
 )
-from keyhouse.systems.playlist.messages import AgentHeader, Username
+from keyhouse.systems.playlist.messages import CodeHeaders, Username
+from keyhouse.systems.playlist.names import checked_username
 from keyhouse.systems.playlist.otp import OneTimeCodes
 from keyhouse.systems.playlist.pages import text
 from keyhouse.systems.playlist.pages.frame import HOME, LOGIN, Frame, local_path, sentence
+from keyhouse.systems.playlist.routes.sign_in import request_cookie
 from keyhouse.systems.playlist.sessions import COOKIE, ChannelMember, MemberSessions
 
 __all__ = ["LoginPages"]
@@ -41,6 +51,9 @@ class CodeForm(msgspec.Struct):
     username: Username
     code: Annotated[str, Meta(max_length=64)] = ""
     next: str = ""
+
+    def __post_init__(self) -> None:
+        self.username = checked_username(self.username)
 
 
 class BlockForm(msgspec.Struct):
@@ -77,22 +90,23 @@ class LoginPages:
         return await self._page(LoginState(local_path(query.next)), root)
 
     async def request(
-        self, form: UsernameForm, client: ClientAddress, headers: AgentHeader, root: str
+        self, form: UsernameForm, client: ClientAddress, headers: CodeHeaders, root: str
     ) -> HtmlPage | Redirect:
         """Send a code to a name."""
         state = LoginState(local_path(form.next), form.username.strip()[:USERNAME_CHARS_MAX])
         try:
-            name = msgspec.convert(form.username, Username)
-        except msgspec.ValidationError:
+            name = checked_username(msgspec.convert(form.username, Username))
+        except ValueError:
             state.error = f"Enter your name in the channel, at most {USERNAME_CHARS_MAX} letters."
             return await self._page(state, root, 400)
         try:
-            await self._codes.request(name, client, headers.user_agent)
+            cookie = await self._codes.request(name, client, headers.user_agent, headers.cookie)
         except KeyhouseError as error:
             state.error = sentence(error)
-            return await self._page(state, root, error.status)
-        given = {"username": name.strip(), "next": state.next}
-        return Redirect(text.query(f"{root}{LOGIN}/code", given))
+            return await self._page(state, root, error.status, retry_after(error))
+        given = {"username": name, "next": state.next}
+        target = text.query(f"{root}{LOGIN}/code", given)
+        return Redirect(target, headers=(request_cookie(cookie, client),))
 
     async def ask_code(self, query: CodeQuery, root: str) -> HtmlPage | Redirect:
         """The page that asks for the code."""
@@ -101,7 +115,9 @@ class LoginPages:
             return Redirect(f"{root}{LOGIN}")
         return await self._page(LoginState(next, name, True), root)
 
-    async def verify(self, form: CodeForm, client: ClientAddress, root: str) -> HtmlPage | Redirect:
+    async def verify(
+        self, form: CodeForm, client: ClientAddress, headers: CodeHeaders, root: str
+    ) -> HtmlPage | Redirect:
         """Sign in with a code."""
         state = LoginState(local_path(form.next), form.username.strip(), True)
         code = "".join(form.code.split())
@@ -109,10 +125,10 @@ class LoginPages:
             state.error = "Enter the code from the private message."
             return await self._page(state, root, 400)
         try:
-            outcome = await self._codes.verify(form.username, code, client)
+            outcome = await self._codes.verify(form.username, code, client, headers.cookie)
         except KeyhouseError as error:
             state.error = sentence(error)
-            return await self._page(state, root, error.status)
+            return await self._page(state, root, error.status, retry_after(error))
         if outcome.status == "ok":
             cookie = set_cookie(COOKIE, outcome.token, client, max_age_seconds=SESSION_SECONDS)
             return Redirect(f"{root}{state.next or HOME}", headers=(cookie,))
@@ -121,10 +137,7 @@ class LoginPages:
             state.error = f"This is not the code. You have {left} left."
         elif outcome.status == "locked":
             state.is_locked = True
-            state.error = (
-                "Too many wrong codes: this name is locked."
-                f" Try again in {text.wait(outcome.retry_after_seconds)}."
-            )
+            state.error = "Too many wrong codes. Request a new one."
         else:
             state.can_block = True
             state.error = "No code is waiting for this name: it has expired. Request a new one."
@@ -165,5 +178,13 @@ class LoginPages:
             self._frame.post("/logout", self.sign_out),
         ]
 
-    async def _page(self, state: LoginState, root: str, status: int = 200) -> HtmlPage:
-        return await self._frame.page("login.html", None, root, LOGIN, status=status, page=state)
+    async def _page(
+        self,
+        state: LoginState,
+        root: str,
+        status: int = 200,
+        headers: tuple[tuple[str, str], ...] = (),
+    ) -> HtmlPage:
+        return await self._frame.page(
+            "login.html", None, root, LOGIN, status=status, headers=headers, page=state
+        )

@@ -23,6 +23,7 @@ from keyhouse.http import Conditions, etag
 from keyhouse.systems.playlist.catalog_access import CatalogAccess
 from keyhouse.systems.playlist.limits import PLAYLIST_ITEMS_MAX, VIDEO_ID_CHARS_MAX
 from keyhouse.systems.playlist.messages import ItemBody, PlaylistSummary
+from keyhouse.systems.playlist.names import comparable_name
 from keyhouse.systems.playlist.pages import text
 from keyhouse.systems.playlist.playlists import SavedPlaylists
 from keyhouse.systems.playlist.sessions import ChannelMember
@@ -152,10 +153,10 @@ class WorkingLists:
         if name.strip():
             return (await self._playlists.create(name, [], member)).playlist_id
         every = await self._playlists.listed(created_by=None, search="")
-        taken = {each.name.strip().casefold() for each in every}
+        taken = {comparable_name(each.name) for each in every}
         for number in range(1, _NEW_NAMES_MAX):
             free = f"New playlist{'' if number == 1 else f' {number}'}"
-            if free.casefold() not in taken:
+            if comparable_name(free) not in taken:
                 return (await self._playlists.create(free, [], member)).playlist_id
         raise ConflictError("There are too many new playlists: rename or delete some.")
 

@@ -159,6 +159,8 @@ def playlist_routes(
             "playlists/{id}/fork",
             on.fork,
             replies=created,
+            body_type=messages.ForkBody,
+            example={"name": "Halloween, longer"},
             problems=[NotFoundError, RecordError, DocumentError, *new],
         ),
         "marathon_preview": route(

@@ -11,16 +11,15 @@ from keyhouse.systems.playlist.address_blocks import AddressBlocks
 from keyhouse.systems.playlist.errors import (
     AddressBlockedError,
     IntentError,
-    NameLockedError,
     OtpKeyError,
     RoleError,
 )
-from keyhouse.systems.playlist.limits import BLOCK_HOURS_DEFAULT, SESSION_SECONDS
-from keyhouse.systems.playlist.otp import OneTimeCodes, SignIn
+from keyhouse.systems.playlist.limits import BLOCK_HOURS_DEFAULT, OTP_SECONDS, SESSION_SECONDS
+from keyhouse.systems.playlist.otp import REQUEST_COOKIE, OneTimeCodes, SignIn
 from keyhouse.systems.playlist.routes.prefix import API
 from keyhouse.systems.playlist.sessions import COOKIE, ChannelMember, MemberSessions
 
-__all__ = ["sign_in_routes"]
+__all__ = ["request_cookie", "sign_in_routes"]
 
 
 class SignInHandlers:
@@ -32,22 +31,24 @@ class SignInHandlers:
         self._sessions = sessions
 
     async def request(
-        self, body: messages.OtpRequestBody, client: ClientAddress, headers: messages.AgentHeader
-    ) -> messages.OtpSent:
-        """Send a code to a user of the channel. The answer is the same for every name."""
-        await self._codes.request(body.username, client, headers.user_agent)
-        return messages.OtpSent()
+        self, body: messages.OtpRequestBody, client: ClientAddress, headers: messages.CodeHeaders
+    ) -> Response[messages.OtpSent]:
+        """Send a code to a user of the channel. The answer is the same for every name. Its cookie
+        gives the client its own three guesses."""
+        cookie = await self._codes.request(
+            body.username, client, headers.user_agent, headers.cookie
+        )
+        return Response(messages.OtpSent(), headers=(request_cookie(cookie, client),))
 
     async def verify(
-        self, body: messages.OtpVerifyBody, client: ClientAddress
+        self, body: messages.OtpVerifyBody, client: ClientAddress, headers: messages.CodeHeaders
     ) -> Response[messages.OtpResult]:
         """Sign in with a code. The session is in a cookie and ends after 12 hours."""
-        outcome = await self._codes.verify(body.username, body.otp, client)
-        headers = ()
-        if outcome.status == "ok":
-            cookie = set_cookie(COOKIE, outcome.token, client, max_age_seconds=SESSION_SECONDS)
-            headers = (cookie,)  # type: ignore[assignment]
-        return Response(_result(outcome), headers=headers)
+        outcome = await self._codes.verify(body.username, body.otp, client, headers.cookie)
+        if outcome.status != "ok":
+            return Response(_result(outcome))
+        cookie = set_cookie(COOKIE, outcome.token, client, max_age_seconds=SESSION_SECONDS)
+        return Response(_result(outcome), headers=(cookie,))
 
     async def block(
         self, body: messages.IpBlockBody, client: ClientAddress, caller: ChannelMember | None
@@ -75,6 +76,11 @@ class SignInHandlers:
         return messages.SessionReply(caller.username, caller.role, caller.expires_at)
 
 
+def request_cookie(cookie: str, client: ClientAddress) -> tuple[str, str]:
+    """Return the header that gives a client the cookie of the code that it requested."""
+    return set_cookie(REQUEST_COOKIE, cookie, client, max_age_seconds=OTP_SECONDS)
+
+
 def _result(outcome: SignIn) -> messages.OtpResult:
     match outcome.status:
         case "ok":
@@ -98,7 +104,7 @@ def sign_in_routes(
             method="POST",
             path=f"{API}/auth/otp/request",
             handler=on.request,
-            problems=[RateError, NameLockedError, AddressBlockedError],
+            problems=[RateError, AddressBlockedError],
             example={"username": "TacoBelmont"},
             tag="sign-in",
         ),

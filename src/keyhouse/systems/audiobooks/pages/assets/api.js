@@ -51,3 +51,8 @@ export function length(seconds) {
   if (seconds < 60) return `${Math.max(0, Math.round(seconds))} s`;
   return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
+
+/* Time that is left, in whole minutes: it only falls, and the last minute is counted in seconds. */
+export function remaining(seconds) {
+  return length(seconds < 60 ? seconds : 60 * Math.ceil(seconds / 60));
+}

@@ -1,6 +1,6 @@
 /* The player on the page: buttons, sliders, chapters, bookmarks, keys and the lock screen. */
 
-import { call, clock, HOME, length, withRoot } from "./api.js";
+import { call, clock, HOME, length, remaining, withRoot } from "./api.js";
 import { SPEED_STEP } from "./player.js";
 
 const BACK_SECONDS = 10, FORWARD_SECONDS = 30;
@@ -180,7 +180,7 @@ export class PlayerView {
     element("chapter-time").textContent = clock(inside);
     element("chapter-left").textContent = `−${clock(whole - inside)}`;
     element("book-time").textContent = `${clock(moment)} of ${clock(timeline.duration)}`;
-    const left = `${length((timeline.duration - moment) / speed)} left at ${speed.toFixed(2)}×`;
+    const left = `${remaining((timeline.duration - moment) / speed)} left at ${speed.toFixed(2)}×`;
     for (const each of document.querySelectorAll("[data-player-left]")) each.textContent = left;
     for (const each of document.querySelectorAll("[data-player-chapter]")) each.textContent = chapter.title;
     const items = element("player-chapters").children;

@@ -1,0 +1,114 @@
+"""Unicode normalization of text from outside, in time that grows with its length. Pure.
+
+The only module that calls `unicodedata.normalize`, which has two traps. It sorts each run of
+combining marks by insertion: 100,000 marks take half a minute, with the GIL held. And it expands:
+U+FDFA becomes 18 characters. So a run has at most 30 marks (Unicode's stream-safe text, UAX 15),
+a text a number of characters, and a normal form at most a multiple of them.
+
+`normalized` rejects other text: for names and keys. `stream_safe` and `pieces` prepare any text for
+`normal_form`: for text that is searched, which must not fail a scan of somebody else's files.
+
+A mark is a character whose decomposition is all marks. Five have the combining class 0 themselves,
+so the class alone is not enough. Every 31st character is looked at: a longer run has one of them.
+"""
+
+from collections.abc import Iterator
+from typing import Final, Literal
+from unicodedata import combining, normalize
+
+from keyhouse.limits import (
+    COMBINING_MARKS_MAX,
+    NORMAL_EXPANSION_MAX,
+    NORMALIZED_CHARS_MAX,
+)
+
+__all__ = ["is_mark", "normal_form", "normalized", "pieces", "stream_safe"]
+
+Form = Literal["NFD", "NFKC"]
+
+_OTHER_MARKS: Final = frozenset("\u0f73\u0f75\u0f81\uff9e\uff9f")
+"""Marks of the combining class 0: vowel signs of Tibetan, halfwidth voiced marks of kana."""
+
+_STEP: Final = COMBINING_MARKS_MAX + 1
+
+_EXPANSION_FREE: Final = 64
+"""Characters by which any text may grow: a title with `ﷺ` in it is a title."""
+
+
+def is_mark(character: str) -> bool:
+    """Return whether the character is, or decomposes into, combining marks alone."""
+    return combining(character) != 0 or character in _OTHER_MARKS
+
+
+def normalized(form: Form, text: str) -> str:
+    """Return the text in a normal form.
+
+    Raises ValueError, whose message completes the sentence "The text …", for text that would take
+    long.
+    """
+    if len(text) > NORMALIZED_CHARS_MAX:
+        raise ValueError(f"has {len(text)} characters; {NORMALIZED_CHARS_MAX} can be normalized")
+    if text.isascii():
+        return text
+    if _has_long_run(text):
+        raise ValueError(f"has more than {COMBINING_MARKS_MAX} combining marks in a row")
+    most = NORMAL_EXPANSION_MAX * len(text) + _EXPANSION_FREE
+    is_longer = len(text) > _STEP and len(text) + 17 * text.count("\ufdfa") > most
+    normal = "" if is_longer else normalize(form, text)
+    if is_longer or len(normal) > most:
+        raise ValueError(f"has {len(text)} characters, and more than {most} in its normal form")
+    return normal
+
+
+def stream_safe(text: str) -> str:
+    """Return the text without the marks of a run that follow its 30th."""
+    if text.isascii() or not _has_long_run(text):
+        return text
+    kept, run = [], 0
+    for character in text:
+        run = run + 1 if is_mark(character) else 0
+        if run <= COMBINING_MARKS_MAX:
+            kept.append(character)
+    return "".join(kept)
+
+
+def normal_form(form: Form, text: str) -> str:
+    """Return the normal form of a piece of stream-safe text, whatever it expands to."""
+    return normalize(form, text)
+
+
+def pieces(text: str, chars: int) -> Iterator[str]:
+    """Yield a stream-safe text in pieces of at most about this many characters, which can be
+    normalized alone: they end after white space if there is any, and never before a mark."""
+    start = 0
+    while len(text) - start > chars:
+        stop = start + chars
+        while stop > start + 1 and not text[stop - 1].isspace():
+            stop -= 1
+        if stop == start + 1:
+            stop = start + chars
+        while stop < len(text) and is_mark(text[stop]):
+            stop += 1
+        yield text[start:stop]
+        start = stop
+    yield text[start:]
+
+
+def _has_long_run(text: str) -> bool:
+    if len(text) < _STEP:
+        return False
+    sample = text[::_STEP]
+    if not any(map(combining, sample)) and _OTHER_MARKS.isdisjoint(sample):
+        return False
+    end = 0  # of the run that was counted last
+    for at in range(0, len(text), _STEP):
+        if at < end or not is_mark(text[at]):
+            continue
+        first, end = at, at + 1
+        while first > 0 and is_mark(text[first - 1]):
+            first -= 1
+        while end < len(text) and is_mark(text[end]) and end - first < _STEP:
+            end += 1
+        if end - first >= _STEP:
+            return True
+    return False

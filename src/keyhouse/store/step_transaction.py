@@ -1,0 +1,253 @@
+"""The transaction of a step that replaces records of an older declaration.
+
+Theory of operation. A migration visits the records of `over`, in the order of their keys. If `over`
+is an older declaration, the row at the visited key is of that declaration until the step replaces
+it, so only the older declaration decodes it and knows the rows derived from it:
+
+    rows of the record      removed or changed as      added or changed as
+    its own row             the older one reads it     the newer one writes it
+    rows that it owns       the older one derives      the newer one derives
+    rows that it shares     the older one contributes  the newer one contributes
+    counts                  left alone: `migrate` counts again when the step has visited all
+
+A row that both derive is merged once, with both contributions, so a First keeps its holder. The new
+record keeps the time of its creation, its expiry, and the members that neither declaration knows.
+
+Other records are half migrated meanwhile: records with smaller keys were visited, records with
+greater keys were not. A Unique row whose holder is still to be visited is taken over, because the
+holder gives it up when its turn comes. A list that is still of the older shape is replaced by a new
+one: every record that belongs into it is visited.
+"""
+
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import msgspec
+
+from keyhouse.errors import DataError, DocumentError, NewerError, UniqueError
+from keyhouse.schema import Derived, Keys, Record, Summary, Unique
+from keyhouse.store.entry import ANY, Entry, Unset
+from keyhouse.store.transaction import Transaction
+from keyhouse.store.write_plan import replaced_changes, stamped, stored_rows
+
+T = TypeVar("T")
+
+
+class StepTransaction(Transaction):
+    """A transaction whose step is called for one record of an older declaration at a time."""
+
+    __slots__ = ("_former", "_is_in_key_order", "_newer", "_visited")
+
+    _former: Record[Any]
+    _visited: Entry[Any] | None
+    _newer: Record[Any] | None
+    _is_in_key_order: bool
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._visited = self._newer = None
+
+    def visit(self, former: Record[Any], entry: Entry[Any], *, in_key_order: bool) -> None:
+        """Take the row of an entry to be of an older bound declaration, until it is replaced."""
+        self._former, self._visited, self._newer = former, entry, None
+        self._is_in_key_order = in_key_order
+
+    async def apply_put(
+        self,
+        bound: Record[T],
+        value: T,
+        ttl: float | None,
+        expect: int | Unset | None,
+        fields: dict[str, Any],
+        restored: tuple[int | None] | None = None,
+        document: Any = None,
+        address: tuple[Keys, str] | None = None,
+    ) -> Entry[T]:
+        if bound.is_struct and not isinstance(value, bound.type):
+            raise bound.other_type(value)
+        if bound.computed:
+            value = bound.compute(value)
+        address = address or bound.address(value, fields)
+        keys, key = address
+        if not self._is_former(bound, key):
+            return await super().apply_put(
+                bound, value, ttl, expect, fields, restored, document, address
+            )
+        former, visited = self._former, self._visited
+        assert visited is not None
+        stored = await self._stored(former, key, keys)
+        if expect is not ANY:
+            self._check_expected(key, self._replaced(former, stored), expect)
+        if document is None and bound.keeps_unknown and visited.stored is not None:
+            document = former.kept_for(bound, visited.stored)
+        if restored is None:
+            value = bound.stamp(value, _creation(former, visited, bound, value), self._now)  # type: ignore[arg-type]  # it has the attribute that is read
+            expires = _expires(former, visited, bound, value, ttl, self._now)
+        else:
+            [expires] = restored
+        if bound.legacy is not None:
+            key = await self._leave_one_key(bound, key)
+        after, put = stamped(
+            bound, value, keys, key, visited, None, self._now, (expires,), None, document
+        )
+        if stored is not None and stored.key != key:
+            self._writes[stored.key] = None
+        self._writes[key] = put
+        self._newer = bound
+        await self._replace_rows(former, stored, bound, after)
+        self._visited = None
+        if self.binding.has_links and restored is None:
+            self._note_replaced(former, stored, bound, after)
+        return after
+
+    async def _delete(
+        self, bound: Record[Any], key: str, expect: int | Unset | None, fields: dict[str, Any]
+    ) -> Keys | None:
+        former = self._former if self._is_former(bound, key) else bound
+        return await super()._delete(former, key, expect, fields)
+
+    def _is_former(self, bound: Record[Any], key: str) -> bool:
+        """Return whether the row at a key of this record is of the older declaration."""
+        return (
+            self._visited is not None
+            and bound is not self._former
+            and key == self._former.current_key(self._visited.key)
+        )
+
+    # Derived rows
+
+    async def _replace_rows(
+        self, former: Record[Any], stored: Entry[Any] | None, bound: Record[Any], after: Entry[Any]
+    ) -> None:
+        self._writes |= replaced_changes(former, stored, bound, after)
+        removed: dict[str, tuple[Derived, Any]] = {}
+        if stored is not None:
+            for derived in former.shared_rows:
+                if derived.strategy == "merge":
+                    rows = stored_rows(derived, stored)
+                    removed |= {key: (derived, row) for key, row in rows.items()}
+        added: dict[str, tuple[Derived, Any]] = {}
+        for derived in bound.shared_rows:
+            if derived.strategy == "merge":
+                rows = derived.rows(after.record, after.values)
+                added |= {key: (derived, row) for key, row in rows.items()}
+        for key, (derived, row) in removed.items():
+            if not _is_same_kind(derived, added.get(key)):
+                assert stored is not None
+                await self.merge(former, derived, key, stored.values, row, None, None)
+        for key, (derived, row) in added.items():
+            was = removed.get(key)
+            gone = was[1] if was is not None and _is_same_kind(derived, was) else None
+            await self.merge(bound, derived, key, after.values, gone, row, after.expires)
+
+    async def merge(
+        self,
+        bound: Record[Any],
+        derived: Any,
+        key: str,
+        keys: Keys,
+        removed: Any,
+        added: Any,
+        expires: int | None,
+    ) -> None:
+        """Merge a change into a shared row, which may hold contributions of both declarations."""
+        if self._newer is None or self._visited is None:  # it is of another record
+            await super().merge(bound, derived, key, keys, removed, added, expires)
+            return
+        try:
+            await super().merge(bound, derived, key, keys, removed, added, expires)
+        except NewerError:
+            raise
+        except UniqueError:
+            if not await self._is_held_by_unvisited(derived, key):
+                raise
+            self._writes[key] = None
+            await super().merge(bound, derived, key, keys, None, added, expires)
+        except DataError:
+            if not isinstance(derived, Summary):
+                raise
+            if added is None:
+                return  # it is of the newer shape already, without the record
+            self._writes[key] = None
+            await super().merge(bound, derived, key, keys, None, added, expires)
+        if isinstance(derived, Summary) and added is None and self.binding.find(key) is None:
+            row = await self.row(key)
+            if row is not None and not derived.members(row[0]):
+                self._writes[key] = None  # a truncated list: those that it lacks leave it too
+
+    async def _is_held_by_unvisited(self, derived: Unique, key: str) -> bool:
+        row = await self.row(key)
+        assert row is not None and self._visited is not None
+        _, holder = derived.owner_at(key, row[0])
+        own = self._former.current_key(self._visited.key)
+        return self._is_in_key_order and holder > own and holder not in self._writes
+
+    async def _still_listed(
+        self, bound: Record[Any], derived: Derived, key: str, keys: Keys
+    ) -> bool:
+        if self._newer is None or self._visited is None or bound is not self._former:
+            return await super()._still_listed(bound, derived, key, keys)
+        own = bound.current_key(self._visited.key)
+        for sibling in derived.siblings(keys):
+            owner = bound.template.join(sibling)
+            is_visited = self._is_in_key_order and owner < own
+            of = self._newer if is_visited else bound
+            rows = of.derived if is_visited else (derived,)
+            entry = await self.entry_at(of, owner, sibling)
+            if entry is not None and any(key in stored_rows(each, entry) for each in rows):
+                return True
+        return False
+
+    # Links
+
+    def _note_replaced(
+        self, former: Record[Any], stored: Entry[Any] | None, bound: Record[Any], after: Entry[Any]
+    ) -> None:
+        """Note the links that the older record did not have: its own were checked."""
+        self._note_put(bound, None, after)
+        if stored is None or (noted := self._links) is None:
+            return
+        noted.created.pop(after.key, None)
+        if needed := noted.needed.get(after.key):
+            for key in self.binding.former_owner_keys(former, stored.record, stored.values):
+                needed.pop(key, None)
+
+
+def _is_same_kind(derived: Derived, other: tuple[Derived, Any] | None) -> bool:
+    """Return whether both contribute to a shared row in the same form."""
+    return other is not None and isinstance(derived, Summary) == isinstance(other[0], Summary)
+
+
+def _creation(former: Record[Any], visited: Entry[Any], bound: Record[Any], value: Any) -> object:
+    """Return an object with the time of creation that the new record is stamped with; None: now.
+
+    It is that of the older record; if that has none, the one that the step gave.
+    """
+    if bound.created is None:
+        return None
+    if former.created is None:
+        time = getattr(value, bound.created)
+    else:
+        time = getattr(visited.record, former.created)
+        with suppress(DocumentError):  # another program may have written it
+            time = bound.times.format(former.times.parse(time))
+    if time is None or time is msgspec.UNSET or time == "":
+        return None
+    return SimpleNamespace(**{bound.created: time})
+
+
+def _expires(
+    former: Record[Any],
+    visited: Entry[Any],
+    bound: Record[Any],
+    value: Any,
+    ttl: float | None,
+    now: int,
+) -> int | None:
+    """Return the expiry of the new record: that of the older one, unless the step or a field of
+    the record says otherwise."""
+    has_rule = bound.expiry is not None and bound.expiry.mode != "field"
+    if ttl is None and has_rule and former.expiry is not None and visited.expires is not None:
+        return visited.expires
+    return bound.expires(value, None, ttl, now)

@@ -1,0 +1,191 @@
+"""One request whose text takes long to process stops nobody: no parameter of any route or operation
+keeps the event loop for a tenth of a second, and none is an internal error.
+
+The time is the CPU time of the thread that runs the event loop, per request.
+"""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import nats
+import pytest
+
+from tests.abuse import routes
+from tests.abuse.bombs import (
+    PERSON,
+    Bomb,
+    LoopTime,
+    body_bombs,
+    header_bombs,
+    route_bombs,
+    status_of,
+)
+from tests.abuse.support.server import ServerProcess
+from tests.abuse.test_operations import EXPENSIVE, OF_OTHERS, listed_subjects
+from tests.abuse.test_routes import SCHEMAS as ROUTES_SCHEMAS
+from tests.abuse.test_routes import SYSTEMS
+
+LOOP_SECONDS_MAX: Final = 0.1
+RSS_GROWTH_BYTES_MAX: Final = 256 * 1_024 * 1_024
+ATTEMPTS: Final = 3
+"""A request that took long is repeated: a sweep or a collection of garbage may have been beside."""
+
+ERRORS_OF_OTHERS: Final = {503}
+"""No robot, no library: a documented answer of playlist and audiobooks."""
+
+NAMES: Final = "tests.abuse.support.names:NAMES"
+SCHEMAS: Final = {**ROUTES_SCHEMAS, "names": NAMES}
+OPERATIONS: Final[dict[str, dict[str, dict[str, Any]]]] = {
+    "rosey": EXPENSIVE,
+    **OF_OTHERS,
+    "names": {
+        "put": {"record": "person", "fields": {"id": "a"}, "value": PERSON},
+        "create": {"record": "person", "value": PERSON},
+        "get": {"record": "person", "fields": {"id": "a"}},
+        "lookup": {"record": "person", "by": "name", "fields": {"name": "n"}},
+        "list": {"record": "person", "by": "title", "prefix": {"title": "t"}, "cursor": "c"},
+        "members": {"record": "person", "by": "tag", "fields": {"tag": "t"}},
+        "record_count": {"record": "person", "by": "tag_count", "fields": {"tag": "t"}},
+        "batch": {"operations": [{"op": "put", "record": "person", "value": PERSON}]},
+    },
+}
+"""Requests of the operations, by service. The records of `names` have text in every kind of key
+field."""
+
+UNLIMITED: Final = {"rate_per_second": 0.0}
+
+
+def _tables() -> dict[str, dict[str, Any]]:
+    tables = {name: dict(table) for name, table in routes.TABLES.items()}
+    for name in (*SYSTEMS, *SCHEMAS):
+        tables.setdefault(name, {}).update(UNLIMITED)
+    tables["http"] = {"proxies": ["127.0.0.1"]}
+    return tables
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("system", [*SYSTEMS, *SCHEMAS, "studio", ""])
+def test_no_text_in_a_request_keeps_the_event_loop(system: str, tmp_path: Path) -> None:
+    also = [SCHEMAS.get(system, system)] if system in SYSTEMS or system in SCHEMAS else []
+    named = dict.fromkeys([*also, "streamkit"])
+    tables = {
+        name: table
+        for name, table in _tables().items()
+        if name in {*named, system, "studio", "http"}
+    }
+    with ServerProcess(tmp_path, *named, **tables) as server:
+        calls = routes.route_calls(server, system)
+        if system in SCHEMAS:  # what one route stores, another finds
+            calls = [call._replace(token=calls[0].token) for call in calls]
+        check = _Check(server)
+        for call in calls:
+            for bomb in route_bombs(call):
+                check.http(bomb)
+        for bomb in header_bombs(next(call for call in calls if call.method == "GET")):
+            check.http(bomb)
+        check.finish()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("service", OPERATIONS)
+def test_no_text_in_a_message_keeps_the_event_loop(service: str, tmp_path: Path) -> None:
+    system = SCHEMAS.get(service, service)
+    tables = {service: UNLIMITED}
+    if service == "playlist":
+        tables[service] = {**UNLIMITED, **routes.TABLES["playlist"]}
+    with ServerProcess(tmp_path, system, "streamkit", **tables) as server:
+        asyncio.run(_bomb_operations(server, service))
+
+
+async def _bomb_operations(server: ServerProcess, service: str) -> None:
+    subjects = await listed_subjects(server.nats, service)
+    bodies = OPERATIONS[service]
+    assert set(bodies) == set(subjects) or service == "names", "an operation has no attack here"
+    check = _Check(server)
+    connection = await nats.connect(server.nats)
+    for operation, body in bodies.items():
+        subject = subjects[operation]
+        for name, data in body_bombs(body):
+            if len(data) > connection.max_payload:
+                continue  # the server closes the connection
+            await check.nats(f"{operation} {name}", connection, subject, data)
+    await connection.close()
+    check.finish()
+
+
+class _Check:
+    """Sends bombs one after the other, and gathers those that took long or were errors."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self._server = server
+        self._loop = LoopTime(server)
+        self._rss = server.rss_bytes
+        self._found: list[str] = []
+        self._sent = 0
+        self._slowest = (0.0, "")
+
+    def http(self, bomb: Bomb) -> None:
+        for _ in range(ATTEMPTS):
+            start = self._loop.seconds
+            status = status_of(self._server, bomb.request)
+            if not self._is_slow(start, bomb.name):
+                break
+        else:
+            self._found.append(f"{self._loop.seconds - start:.2f} s: {bomb.name}")
+        is_limited = status == 429 and not bomb.counts_attempts
+        if is_limited or (status >= 500 and status not in ERRORS_OF_OTHERS):
+            self._found.append(f"{status}: {bomb.name}")
+
+    async def nats(self, name: str, connection: Any, subject: str, data: bytes) -> None:
+        for _ in range(ATTEMPTS):
+            start = self._loop.seconds
+            reply = await connection.request(subject, data, timeout=60)
+            if not self._is_slow(start, name):
+                break
+        else:
+            self._found.append(f"{self._loop.seconds - start:.2f} s: {name}")
+        answer = json.loads(reply.data)
+        if "INTERNAL_ERROR" in str(answer).upper():
+            self._found.append(f"{answer}: {name}")
+
+    def _is_slow(self, start: float, name: str) -> bool:
+        taken = self._loop.seconds - start
+        self._sent += 1
+        self._slowest = max(self._slowest, (taken, name))
+        return taken > LOOP_SECONDS_MAX
+
+    def finish(self) -> None:
+        growth = self._server.rss_bytes - self._rss
+        print(f"{self._sent} requests, slowest {self._slowest}, RSS {growth >> 20:+} MB")
+        assert not self._found, "\n".join([f"{len(self._found)} of {self._sent}", *self._found])
+        assert growth < RSS_GROWTH_BYTES_MAX
+        log = self._server.log.read_text()
+        assert "unhandled exception" not in log and "Traceback" not in log, log[-3_000:]
+
+
+@pytest.mark.parametrize("count", [12_000, 50_000])
+def test_an_anonymous_login_with_200_kb_of_marks_stopped_every_system_for_29_seconds(
+    count: int, tmp_path: Path
+) -> None:
+    """CPython sorts a run of combining marks by insertion, with the GIL held."""
+    name = "\u0300" * count + "\u0316" * count
+    with ServerProcess(tmp_path, "audiobooks", "streamkit") as server:
+        api = f"{server.http}/audiobooks/api/v1/auth"
+        who = {"username": "mallory", "password": routes.PASSWORD}
+        httpx.post(f"{api}/setup", json=who, timeout=60).raise_for_status()
+        loop = LoopTime(server)
+        start = loop.seconds
+        body = json.dumps({"username": name, "password": "x"}, ensure_ascii=False).encode()
+        headers = {"Content-Type": "application/json"}
+        login = httpx.post(f"{api}/login", content=body, headers=headers, timeout=300)
+        assert login.status_code == 422 and len(login.content) < 1_000
+        form = {"username": name, "password": "x"}
+        page = httpx.post(f"{server.http}/audiobooks/login", data=form, timeout=300)
+        assert page.status_code == 422
+        for wrong in ("\u0300" * 64, "\ufdfa" * 64, "\ud800".encode("utf-8", "replace").decode()):
+            answer = httpx.post(f"{api}/login", json={**who, "username": wrong}, timeout=60)
+            assert answer.status_code == 401, answer.text
+        assert loop.seconds - start < 5 * LOOP_SECONDS_MAX

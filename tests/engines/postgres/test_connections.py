@@ -1,0 +1,184 @@
+"""The connections of a process, and a server that has no more."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from keyhouse import open_engine
+from keyhouse.engine import Engine
+from keyhouse.engines.postgres import PostgresEngine
+from keyhouse.engines.postgres.server import CONNECTIONS_DEFAULT
+from keyhouse.errors import UnavailableError, UsageError
+from keyhouse.testing.servers.postgres import PostgresServer
+from tests.engines.support.postgres_schemas import ALL, database, operator, put, take
+
+SYSTEMS = ("rosey", "streamkit", "audiobooks", "playlist", "history", "box")
+
+
+@asynccontextmanager
+async def engines(url: str, *, layouts: tuple[str, ...] = SYSTEMS) -> AsyncIterator[list[Engine]]:
+    """Open an engine for each system, as a service does."""
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(open_engine(f"{url}&layout={name}")) for name in layouts
+        ]
+
+
+async def load(opened: list[Engine]) -> None:
+    """Read and write in all engines at once, each in many spaces."""
+
+    async def use(engine: Engine, number: int) -> None:
+        for turn in range(5):
+            assert await put(engine, f"k{turn}", space=f"s{number}") is not None
+            assert await engine.read(f"s{number}", [f"k{turn}"]) != [None]
+            await engine.scan(f"s{number}", ALL, limit=10)
+
+    await asyncio.gather(*(use(engine, number) for engine in opened for number in range(20)))
+
+
+async def count(url: str) -> int:
+    """Return how many connections others have to the database."""
+    async with operator(url) as connection:
+        found: int = await connection.fetchval(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        return found
+
+
+def test_six_systems_of_a_process_share_their_connections() -> None:
+    """Each had its own: 72 of the server's 100 for one busy process."""
+
+    async def scenario() -> None:
+        url = await database()
+        async with engines(url) as opened:
+            await load(opened)
+            assert await count(url) <= CONNECTIONS_DEFAULT
+        assert await count(url) == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("connections", [2, 3, 5])
+def test_a_process_opens_as_many_connections_as_the_url_allows(connections: int) -> None:
+    async def scenario() -> None:
+        url = await database()
+        async with engines(f"{url}&connections={connections}") as opened:
+            await load(opened)
+            assert await count(url) == connections
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("text", ["", "1", "0", "-3", "many", "2.5", "9999", "4&connections=5"])
+def test_an_invalid_number_of_connections_is_rejected(text: str) -> None:
+    with pytest.raises(UsageError, match="connections=NUMBER"):
+        PostgresEngine.open(f"postgresql://localhost/x?connections={text}")
+
+
+def test_connections_that_nobody_needs_are_closed() -> None:
+    async def scenario() -> None:
+        url = await database()
+        async with engines(url) as opened:
+            await load(opened)
+            before = await count(url)
+            assert before > 4
+            one = opened[0]
+            assert isinstance(one, PostgresEngine)
+            pools = (one._reads.shared, one._writes.shared)
+            for pool in pools:
+                pool.trim()  # of the time of the load
+            assert await count(url) == before
+            await put(one, "a")  # one is needed
+            for pool in pools:
+                pool.trim()
+                await asyncio.wait(pool._closing)
+            assert await count(url) == 2, "one for reads, one for writes"
+            await load(opened)
+
+    asyncio.run(scenario())
+
+
+def test_an_engine_that_is_closed_leaves_the_connections_to_the_others() -> None:
+    async def scenario() -> None:
+        url = await database()
+        async with engines(url) as (first, *others):
+            await load([first, *others])
+            await first.close()
+            await load(others)
+            async with engines(url, layouts=("another",)) as added:
+                await load([*others, *added])
+
+    asyncio.run(scenario())
+
+
+def test_backups_take_no_connection_from_readers() -> None:
+    async def scenario() -> None:
+        url = await database()
+        async with engines(f"{url}&connections=2") as opened, AsyncExitStack() as stack:
+            await load(opened)
+            for engine in opened:
+                assert isinstance(engine, PostgresEngine)
+                view = await stack.enter_async_context(engine.snapshot())
+                assert (await view.scan("s0", ALL, limit=1)).rows
+            async with asyncio.timeout(30):
+                await load(opened)
+
+    asyncio.run(scenario())
+
+
+@pytest.fixture(scope="module")
+def small_server() -> Iterator[PostgresServer]:
+    server = PostgresServer(max_connections="8", superuser_reserved_connections="0")
+    yield server
+    server.close()
+
+
+def test_a_process_works_with_the_connections_it_has_if_the_server_has_no_more(
+    small_server: PostgresServer,
+) -> None:
+    """With 40 connections for two processes, a quarter of the requests failed."""
+
+    async def scenario() -> None:
+        async with engines(small_server.url) as opened:
+            one = opened[0]
+            assert isinstance(one, PostgresEngine)
+            await put(one, "a")
+            await one.read("s", ["a"])
+            taken = await take(small_server.url, leave=0)
+            assert taken
+            await load(opened[:3])
+            for connection in taken:
+                await connection.close()
+            for pool in (one._reads.shared, one._writes.shared):
+                pool.grow()
+            await load(opened)
+
+    asyncio.run(scenario())
+
+
+def test_a_process_without_any_connection_says_that_the_server_has_no_more(
+    small_server: PostgresServer,
+) -> None:
+    async def scenario() -> None:
+        url = small_server.url
+        async with engines(url, layouts=("first",)):
+            pass  # creates the tables
+        engine = PostgresEngine.open(f"{url}&layout=first")
+        taken = await take(url, leave=1)
+        try:
+            assert await engine.read("s", ["a"]) == [None]
+            for call in (engine.connect(), put(engine, "a")):
+                with pytest.raises(UnavailableError, match="out of connections"):
+                    await call
+            await taken.pop().close()
+            await engine.connect()
+            assert await put(engine, "a") is not None
+        finally:
+            for connection in taken:
+                await connection.close()
+            await engine.close()
+
+    asyncio.run(scenario())

@@ -1,0 +1,120 @@
+"""A process reports that it is ready when its engines answer."""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from structlog.testing import capture_logs
+
+from keyhouse.engine import Batch, Put
+from keyhouse.engines.jetstream import JetstreamEngine
+from keyhouse.engines.jetstream.connection import Connection
+from keyhouse.engines.jetstream.feed import BATCH_MESSAGES
+from keyhouse.serve import engine_opener, health, process
+from keyhouse.serve.server import Addresses
+from keyhouse.settings.sources import LoadedSettings, load_settings
+from tests.serve.support import jars
+from tests.support.engine_openers import OPENERS
+from tests.support.nats_servers import name_of, nats_server
+
+ROWS = 3 * BATCH_MESSAGES
+
+pytestmark = pytest.mark.skipif(
+    "jetstream" not in OPENERS, reason="JetStream is not among the chosen engines"
+)
+
+
+async def fill(url: str) -> None:
+    engine = JetstreamEngine.open(url)
+    for start in range(0, ROWS, 500):
+        puts = tuple(Put(f"k{number}", b"1") for number in range(start, start + 500))
+        await engine.commit("shelf", Batch(puts=puts))
+    await engine.close()
+
+
+class Gate:
+    """Holds the batches of a mirror that is being loaded."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached = asyncio.Event()
+        self.opened = asyncio.Event()
+        request_many = Connection.request_many
+
+        async def request_when_open(connection: Connection, subject: str, **body: Any) -> Any:
+            self.reached.set()
+            await self.opened.wait()
+            return await request_many(connection, subject, **body)
+
+        monkeypatch.setattr(Connection, "request_many", request_when_open)
+
+
+@pytest.fixture
+def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoadedSettings:
+    monkeypatch.setattr(engine_opener, "PROGRESS_SECONDS", 0.02)
+    monkeypatch.setattr(health, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(process, "tune_gc", lambda: None)
+    url = f"{nats_server().url}/?bucket={name_of(tmp_path)}&sync=always"
+    asyncio.run(fill(url))
+    place = {"data": str(tmp_path), "http": "127.0.0.1:0", "nats": "off", "engine": url}
+    return load_settings(place, {}, None, systems=("jars",))
+
+
+def test_a_process_is_ready_when_its_mirror_is_loaded(
+    loaded: LoadedSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a million keys it said so after a second, and /ready was 503 for half a minute more."""
+    announced: list[Addresses] = []
+    answers: list[int] = []
+
+    async def main() -> None:
+        gate = Gate(monkeypatch)
+
+        def announce(addresses: Addresses) -> None:
+            announced.append(addresses)
+            asking.append(asyncio.ensure_future(ask(addresses)))
+
+        async def ask(addresses: Addresses) -> None:
+            async with httpx.AsyncClient(base_url=str(addresses.http), timeout=30) as client:
+                answers.append((await client.get("/ready")).status_code)
+            signal.raise_signal(signal.SIGTERM)
+
+        asking: list[asyncio.Task[None]] = []
+        with capture_logs() as lines:
+            serving = asyncio.ensure_future(
+                process._serve(loaded, {"jars": jars.without_nats}, announce)
+            )
+            await gate.reached.wait()
+            async with asyncio.timeout(30):
+                while not (waiting := [x for x in lines if x["event"].startswith("waiting")]):
+                    await asyncio.sleep(0)
+            assert waiting[0]["system"] == "jars"
+            assert waiting[0]["loaded"] == 0
+            assert waiting[0]["total"] >= ROWS
+            assert not announced
+            assert not [line for line in lines if line["event"] == "ready"]
+            gate.opened.set()
+            async with asyncio.timeout(30):
+                await serving
+        assert [line for line in lines if line["event"] == "ready"]
+        assert answers == [200]
+
+    asyncio.run(main())
+
+
+def test_a_process_that_still_loads_stops_at_a_signal(
+    loaded: LoadedSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        gate = Gate(monkeypatch)
+        serving = asyncio.ensure_future(
+            process._serve(loaded, {"jars": jars.without_nats}, lambda _: pytest.fail("ready"))
+        )
+        await gate.reached.wait()
+        signal.raise_signal(signal.SIGTERM)
+        async with asyncio.timeout(30):
+            await serving
+
+    asyncio.run(main())
