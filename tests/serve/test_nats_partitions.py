@@ -33,7 +33,7 @@ def build(context: ServiceContext) -> ServiceSpec:
     async def handler(request: Request) -> bytes:
         return json.dumps({"subject": request.subject}).encode()
 
-    echo = Endpoint(name="echo", subject="tested.*.*", handler=handler, partition_by=1)
+    echo = Endpoint(name="echo", subject="tested.*.*", handler=handler, partition_by=1, public=True)
     return ServiceSpec(name="tested", endpoints=[echo])
 
 
