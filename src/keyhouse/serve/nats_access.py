@@ -123,6 +123,7 @@ class NatsAccess:
             await set_public(self._embedded, self._subjects, self._mappings)
         if not self._mappings:
             return []
+        await self.start()  # once, not by each of them
         names = (f"keyhouse-{number}" for number in range(NATS_PARTITIONS))
         opening = (self._open(name, public=True) for name in names)
         opened = await asyncio.gather(*opening, return_exceptions=True)
