@@ -39,6 +39,7 @@ _WORDS: Final = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 OVERFLOW: Final = "overflow"
 """The `end` of a watch whose tenant has too many changes waiting to be sent; `since` resumes it."""
 
+_STOPPED: Final = "stopped"
 _REPLACED: Final = "replaced"
 
 Encode = Callable[[Event[Any] | UnreadableRow], dict[str, Any] | None]
@@ -73,17 +74,17 @@ class Watches:
         """Stop a watch, of any process, and return whether it was active."""
         watch = self._active.pop((tenant, self._own_subject(tenant, subject)), None)
         if watch is not None:
-            watch.stop("stopped")
-        return await self._peers.stop(tenant, subject) or watch is not None
+            watch.stop(_STOPPED)
+        return await self._peers.stop(tenant, subject, _STOPPED) or watch is not None
 
-    async def _stop_for(self, tenant: str, subject: str, process: str) -> bool:
+    async def _stop_for(self, tenant: str, subject: str, reason: str, process: str) -> bool:
         """Stop a watch for another process; return after its last message. Of two that start at the
         same time, the one of the process with the greater name stays."""
         watch = self._active.get((tenant, subject))
         if watch is None or (watch.is_starting and process < self._peers.process):
             return False
         del self._active[tenant, subject]
-        watch.stop(_REPLACED)
+        watch.stop(reason)
         await watch.ended.wait()
         return True
 
@@ -114,7 +115,7 @@ class Watches:
         try:
             if old is not None:
                 await old.ended.wait()
-            await self._peers.stop(*id)
+            await self._peers.stop(*id, _REPLACED)
             revision = await store.revision()
             check_since(since, revision)
         except BaseException:

@@ -38,6 +38,7 @@ class _Message(msgspec.Struct, omit_defaults=True, frozen=True):
     number: int = 0
     tenant: str = ""
     subject: str = ""
+    reason: str = ""
     stopped: bool = False
 
 
@@ -54,8 +55,8 @@ class _Answers:
             self.complete.set()
 
 
-StopWatch = Callable[[str, str, str], Awaitable[bool]]
-"""Stops a watch of this process, by tenant, subject and the process that asks for it."""
+StopWatch = Callable[[str, str, str, str], Awaitable[bool]]
+"""Stops a watch of this process: tenant, subject, reason, and the process that asks for it."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Message).decode
@@ -94,7 +95,7 @@ class WatchPeers:
                 with suppress(KeyhouseError):
                     await self._send(_Message("leave", self.process))
 
-    async def stop(self, tenant: str, subject: str) -> bool:
+    async def stop(self, tenant: str, subject: str, reason: str) -> bool:
         """Stop a watch in the other processes, and return whether one of them had it."""
         if not self._known:
             return False
@@ -103,7 +104,14 @@ class WatchPeers:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await self._send(
-                    _Message("stop", self.process, number=number, tenant=tenant, subject=subject)
+                    _Message(
+                        "stop",
+                        self.process,
+                        number=number,
+                        tenant=tenant,
+                        subject=subject,
+                        reason=reason,
+                    )
                 )
                 await answers.complete.wait()
         except TimeoutError:
@@ -126,7 +134,7 @@ class WatchPeers:
             answers.add(message.process, message.stopped)
 
     async def _answer(self, message: _Message, stop_watch: StopWatch) -> None:
-        stopped = await stop_watch(message.tenant, message.subject, message.process)
+        stopped = await stop_watch(message.tenant, message.subject, message.reason, message.process)
         done = _Message(
             "done", self.process, to=message.process, number=message.number, stopped=stopped
         )
