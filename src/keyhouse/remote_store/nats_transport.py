@@ -29,7 +29,7 @@ try:
     from nats.errors import TimeoutError as NatsTimeoutError
 
     from keyhouse.nats.client import NatsClient
-    from keyhouse.nats.credentials import with_embedded_user
+    from keyhouse.nats.embedded_users import with_embedded_user
     from keyhouse.nats.endpoint import PROBLEM_HEADER
     from keyhouse.nats.errors import is_permanent, not_accepted, reported_cause
 except ModuleNotFoundError as error:

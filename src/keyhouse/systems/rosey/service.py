@@ -35,12 +35,14 @@ def make_runtime(context: ServiceContext, settings: RoseySettings) -> ServiceRun
 
 
 def make_spec(settings: RoseySettings, runtime: ServiceRuntime[Plugin]) -> ServiceSpec:
+    subjects = Subjects(runtime, settings)
     return runtime.spec(
         title="Plugin storage",
         about="Settings, counters and sessions of plugins, which use NATS.",
         examples=["""nats req db.kv.trivia.set '{"key": "theme", "value": "dark"}'"""],
         routes=[redirect_route("/", f"/studio/{SYSTEM.name}/", "The plugins, in the Studio.")],
-        endpoints=Subjects(runtime, settings).endpoints(),
+        endpoints=subjects.endpoints(),
+        tasks=[subjects.watches.follow_peers],
         queue=settings.queue,
     )
 
