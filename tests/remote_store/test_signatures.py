@@ -29,9 +29,9 @@ STORE_ONLY = {
         "row_watch",
         "rows",
     ),
-    *("rows_in_pages", "total"),
+    *("rows_in_pages", "check_state", "transaction_type"),
 }
-"""Verbs for programs where the rows are, which a service does not have, and a former name."""
+"""Names for programs where the rows are, which a service does not have."""
 
 
 def parameters(kind: type, verb: str) -> list[tuple[str, Any, Any]]:

@@ -18,8 +18,10 @@ from structlog.testing import capture_logs
 from keyhouse import Store, open_engine
 from keyhouse.engine import Engine
 from keyhouse.engines.system_urls import default_url, embedded_server, url_of, with_server
+from keyhouse.engines.url import public_url
 from keyhouse.errors import ClosedError, UnavailableError, UsageError
 from keyhouse.layout import JetstreamLayout, Layouts, register_layouts
+from keyhouse.nats.embedded_users import BUCKETS_USER, with_embedded_user
 from keyhouse.nats.server import NatsServer, ReservedPort
 from keyhouse.schema import Record, Schema, Space
 from keyhouse.serve.server import Server
@@ -80,7 +82,8 @@ def test_the_default_engine_of_a_system_can_be_the_embedded_nats_server(tmp_path
             await built.store().put(SHELF, Shelf("jam"))
             assert built.engines[0].capabilities.name == "jetstream"
             assert url is not None
-            client = await nats.connect(url)  # other programs read the rows as a bucket
+            user = with_embedded_user(url, tmp_path / "data", BUCKETS_USER)
+            client = await nats.connect(user)  # other programs read the rows as a bucket
             bucket = await client.jetstream().key_value("one")
             assert json.loads((await bucket.get("shelf/jam")).value or b"") == {"name": "jam"}
             await client.close()
@@ -239,7 +242,7 @@ def test_commands_read_rows_on_the_embedded_server_while_it_runs(tmp_path: Path)
     async def start() -> None:
         engine = "nats:"
         async with served(tmp_path, Built(), {"engine": engine}) as url:
-            assert url == embedded_server(tmp_path / "data")
+            assert url == public_url(embedded_server(tmp_path / "data"))
             (tmp_path / "keyhouse.toml").write_text('engine = "nats:"\ndata = "data"\n')
             put = ("put", "rosey", "theme", '"dark"', "--space", "trivia")
             await asyncio.to_thread(run_program, *put, cwd=tmp_path)

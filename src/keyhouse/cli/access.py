@@ -194,7 +194,7 @@ def _with_user(url: str, system: str) -> str:
     folder in the settings of `keyhouse serve` here."""
     if not url.startswith("nats://") or "@" in url:
         return url
-    from keyhouse.nats.credentials import with_embedded_user
+    from keyhouse.nats.embedded_users import with_embedded_user
 
     return with_embedded_user(url, Path(serve_settings(served_name(system)).settings.data))
 

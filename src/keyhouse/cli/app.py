@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from keyhouse import __version__
-from keyhouse.cli.commands.acl import acl
+from keyhouse.cli.commands.acl import acl, nats_user
 from keyhouse.cli.commands.backup import backup
 from keyhouse.cli.commands.bench import bench
 from keyhouse.cli.commands.convert import convert
@@ -116,6 +116,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "serve": serve,
     "token": token,
     "acl": acl,
+    "nats-user": nats_user,
     "studio": studio,
     "jobs": jobs,
     "get": get,

@@ -34,6 +34,7 @@ from keyhouse.engines.system_urls import default_url, embedded_server, is_own_na
 from keyhouse.engines.url import public_url
 from keyhouse.errors import KeyFieldError, KeyhouseError, UsageError
 from keyhouse.keys import check_key
+from keyhouse.nats.embedded_users import BUCKETS_USER, with_embedded_user
 from keyhouse.schema import KeyMatch, Schema
 from keyhouse.schema.explanation import nearest
 from keyhouse.service.schema_service.system import SchemaSystem
@@ -257,6 +258,8 @@ async def engine_at(
 
 
 async def _open_engine(url: str, existing: bool, preflight: Preflight | None) -> Engine:
+    if url.startswith("nats://"):
+        url = with_embedded_user(url, Path(serve_settings(NAMES[0]).settings.data), BUCKETS_USER)
     if preflight is not None:
         with suppress(UsageError):  # it does not exist; other causes are raised again below
             return await open_engine(url, create=False)

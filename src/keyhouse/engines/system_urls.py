@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
 from keyhouse.layout import find_layouts
-from keyhouse.nats.credentials import embedded_url
+from keyhouse.nats.embedded_users import BUCKETS_USER, embedded_url
 
 __all__ = [
     "default_url",
@@ -63,7 +63,7 @@ def embedded_server(data: Path) -> str:
 
     Raises UsageError if none was ever started there.
     """
-    url = embedded_url(data)
+    url = embedded_url(data, BUCKETS_USER)
     if url is None:
         raise UsageError(
             "The rows are on the service's embedded NATS server, and none has run with this data"

@@ -106,6 +106,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     endpoint's `mapping` appends a partition to the subject of each message, the same for all
     messages of a tenant; it can be received over another connection than others. Handlers, logs and
     the micro protocol see the subject without it.
+
+    On the embedded server, a `public` endpoint is for clients without a password; others are for
+    users of its buckets. Only public endpoints are received in partitions.
     """
 
     name: str
@@ -118,6 +121,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     tenant_of_body: Callable[[bytes], str] | None = None
     problems: bool = False
     partition_by: int | None = None
+    public: bool = False
 
     def __post_init__(self) -> None:
         words = self.subject.split(".")
@@ -129,6 +133,11 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
                 subject=self.subject,
                 partition_by=self.partition_by,
             )
+
+    @property
+    def subjects(self) -> list[str]:
+        """Return the subjects of its requests, with the one that a mapping makes of it."""
+        return [self.subject] if self.partition_by is None else [self.subject, f"{self.subject}.*"]
 
     @property
     def mapping(self) -> tuple[str, str]:

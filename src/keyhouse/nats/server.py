@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from keyhouse.errors import UnavailableError
-from keyhouse.nats.credentials import EMBEDDED_USER
+from keyhouse.nats.embedded_users import BUCKETS_USER, LISTENER_USER, EmbeddedUsers
 
 READY_SECONDS: Final = 15.0
 """Timeout of the health check at startup."""
@@ -39,6 +39,9 @@ _PORTS: Final = (20_000, 32_000)
 
 _POLL_SECONDS: Final = 0.02
 _PR_SET_PDEATHSIG: Final = 1
+
+_RELOADED: Final = "Reloaded server configuration"
+_NOT_RELOADED: Final = "Failed to reload server configuration"
 
 _LOG_BYTES_MAX: Final = 16 * 1_024 * 1_024
 """Size of the server's log; one older file is kept."""
@@ -76,10 +79,10 @@ class NatsServer:
     """`start`, then `ready`; after `stop` or `kill` it can be started again at the same address.
 
     `jetstream` may be set before the next start, `mappings` (of subjects) also before a `reload`.
-    `monitor_port`: None is a free port, 0 turns monitoring off. With a `password`, clients sign in
-    as EMBEDDED_USER. `routes` are the cluster addresses of all nodes, this one's among them; empty:
-    it stands alone. `holds` are open files that stay open for as long as it runs: a lock that lives
-    as long as the server does.
+    `monitor_port`: None is a free port, 0 turns monitoring off. Without `users`, every client may
+    do everything; with them, mappings are of their account. `routes` are the cluster addresses of
+    all nodes, this one's among them; empty: it stands alone. `holds` are open files that stay open
+    for as long as it runs: a lock that lives as long as the server does.
     """
 
     def __init__(
@@ -90,7 +93,7 @@ class NatsServer:
         port: int | None = None,
         monitor_port: int | None = None,
         jetstream: bool = True,
-        password: str | None = None,
+        users: EmbeddedUsers | None = None,
         mappings: Mapping[str, str] | None = None,
         routes: Sequence[int] = (),
         node: int = 0,
@@ -103,7 +106,7 @@ class NatsServer:
         self.monitor_port = self._reserve() if monitor_port is None else monitor_port
         self.jetstream = jetstream
         self.mappings = mappings or {}
-        self._password = password
+        self.users = users
         self._routes = tuple(routes)
         self._node = node
         self._holds = tuple(holds)
@@ -116,9 +119,17 @@ class NatsServer:
 
     @property
     def url(self) -> str:
-        """Return the address, with user and password if there is one."""
-        user = "" if self._password is None else f"{EMBEDDED_USER}:{self._password}@"
-        return f"nats://{user}127.0.0.1:{self.port}"
+        """Return the address, with the user of the buckets if there are users."""
+        return self._url(BUCKETS_USER)
+
+    @property
+    def listener_url(self) -> str:
+        """Return the address, with the user for public endpoints if there are users."""
+        return self._url(LISTENER_USER)
+
+    def _url(self, user: str) -> str:
+        authority = "" if self.users is None else self.users.authority(user)
+        return f"nats://{authority}127.0.0.1:{self.port}"
 
     @property
     def monitor(self) -> str | None:
@@ -146,6 +157,8 @@ class NatsServer:
     def start(self) -> None:
         """Start the process; it is ready some time later."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.users is not None:
+            self._move_streams()
         configuration = self._write_configuration()
         with open(self.folder / "nats-server.log", "ab", opener=_open_private) as log:
             self._process = subprocess.Popen(
@@ -161,16 +174,34 @@ class NatsServer:
             self._watchdog = _watchdog(self._process.pid)
 
     def reload(self) -> None:
-        """Apply changed `mappings` to the running server, some time later. Clients stay connected.
-        Call it after `ready`: until then the signal would end the process."""
+        """Apply changed `mappings` and `users` to the running server; block until it has them.
+        Clients stay connected. Call it after `ready`: until then the signal would end the
+        process."""
         self._write_configuration()
-        if self.process_id is not None and self._process is not None:
-            self._process.send_signal(signal.SIGHUP)
+        if self.process_id is None or self._process is None:
+            return
+        log = self.folder / "nats-server.log"
+        start = log.stat().st_size
+        self._process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + READY_SECONDS
+        while (line := _reload_line(log, start)) is None and self._process.poll() is None:
+            if time.monotonic() > deadline:
+                raise UnavailableError("The nats-server did not reload its configuration.")
+            time.sleep(_POLL_SECONDS)
+        if line is not None and _RELOADED not in line:
+            raise UnavailableError("The nats-server rejected its configuration.", reason=line)
 
     def _write_configuration(self) -> Path:
         path = self.folder / "nats-server.json"
         _write_private(path, json.dumps(self._configuration(), indent=2))
         return path
+
+    def _move_streams(self) -> None:
+        """Move the streams of a server without users, which earlier versions ran, to the account
+        that has JetStream."""
+        streams = self.folder / "jetstream" / "jetstream"
+        if (streams / "$G").is_dir() and not (streams / "keyhouse").exists():
+            (streams / "$G").rename(streams / "keyhouse")
 
     def is_ready(self) -> bool:
         """Return whether the server is healthy. Raises UnavailableError if it has exited."""
@@ -249,10 +280,12 @@ class NatsServer:
         if self.jetstream:
             store = str(self.folder / "jetstream")
             configuration["jetstream"] = {"store_dir": store, "sync_interval": "always"}
-        if self.mappings:
+        if self.users is not None:
+            configuration |= self.users.configuration(
+                jetstream=self.jetstream, mappings=self.mappings
+            )
+        elif self.mappings:
             configuration["mappings"] = dict(self.mappings)
-        if self._password is not None:
-            configuration["authorization"] = {"user": EMBEDDED_USER, "password": self._password}
         if self._routes:
             configuration["cluster"] = {
                 "name": self.name,
@@ -291,6 +324,14 @@ def _write_private(path: Path, text: str) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         os.fchmod(file.fileno(), 0o600)
         file.write(text)
+
+
+def _reload_line(log: Path, start: int) -> str | None:
+    """Return the line that a reload has logged behind `start`, or None."""
+    with open(log, "rb") as file:
+        file.seek(start if start <= os.fstat(file.fileno()).st_size else 0)  # else it was rotated
+        lines = file.read().decode(errors="replace").splitlines()
+    return next((line for line in lines if _RELOADED in line or _NOT_RELOADED in line), None)
 
 
 def _greets(port: int) -> bool:

@@ -29,7 +29,7 @@ try:
 
     from keyhouse.nats.client import NatsClient
     from keyhouse.nats.client_connection import connect_client
-    from keyhouse.nats.credentials import with_embedded_user
+    from keyhouse.nats.embedded_users import with_embedded_user
     from keyhouse.nats.endpoint import PROBLEM_HEADER
 except ModuleNotFoundError as error:
     raise ImportError(

@@ -9,7 +9,6 @@ restarted if it exits. It must be started from the main thread, and lives as lon
 """
 
 import asyncio
-import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -21,10 +20,11 @@ from typing import Any, Final
 import structlog
 
 from keyhouse.engines.system_urls import with_server
-from keyhouse.errors import UnavailableError, UsageError
+from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
 from keyhouse.limits import NATS_PARTITIONS
 from keyhouse.nats.client import NatsClient
 from keyhouse.nats.connection import connect
+from keyhouse.nats.embedded_users import EmbeddedUsers
 from keyhouse.nats.endpoint import Endpoint
 from keyhouse.nats.server import NatsServer
 from keyhouse.serve.data_dir import DataDir
@@ -49,7 +49,9 @@ class NatsAccess:
         self._stack = stack
         self._embedded: EmbeddedNats | None = None
         self._client: NatsClient | None = None
+        self._public_client: NatsClient | None = None
         self._mappings: dict[str, str] = {}
+        self._subjects: list[str] = []
 
     @property
     def is_off(self) -> bool:
@@ -68,18 +70,15 @@ class NatsAccess:
         if settings.nats != EMBEDDED:
             return settings.nats
         if self._embedded is None:
-            if not settings.nats_auth:
-                _log.warning(
-                    "every local user can connect to the embedded nats-server: set nats_auth = true"
-                )
             self._embedded = await self._stack.enter_async_context(
                 embedded_nats(
                     self._data,
                     settings.nats_port,
                     jetstream=jetstream,
                     monitor_port=settings.nats_monitor_port,
-                    password=secrets.token_hex(16) if settings.nats_auth else None,
+                    require_password=settings.nats_auth,
                     mappings=self._mappings,
+                    subjects=self._subjects,
                 )
             )
         elif jetstream:
@@ -93,29 +92,41 @@ class NatsAccess:
             self._client = await self._stack.enter_async_context(connect(url, **self._credentials))
         return self._client
 
-    async def push_client(self) -> NatsClient:
+    async def listener_client(self, *, public: bool) -> NatsClient:
+        """Return the connection for endpoints that are public, or not. The embedded server keeps
+        the clients of the two apart; on other servers it is the same connection."""
+        if not public or self._settings.nats != EMBEDDED:
+            return await self.client()
+        if self._public_client is None:
+            self._public_client = await self._open("keyhouse-public", public=True)
+        return self._public_client
+
+    async def push_client(self, *, public: bool) -> NatsClient:
         """Open a further connection, for messages that must not delay replies."""
+        return await self._open("keyhouse-pushes", public=public)
+
+    async def _open(self, name: str, *, public: bool) -> NatsClient:
         url = await self.start()
-        opening = connect(url, name="keyhouse-pushes", is_further=True, **self._credentials)
+        if public and self._embedded is not None:
+            url = self._embedded.listener_url
+        opening = connect(url, name=name, is_further=True, **self._credentials)
         return await self._stack.enter_async_context(opening)
 
     async def partitions(self, endpoints: Iterable[Endpoint]) -> list[NatsClient]:
-        """Open the connections of the partitions, if some endpoint has them and the settings allow
-        it, and have the embedded server map the subjects."""
-        mappings = dict(each.mapping for each in endpoints if each.partition_by is not None)
-        if not mappings or not self._settings.has_nats_partitions:
-            return []
-        self._mappings = mappings
+        """Let clients of the embedded server call the public endpoints, and open the connections of
+        their partitions, if some have them and the settings allow it."""
+        public = [each for each in endpoints if each.public]
+        self._subjects = [subject for each in public for subject in each.subjects]
+        if self._settings.has_nats_partitions:
+            self._mappings = dict(each.mapping for each in public if each.partition_by is not None)
         if self._embedded is not None:
-            await set_mappings(self._embedded, mappings)
-        url = await self.start()
-
-        async def open(number: int) -> NatsClient:
-            name = f"keyhouse-{number}"
-            opening = connect(url, name=name, is_further=True, **self._credentials)
-            return await self._stack.enter_async_context(opening)
-
-        opened = await asyncio.gather(*map(open, range(NATS_PARTITIONS)), return_exceptions=True)
+            await set_public(self._embedded, self._subjects, self._mappings)
+        if not self._mappings:
+            return []
+        await self.start()  # once, not by each of them
+        names = (f"keyhouse-{number}" for number in range(NATS_PARTITIONS))
+        opening = (self._open(name, public=True) for name in names)
+        opened = await asyncio.gather(*opening, return_exceptions=True)
         for each in opened:
             if isinstance(each, BaseException):
                 raise each
@@ -152,7 +163,10 @@ _ATTEMPTS: Final = 3
 
 
 class EmbeddedNats(NatsServer):
-    """A server that is restarted if it exits; `restarting` is held while it stops or starts."""
+    """A server that is restarted if it exits; `restarting` is held while it stops, starts or
+    reloads."""
+
+    users: EmbeddedUsers
 
     def __init__(self, folder: Path, **options: Any) -> None:
         super().__init__(folder, **options)
@@ -166,17 +180,21 @@ async def embedded_nats(
     *,
     jetstream: bool = False,
     monitor_port: int = 0,
-    password: str | None = None,
+    require_password: bool = False,
     mappings: Mapping[str, str] | None = None,
+    subjects: Iterable[str] = (),
 ) -> AsyncIterator[EmbeddedNats]:
-    """Run a server until the block ends. Raises UsageError if the port is in use."""
+    """Run a server until the block ends. Raises UsageError if the port is in use. `subjects` are
+    those of public endpoints."""
+    users = EmbeddedUsers(data.path, require_password=require_password)
+    users.subjects = subjects
     make = partial(
         EmbeddedNats,
         data.path / FOLDER,
         holds=(data.lock,),
         jetstream=jetstream,
         monitor_port=monitor_port,
-        password=password,
+        users=users,
         mappings=mappings,
     )
     server = await _started(make, port)
@@ -200,12 +218,14 @@ async def enable_jetstream(server: EmbeddedNats) -> None:
             await asyncio.to_thread(server.ready)
 
 
-async def set_mappings(server: EmbeddedNats, mappings: Mapping[str, str]) -> None:
-    """Have the server map subjects from now on, also after a restart. It reloads them a moment
-    later, and clients stay connected."""
+async def set_public(
+    server: EmbeddedNats, subjects: Iterable[str], mappings: Mapping[str, str]
+) -> None:
+    """Let clients call the public endpoints, and map their subjects, also after a restart."""
     async with server.restarting:
         server.mappings = mappings
-        server.reload()
+        server.users.subjects = subjects
+        await asyncio.to_thread(server.reload)
 
 
 async def _started(make: Callable[..., EmbeddedNats], port: int) -> EmbeddedNats:
@@ -235,6 +255,15 @@ async def _restart(server: EmbeddedNats) -> None:
         async with server.restarting:
             if server.process_id is None:
                 _start_again(server)
+            elif server.users.has_changed():
+                await _reload_users(server)
+
+
+async def _reload_users(server: EmbeddedNats) -> None:
+    try:
+        await asyncio.to_thread(server.reload)
+    except KeyhouseError as error:
+        _log.error("nats users were not reloaded", error=str(error))
 
 
 def _start_again(server: EmbeddedNats) -> None:

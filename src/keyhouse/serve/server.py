@@ -120,25 +120,13 @@ class Server:
         specs = [await self._build(name, data.path, opener, hosts[name]) for name in self._services]
         if bound is not None:
             specs += await self._build_studio(specs, data.path, opener, has_docs=http_settings.docs)
-        client, partitions = await self._connect(nats, specs[: len(hosts)], hosts)
+        has_nats, partitions = await self._connect(nats, specs[: len(hosts)], hosts)
         stack.push_async_callback(self._blocking.close, self._settings.drain_seconds)
         await stack.enter_async_context(BackgroundTasks(specs, self._metrics))
         stack.push_async_callback(self._stop_listeners)
         for spec in specs:
-            if client is not None and spec.endpoints:
-                await self._start_listener(
-                    NatsListener(
-                        client,
-                        spec.endpoints,
-                        name=spec.name,
-                        version=__version__,
-                        description=spec.title,
-                        queue=spec.queue,
-                        push_client=await nats.push_client(),
-                        partitions=partitions,
-                    )
-                )
-                self._health.add(spec.name, _nats_check(client, partitions), first=True)
+            for public in (True, False) if has_nats else ():
+                await self._listen(nats, spec, partitions, public=public)
         http = None
         if bound is not None:
             http = (await self._start_listener(self._http(specs, bound, http_settings))).url
@@ -208,9 +196,9 @@ class Server:
 
     async def _connect(
         self, nats: NatsAccess, specs: list[ServiceSpec], hosts: Mapping[str, ServiceHost]
-    ) -> tuple[NatsClient | None, list[NatsClient]]:
-        """Connect to NATS if a service has endpoints or uses the bus. Returns the connection, and
-        those of the partitions."""
+    ) -> tuple[bool, list[NatsClient]]:
+        """Connect to NATS if a service has endpoints or uses the bus. Returns whether it did, and
+        the connections of the partitions."""
         users = [
             spec.name
             for name, spec in zip(hosts, specs, strict=True)
@@ -219,13 +207,34 @@ class Server:
         if users and nats.is_off:
             _log.warning("nats is off: these systems are not served there", systems=users)
         if not users or nats.is_off:
-            return None, []
+            return False, []
         partitions = await nats.partitions(each for spec in specs for each in spec.endpoints)
-        client = await nats.client()
-        self._bus.connect(client)
-        return client, partitions
+        self._bus.connect(await nats.client())
+        return True, partitions
 
     # Listeners
+
+    async def _listen(
+        self, nats: NatsAccess, spec: ServiceSpec, partitions: list[NatsClient], *, public: bool
+    ) -> None:
+        endpoints = [each for each in spec.endpoints if each.public is public]
+        if not endpoints:
+            return
+        client = await nats.listener_client(public=public)
+        own = partitions if public else []
+        await self._start_listener(
+            NatsListener(
+                client,
+                endpoints,
+                name=spec.name,
+                version=__version__,
+                description=spec.title,
+                queue=spec.queue,
+                push_client=await nats.push_client(public=public),
+                partitions=own,
+            )
+        )
+        self._health.add(spec.name, _nats_check(client, own), first=True)
 
     def _http(
         self, specs: list[ServiceSpec], bound: socket, settings: HttpSettings

@@ -2,10 +2,14 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
-__all__ = ["NatsUser", "authorization", "password"]
+__all__ = ["CONTROL", "NatsUser", "authorization", "password"]
+
+CONTROL: Final = "keyhouse.control.>"
+"""Subjects of `watch_peers`, for the processes of a service."""
 
 
 class NatsUser(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from nats.errors import TimeoutError as NatsTimeoutError
 
 from keyhouse.errors import AccessError, EngineError, UnavailableError, UsageError
 from keyhouse.nats.client import NatsClient
-from keyhouse.nats.credentials import with_embedded_user
+from keyhouse.nats.embedded_users import with_embedded_user
 from keyhouse.nats.errors import PermissionDeniedError, not_accepted, reported_cause
 from keyhouse.service.errors import ClientError, ErrorMap
 

@@ -8,7 +8,9 @@ tenant's behalf.
 Every message has a sequence number `n`. A client that misses one watches again, `since` the last
 revision it saw. Heartbeats between changes check for a listener; without one the watch stops. When
 the service shuts down it sends `end`, and the client can watch again through another process. So
-it can if the tenant's watches have too many changes waiting to be sent.
+it can if the tenant's watches have too many changes waiting to be sent. A watch that is replaced
+sends nothing more: the next message of its subject is the first of the new watch. The old one may
+run in another process (`watch_peers`).
 """
 
 import asyncio
@@ -27,6 +29,7 @@ from keyhouse.schema import Record
 from keyhouse.service.errors import SubjectError
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog, error_code
+from keyhouse.service.watch_peers import WatchPeers
 from keyhouse.store import Event, Store, UnreadableRow
 
 __all__ = ["Watches"]
@@ -36,6 +39,9 @@ _WORDS: Final = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 OVERFLOW: Final = "overflow"
 """The `end` of a watch whose tenant has too many changes waiting to be sent; `since` resumes it."""
 
+_STOPPED: Final = "stopped"
+_REPLACED: Final = "replaced"
+
 Encode = Callable[[Event[Any] | UnreadableRow], dict[str, Any] | None]
 """Returns the message of a change, or None if none is sent."""
 
@@ -43,7 +49,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Watches:
-    """All watches of one service in this process."""
+    """All watches of one service in this process. Run `follow_peers` as a task of the service."""
 
     def __init__(
         self,
@@ -51,19 +57,36 @@ class Watches:
         heartbeat_seconds: float,
         metrics: OperationMetrics,
         log: OperationLog,
+        peers: WatchPeers,
     ) -> None:
         self._changes_prefix = changes_prefix
         self._heartbeat_seconds = heartbeat_seconds
         self._metrics = metrics
         self._log = log
-        self._stops: dict[tuple[str, str], asyncio.Event] = {}
+        self._peers = peers
+        self._active: dict[tuple[str, str], _Watch] = {}
 
-    def stop(self, tenant: str, subject: str) -> bool:
-        """Stop a watch and return whether it was active."""
-        stop = self._stops.pop((tenant, self._own_subject(tenant, subject)), None)
-        if stop is not None:
-            stop.set()
-        return stop is not None
+    async def follow_peers(self) -> None:
+        """Stop watches that other processes stop or replace, until cancelled."""
+        await self._peers.run(self._stop_for)
+
+    async def stop(self, tenant: str, subject: str) -> bool:
+        """Stop a watch, of any process, and return whether it was active."""
+        watch = self._active.pop((tenant, self._own_subject(tenant, subject)), None)
+        if watch is not None:
+            watch.stop(_STOPPED)
+        return await self._peers.stop(tenant, subject, _STOPPED) or watch is not None
+
+    async def _stop_for(self, tenant: str, subject: str, reason: str, process: str) -> bool:
+        """Stop a watch for another process; return after its last message. Of two that start at the
+        same time, the one of the process with the greater name stays."""
+        watch = self._active.get((tenant, subject))
+        if watch is None or (watch.is_starting and process < self._peers.process):
+            return False
+        del self._active[tenant, subject]
+        watch.stop(reason)
+        await watch.ended.wait()
+        return True
 
     async def start(
         self,
@@ -83,34 +106,41 @@ class Watches:
         `encode` returns the message of a change or of a row that does not decode, or None to skip
         it; `fields` are leading key fields of the records.
         """
-        self.stop(store.space, subject)
+        id = store.space, self._own_subject(store.space, subject)
+        old = self._active.pop(id, None)
+        if old is not None:
+            old.stop(_REPLACED)
         self._check_limits(store.space)
-        id = store.space, subject
-        stop = self._stops[id] = asyncio.Event()  # before the first await: others may come between
+        watch = self._active[id] = _Watch()  # before the first await: others may come between
         try:
+            if old is not None:
+                await old.ended.wait()
+            await self._peers.stop(*id, _REPLACED)
             revision = await store.revision()
             check_since(since, revision)
         except BaseException:
-            self._remove(id, stop)
+            self._remove(id, watch)
+            watch.ended.set()
             raise
+        watch.is_starting = False
         start = revision if since is None else since
         push = _Push(store.space, subject, publisher, start, encode or _change_message)
         events = store.record_changes(
             record, since=start, prefix=prefix, caught_up=push.caught_up, **(fields or {})
         )
-        publisher.spawn(self._run(store, self._pushed(events, push), push, stop))
+        publisher.spawn(self._run(store, self._pushed(events, push), push, watch))
         return start
 
     def _check_limits(self, tenant: str) -> None:
-        if len(self._stops) >= WATCHES_MAX:
+        if len(self._active) >= WATCHES_MAX:
             raise BusyError("Too many watches are active: try again later.", limit=WATCHES_MAX)
-        if sum(name == tenant for name, _ in self._stops) >= TENANT_WATCHES_MAX:
+        if sum(name == tenant for name, _ in self._active) >= TENANT_WATCHES_MAX:
             raise QuotaError("Too many active watches: stop one.", limit=TENANT_WATCHES_MAX)
 
-    def _remove(self, id: tuple[str, str], stop: asyncio.Event) -> None:
+    def _remove(self, id: tuple[str, str], watch: "_Watch") -> None:
         """Remove a watch, unless another has replaced it."""
-        if self._stops.get(id) is stop:
-            del self._stops[id]
+        if self._active.get(id) is watch:
+            del self._active[id]
 
     def _own_subject(self, tenant: str, subject: str) -> str:
         prefixes = (f"_INBOX_{tenant}.", f"{self._changes_prefix}.{tenant}.")
@@ -131,29 +161,31 @@ class Watches:
         store: Store,
         pushing: Coroutine[Any, Any, None],
         push: "_Push",
-        stop: asyncio.Event,
+        watch: "_Watch",
     ) -> None:
         changes = asyncio.create_task(pushing)
         heartbeat = asyncio.create_task(self._heartbeat(push))
-        stopping = asyncio.create_task(stop.wait())
+        stopping = asyncio.create_task(watch.stopping.wait())
         tasks = (changes, heartbeat, stopping)
         self._metrics.watches += 1
         reason = "drained"
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if stopping in done:
-                reason = "stopped"
+                reason = watch.reason
             elif heartbeat in done:
                 reason = "nobody listens"
             else:
                 reason = self._failure(changes)
         finally:
             self._metrics.watches -= 1
-            self._remove((store.space, push.subject), stop)
+            self._remove((store.space, push.subject), watch)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await push.end(reason)
+            if reason != _REPLACED:
+                await push.end(reason)
+            watch.ended.set()
             self._log.watch_ended(store.space, push.subject, reason)
 
     async def _pushed(
@@ -179,6 +211,21 @@ class Watches:
         if not isinstance(error, KeyhouseError) or error.status >= 500:
             self._log.task_failed("watch", error)
         return error_code(error)
+
+
+class _Watch:
+    """The state of a watch: it starts, runs, is stopped for a `reason`, and has ended when its last
+    message is sent."""
+
+    def __init__(self) -> None:
+        self.is_starting = True
+        self.reason = ""
+        self.stopping = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    def stop(self, reason: str) -> None:
+        self.reason = reason
+        self.stopping.set()
 
 
 class _Push:

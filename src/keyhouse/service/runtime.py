@@ -14,6 +14,7 @@ import msgspec
 
 from keyhouse.engine import Engine
 from keyhouse.http import FLAT, NESTED, PROBLEM, Route
+from keyhouse.nats.bus import Bus
 from keyhouse.service.key_ring import read_key_ring
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog, error_code
@@ -52,6 +53,7 @@ class ServiceRuntime(Generic[T]):
     ) -> None:
         self.system = system
         self.engine = context.engine
+        self._host = context.host
         self.settings = settings
         self.metrics = metrics
         context.metrics.register(metrics)
@@ -64,6 +66,11 @@ class ServiceRuntime(Generic[T]):
         self.usage_scan = UsageScan(
             system.schemas[0], self.engine, self.tenants.cached, metrics, self.log
         )
+
+    @property
+    def bus(self) -> Bus:
+        """The bus of the process; off in a program that builds the service by itself."""
+        return Bus() if self._host is None else self._host.bus
 
     def spec(
         self,

@@ -75,8 +75,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     nats_auth: Annotated[
         bool,
         setting(
-            "Give the embedded nats-server a password of each start, in a file that only this user"
-            " can read; commands and `PluginStorage.connect` find it in the data folder."
+            "Require a password of clients of the embedded nats-server; otherwise local programs"
+            " reach the operations of plugins and served schemas without one. It is new at each"
+            " start, in a file that only this user can read; commands and `PluginStorage.connect`"
+            " find it in the data folder."
         ),
     ] = False
     nats_monitor_port: Annotated[

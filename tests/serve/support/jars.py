@@ -68,7 +68,7 @@ def service(context: ServiceContext) -> ServiceSpec:
                 replies={200: ResponseSpec(type=bytes, media_type="text/plain")},
             ),
         ],
-        endpoints=[Endpoint(name="jars", subject="jars.put", handler=answer)],
+        endpoints=[Endpoint(name="jars", subject="jars.put", handler=answer, public=True)],
         ready=ready,
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 import nats
 import pytest
 
-from keyhouse.nats.credentials import with_embedded_user
+from keyhouse.nats.embedded_users import BUCKETS_USER, with_embedded_user
 from keyhouse.systems.playlist.client import (
     AbsentError,
     CodeRejected,
@@ -182,7 +182,7 @@ def test_the_buckets_are_on_the_embedded_nats_server_which_syncs_every_write(
     }
 
     async def wait_for_buckets() -> None:
-        client = await nats.connect(with_embedded_user(served.nats, data))
+        client = await nats.connect(with_embedded_user(served.nats, data, BUCKETS_USER))
         async with asyncio.timeout(20):
             while True:
                 streams = await client.jetstream().streams_info()
@@ -196,7 +196,7 @@ def test_the_buckets_are_on_the_embedded_nats_server_which_syncs_every_write(
 
 
 def test_an_admin_is_added_over_nats(served: Serving, data: Path) -> None:
-    url = with_embedded_user(served.nats, data)
+    url = with_embedded_user(served.nats, data, BUCKETS_USER)
     assert "Val" in keyhouse("playlist", "admin", "add", "Val", "--nats", url)
     assert "Val" in keyhouse("playlist", "admin", "add", "VAL", KEYHOUSE_NATS=url)
     add = ["playlist", "admin", "add", "Val"]

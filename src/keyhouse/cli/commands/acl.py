@@ -1,13 +1,16 @@
-"""`keyhouse acl`: NATS permissions for the spaces of a served schema."""
+"""`keyhouse acl` and `keyhouse nats-user`: users of NATS, and what they may do."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from keyhouse.cli.options import Json, examples
-from keyhouse.cli.output import show_line
-from keyhouse.cli.target import load_system
+from keyhouse.cli.output import show_json, show_line
+from keyhouse.cli.target import load_system, serve_settings
 from keyhouse.errors import UsageError
+from keyhouse.nats.embedded_users import add_user, embedded_url, remove_user
+from keyhouse.systems.registry import NAMES
 
 
 @examples("keyhouse acl recipes:BOX ann bob > authorization.conf")
@@ -37,3 +40,42 @@ def acl(
         show_line({"users": users})
     else:
         print(authorization(users), end="")
+
+
+@examples(
+    "keyhouse nats-user robot",
+    "keyhouse nats-user robot --remove",
+)
+def nats_user(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")],
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove the user; the server disconnects it.")
+    ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The data folder of keyhouse serve. [keyhouse-data]"),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Print the URL of a user of the embedded NATS server, for programs that use its buckets.
+
+    A chat robot, `kryten-py` and `nats kv` need one. The user reaches all buckets and subjects but
+    those of plugins and served schemas, which need no user. It is made unless it exists, and a
+    running service has it a moment later. Whoever has the URL can read and change all buckets.
+    """
+    settings = serve_settings(NAMES[0], data).settings
+    folder = Path(settings.data)
+    if remove:
+        remove_user(folder, name)
+        if json:
+            show_json({"removed": name})
+        else:
+            print(f"{name} is removed.")
+        return
+    password = add_user(folder, name)
+    address = (embedded_url(folder) or f"@127.0.0.1:{settings.nats_port}").rpartition("@")[2]
+    url = f"nats://{name}:{password}@{address}"
+    if json:
+        show_json({"user": name, "url": url})
+    else:
+        print(url)

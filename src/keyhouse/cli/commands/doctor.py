@@ -23,7 +23,7 @@ from keyhouse.engine import Engine
 from keyhouse.engines.health import HealthCheck, check_health
 from keyhouse.engines.url import public_url
 from keyhouse.errors import KeyhouseError, NewerError, UnreadableError
-from keyhouse.nats.credentials import embedded_url
+from keyhouse.nats.embedded_users import embedded_url, requires_password
 from keyhouse.schema import Migration
 from keyhouse.service.system import System
 from keyhouse.store import MARK_SPACE, Finding, migrate, verify
@@ -162,11 +162,9 @@ def check_embedded_nats(data: Path | None) -> list[HealthCheck]:
     if url is None:
         return []
     name = "embedded NATS"
-    if "@" in url:
+    if requires_password(data):
         return [HealthCheck(name, "requires the password of its data folder")]
-    return [
-        HealthCheck(name, "every local user can connect", "warn", "Set nats_auth = true for serve.")
-    ]
+    return [HealthCheck(name, "local programs reach plugin storage and served schemas, no buckets")]
 
 
 def _public(name: str, value: str) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 from keyhouse.errors import KeyFieldError, UsageError
 from keyhouse.nats.endpoint import partition_of
 from keyhouse.schema import Schema
-from keyhouse.service.nats_acl import NatsUser, password
+from keyhouse.service.nats_acl import CONTROL, NatsUser, password
 from keyhouse.service.schema_service.subjects import changes_prefix, subject_prefix
 
 __all__ = ["space_users"]
@@ -47,6 +47,6 @@ def space_users(schema: Schema, spaces: Sequence[str]) -> list[NatsUser]:
         )
         for space in dict.fromkeys(spaces)
     ]
-    publish = ["_INBOX.>", *(f"{user.inbox_prefix}.>" for user in each), f"{changes}.>"]
-    subscribe = [f"{prefix}.>", "$SRV.>", "_INBOX.>"]
+    publish = ["_INBOX.>", CONTROL, *(f"{user.inbox_prefix}.>" for user in each), f"{changes}.>"]
+    subscribe = [f"{prefix}.>", "$SRV.>", "_INBOX.>", CONTROL]
     return [NatsUser(SERVICE, password(SERVICE, {}), publish, subscribe, "_INBOX"), *each]

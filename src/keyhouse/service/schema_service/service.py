@@ -69,6 +69,7 @@ def _build(schema: Schema, named: str, context: ServiceContext) -> ServiceSpec:
         context.engine,
         lambda space: Store(schema, context.engine, space, key_ring=runtime.key_ring),
     )
+    subjects = SchemaSubjects(catalog, settings, runtime)
 
     async def ready() -> None:
         await auth.ready()
@@ -81,8 +82,8 @@ def _build(schema: Schema, named: str, context: ServiceContext) -> ServiceSpec:
         version=str(schema.version),
         examples=_examples(name, named, catalog),
         routes=runtime.metered(routes(catalog, handlers)),
-        endpoints=SchemaSubjects(catalog, settings, runtime).endpoints(),
-        tasks=[preparation.run],
+        endpoints=subjects.endpoints(),
+        tasks=[preparation.run, subjects.watches.follow_peers],
         auth=auth,
         rates=runtime.rates,
         ready=ready,

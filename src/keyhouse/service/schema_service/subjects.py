@@ -7,6 +7,7 @@ are those of HTTP, with `success`.
 
 import asyncio
 import re
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from time import perf_counter
@@ -47,6 +48,7 @@ from keyhouse.service.schema_service.operations import (
     SpaceOperations,
 )
 from keyhouse.service.schema_service.settings import SchemaSettings
+from keyhouse.service.watch_peers import WatchPeers
 from keyhouse.store import Event, UnreadableRow
 
 __all__ = ["SchemaSubjects", "changes_prefix", "subject_prefix"]
@@ -121,8 +123,12 @@ class SchemaSubjects:
         self._rates = runtime.rates
         self._start = len(subject_prefix(self._name)) + 1
         self._read = Body(SchemaRequest, levels=3).read
-        self._watches = Watches(
-            changes_prefix(self._name), _HEARTBEAT_SECONDS, runtime.metrics, runtime.log
+        self.watches = Watches(
+            changes_prefix(self._name),
+            _HEARTBEAT_SECONDS,
+            runtime.metrics,
+            runtime.log,
+            WatchPeers(runtime.bus, self._name, secrets.token_hex(8)),
         )
         self._run: Mapping[str, Callable[[SpaceOperations, SchemaRequest], Awaitable[Any]]] = {
             "get": self._get,
@@ -154,6 +160,7 @@ class SchemaSubjects:
                 rejected=self._rejected,
                 tenant=self._space_of,
                 partition_by=1,
+                public=True,
                 problems=True,
             )
         ]
@@ -361,11 +368,11 @@ class SchemaSubjects:
         if isinstance(body.subject, UnsetType):
             raise MissingFieldError("Missing required field: subject")
         if body.stop:
-            return {"stopped": self._watches.stop(space.name, body.subject)}
+            return {"stopped": await self.watches.stop(space.name, body.subject)}
         served = self._named(body, "record", "counter", "log")
         fields = served.of_json(body.fields)
         space.store.span(served.record, **fields)  # raises for fields that are not leading ones
-        revision = await self._watches.start(
+        revision = await self.watches.start(
             space.store,
             served.record,
             body.subject,

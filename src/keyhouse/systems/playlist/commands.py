@@ -134,14 +134,14 @@ async def _command(server: str, name: str, body: dict[str, Any]) -> dict[str, An
 
     from keyhouse.nats.bus import Bus
     from keyhouse.nats.connection import connect
-    from keyhouse.nats.credentials import with_embedded_user
+    from keyhouse.nats.embedded_users import BUCKETS_USER, with_embedded_user
     from keyhouse.systems.playlist.limits import MEDIACMS_SECONDS_MAX
 
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-    async with connect(with_embedded_user(server, _folder(None))) as client:
+    async with connect(with_embedded_user(server, _folder(None), BUCKETS_USER)) as client:
         reply = await Bus(client).request(
             f"kryten.playlist.cmd.{name}",
             msgspec.json.encode(body),

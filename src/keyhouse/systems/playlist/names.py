@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from keyhouse.errors import RecordError
 from keyhouse.keys import normal
+from keyhouse.normalization import normalized
 from keyhouse.systems.playlist.limits import USERNAME_CHARS_MAX
 
 __all__ = [
@@ -67,7 +68,7 @@ def checked_username(name: str) -> str:
     """Return the name of a user as it is shown, and to which codes are sent: forms that compare as
     equal, such as letters of full width, are one name. Raises ValueError if it is too long or has
     no visible character."""
-    name = " ".join(unicodedata.normalize("NFKC", name).split())
+    name = " ".join(normalized("NFKC", name).split())
     if not _is_visible(name) or len(name) > USERNAME_CHARS_MAX:
         raise ValueError(
             f"the name of a user has 1 to {USERNAME_CHARS_MAX} characters, one of them visible"

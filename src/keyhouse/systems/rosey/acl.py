@@ -11,7 +11,7 @@ from typing import Final
 
 from keyhouse.errors import KeyFieldError
 from keyhouse.nats.endpoint import partition_of
-from keyhouse.service.nats_acl import NatsUser, password
+from keyhouse.service.nats_acl import CONTROL, NatsUser, password
 from keyhouse.systems.rosey.errors import PluginNameError
 from keyhouse.systems.rosey.schema import SCHEMAS
 from keyhouse.systems.rosey.settings import RoseySettings
@@ -46,8 +46,8 @@ def users(
 
 
 def _service(settings: RoseySettings, given: Mapping[str, str], inboxes: list[str]) -> NatsUser:
-    subscribe = [*(f"{prefix}.>" for prefix in settings.prefixes), "$SRV.>", "_INBOX.>"]
-    publish = ["_INBOX.>", *inboxes, f"{settings.changes_prefix}.>"]
+    subscribe = [*(f"{prefix}.>" for prefix in settings.prefixes), "$SRV.>", "_INBOX.>", CONTROL]
+    publish = ["_INBOX.>", CONTROL, *inboxes, f"{settings.changes_prefix}.>"]
     return NatsUser(SERVICE, password(SERVICE, given), publish, subscribe, "_INBOX")
 
 

@@ -25,7 +25,7 @@ from keyhouse.errors import (
     WatchExpiredError,
 )
 from keyhouse.nats.client_connection import connect_client
-from keyhouse.nats.credentials import embedded_url, with_embedded_user
+from keyhouse.nats.embedded_users import embedded_url, with_embedded_user
 from keyhouse.service.errors import ClientError, ErrorMap
 from keyhouse.service.nats_client import NatsServiceClient
 

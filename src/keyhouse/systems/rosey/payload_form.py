@@ -58,6 +58,7 @@ def payload_endpoint(
         operations={name: f"{prefix}.{name}" for name in PAYLOAD_OPERATIONS},
         queue=queue,
         tenant_of_body=plugin_named,
+        public=True,
     )
 
 

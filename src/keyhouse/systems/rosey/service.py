@@ -34,6 +34,7 @@ def make_runtime(context: ServiceContext, settings: RoseySettings) -> ServiceRun
 
 
 def make_spec(settings: RoseySettings, runtime: ServiceRuntime[Plugin]) -> ServiceSpec:
+    subjects = Subjects(runtime, settings)
     return runtime.spec(
         title="Plugin storage",
         about="Settings, counters and sessions of plugins, which use NATS.",
@@ -41,7 +42,8 @@ def make_spec(settings: RoseySettings, runtime: ServiceRuntime[Plugin]) -> Servi
             """keyhouse put rosey theme '"dark"' --space trivia --data keyhouse-data""",
             "keyhouse get rosey theme --space trivia --data keyhouse-data",
         ],
-        endpoints=Subjects(runtime, settings).endpoints(),
+        endpoints=subjects.endpoints(),
+        tasks=[subjects.watches.follow_peers],
         queue=settings.queue,
     )
 

@@ -4,6 +4,7 @@ operation, measured and logged.
 The plugin is taken from the subject, never from the payload.
 """
 
+import secrets
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import perf_counter
@@ -19,6 +20,7 @@ from keyhouse.service.errors import SubjectError
 from keyhouse.service.nats_watches import Watches
 from keyhouse.service.operation_log import error_code
 from keyhouse.service.runtime import ServiceRuntime
+from keyhouse.service.watch_peers import WatchPeers
 from keyhouse.systems.rosey.errors import PluginNameError
 from keyhouse.systems.rosey.limits import BODY_BYTES_PER_REQUEST
 from keyhouse.systems.rosey.messages import BODIES, COSTS, OPERATIONS, Watch, log_fields
@@ -58,8 +60,12 @@ class Subjects:
         self._metrics = runtime.metrics
         self._log = runtime.log
         self._rates = runtime.rates
-        self._watches = Watches(
-            settings.changes_prefix, settings.heartbeat_seconds, runtime.metrics, runtime.log
+        self.watches = Watches(
+            settings.changes_prefix,
+            settings.heartbeat_seconds,
+            runtime.metrics,
+            runtime.log,
+            WatchPeers(runtime.bus, settings.queue, secrets.token_hex(8)),
         )
         self._resolved: dict[str, ResolvedSubject] = {}
         self._tenants.on_evict = self._resolved.clear
@@ -77,6 +83,7 @@ class Subjects:
                 queue=self._settings.queue,
                 tenant=partial(_plugin_of, len(prefix) + 1),
                 partition_by=1,
+                public=True,
             )
             for prefix in self._settings.prefixes
         ]
@@ -125,10 +132,11 @@ class Subjects:
     async def _watch(self, plugin: Plugin, body: Watch, request: Request) -> bytes:
         subject: Any = body.subject
         if body.stop:
-            return _encode({"success": True, "stopped": self._watches.stop(plugin.name, subject)})
+            stopped = await self.watches.stop(plugin.name, subject)
+            return _encode({"success": True, "stopped": stopped})
         if body.prefix:  # it is held in memory: reject one that is longer than any key
             VALUE.template.check({"key": body.prefix})
-        revision = await self._watches.start(
+        revision = await self.watches.start(
             plugin.store,
             VALUE,
             subject,
