@@ -16,6 +16,7 @@ GUIDES = (
     "backfill-index",
     "cooldown",
     "counters",
+    "jobs-and-webhooks",
     "leaderboard",
     "pagination",
     "per-user-data",
