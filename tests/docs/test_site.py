@@ -1,5 +1,6 @@
 """The site: built from the repository's Markdown, with links that lead somewhere and a search."""
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from urllib.parse import unquote, urldefrag
 import pytest
 
 from tests.docs.pages import DOCS
+from tests.support.browser_pages import open_browser
 from tools.site import build, navigation
 
 
@@ -85,6 +87,37 @@ def test_the_search_finds_a_guide(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text())
     places = {entry["location"].partition("#")[0] for entry in index["docs"]}
     assert {"docs/guides/transactions.html", "docs/api.html", "index.html"} <= places
+
+
+QUERIES = {
+    "unique per user": ("faq", "per-user-data"),
+    "delete tenant": ("forget", "faq"),
+    "login accounts": ("tokens", "faq"),
+    "file upload": ("faq", "web-service"),
+    "type change migration": ("change-a-field", "migrate"),
+    "webhook": ("jobs-and-webhooks",),
+}
+"""What people search, and the guides that answer it."""
+
+
+@pytest.mark.browser
+@pytest.mark.long
+def test_the_search_of_the_opened_files_finds_a_guide_first(site: Path) -> None:
+    """The site has no server: its search box was hidden. With one, reports and the changelog came
+    before the guides."""
+
+    async def main() -> None:
+        async with open_browser() as browser:
+            for query, guides in QUERIES.items():
+                async with browser.visit((site / "index.html").as_uri()) as page:
+                    await page.get_by_placeholder("Search").fill(query)
+                    first = page.locator(".md-search-result__link").first
+                    await first.wait_for()
+                    place = str(await first.get_attribute("href")).partition("?")[0]
+                    names = [f"docs/guides/{guide}.html" for guide in guides]
+                    assert any(place.partition("#")[0].endswith(name) for name in names), query
+
+    asyncio.run(main())
 
 
 def test_the_navigation_has_all_guides() -> None:
