@@ -97,7 +97,7 @@ QUERIES = {
     "type change migration": ("change-a-field", "migrate"),
     "webhook": ("jobs-and-webhooks",),
 }
-"""What people search, and the guides that answer it."""
+"""Queries of a reader, and the guides that answer each."""
 
 
 @pytest.mark.browser
