@@ -20,6 +20,7 @@ from keyhouse.schema.meta import (
     deletion_job,
     migration_job,
 )
+from keyhouse.schema.operation import Operation, operation
 from keyhouse.schema.record import Declared, Record
 from keyhouse.schema.schema import KeyMatch, Schema, Space
 from keyhouse.schema.summary import Summary
@@ -50,6 +51,7 @@ __all__ = [
     "Meta",
     "Migration",
     "MigrationDone",
+    "Operation",
     "Owner",
     "Record",
     "RecordCount",
@@ -65,6 +67,7 @@ __all__ = [
     "deletion_job",
     "fixed",
     "migration_job",
+    "operation",
     "per_write",
     "sliding",
 ]

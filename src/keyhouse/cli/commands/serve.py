@@ -12,7 +12,7 @@ from keyhouse.cli.options import ConfigFile, examples, system_names
 from keyhouse.cli.target import load_object
 from keyhouse.engines.system_urls import is_own_nats
 from keyhouse.install import install_line
-from keyhouse.schema import Schema
+from keyhouse.schema import Operation, Schema
 from keyhouse.settings import read_settings
 from keyhouse.settings.settings import OFF
 from keyhouse.settings.sources import STUDIO, LoadedSettings, is_reserved, load_settings
@@ -149,6 +149,7 @@ def _load_own(names: Iterable[str]) -> dict[str, Any]:
         loaded: Any = load_object(name)
         named = _service_name(name)
         if isinstance(loaded, Schema):
+            _check_listed(name)
             named, loaded = check_name(loaded), schema_service(loaded, named=name)
         elif not callable(loaded) or isinstance(loaded, type):
             raise typer.BadParameter(
@@ -163,6 +164,19 @@ def _load_own(names: Iterable[str]) -> dict[str, Any]:
             )
         own[named] = loaded
     return own
+
+
+def _check_listed(name: str) -> None:
+    """Exit with 2 if the module of a schema declares an operation that no schema of it lists."""
+    members = vars(sys.modules[name.partition(":")[0]])
+    schemas = [each for each in members.values() if isinstance(each, Schema)]
+    listed = [each for schema in schemas for each in schema.operations]
+    for function, found in members.items():
+        if isinstance(found, Operation) and not any(found is each for each in listed):
+            raise typer.BadParameter(
+                f"{function!r} is an operation that no schema lists: write"
+                f" operations=[{function}] in the Schema."
+            )
 
 
 def _can_store(name: str, loaded: LoadedSettings) -> bool:

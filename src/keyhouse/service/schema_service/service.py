@@ -12,7 +12,8 @@ from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.service.schema_service.catalog import Catalog
 from keyhouse.service.schema_service.handlers import READ, SPACES, WRITE, SchemaHandlers
-from keyhouse.service.schema_service.operations import OPERATIONS, SpaceOperations
+from keyhouse.service.schema_service.operations import SpaceOperations
+from keyhouse.service.schema_service.own_operations import operation_names, operation_routes
 from keyhouse.service.schema_service.preparation import Preparation
 from keyhouse.service.schema_service.routes import routes
 from keyhouse.service.schema_service.settings import SchemaSettings
@@ -40,7 +41,7 @@ def schema_service(schema: Schema, *, named: str = "MODULE:SCHEMA") -> Service:
 def _build(schema: Schema, named: str, context: ServiceContext) -> ServiceSpec:
     name, schema = check_name(schema), with_meta(schema)
     settings = read_settings(SchemaSettings, context.settings, table=name)
-    catalog = Catalog(schema, settings.records)
+    catalog, operations = Catalog(schema, settings.records), operation_names(schema)
     runtime: ServiceRuntime[SpaceOperations] = ServiceRuntime(
         SchemaSystem(schema),
         context,
@@ -48,7 +49,7 @@ def _build(schema: Schema, named: str, context: ServiceContext) -> ServiceSpec:
         lambda space, engine, quota: SpaceOperations(
             space, engine, quota, schema=schema, key_ring=runtime.key_ring, log=runtime.log
         ),
-        metrics=OperationMetrics(name.replace("-", "_"), OPERATIONS, has_watches=True),
+        metrics=OperationMetrics(name.replace("-", "_"), operations, has_watches=True),
         key_ring=settings.key_ring,
     )
     auth = jwt_auth(settings, context.data, system=name, clock=context.engine.clock)
@@ -62,7 +63,7 @@ def _build(schema: Schema, named: str, context: ServiceContext) -> ServiceSpec:
         title=name.capitalize(),
         about=schema.doc,
         examples=_examples(name, named, catalog),
-        routes=runtime.metered(routes(catalog, handlers)),
+        routes=runtime.metered([*routes(catalog, handlers), *operation_routes(schema, handlers)]),
         endpoints=SchemaSubjects(catalog, settings, runtime).endpoints(),
         tasks=[preparation.run],
         auth=auth,
