@@ -48,7 +48,7 @@ drivers."""
 
 _FLAGS = {"systems": "`SYSTEM…`"} | {
     name: f"`--{name.replace('_', '-')}`"
-    for name in ("data", "engine", "http", "nats", "nats_port")
+    for name in ("data", "engine", "http", "pages", "nats", "nats_port")
 }
 """The settings that are also options of `keyhouse serve`."""
 

@@ -36,6 +36,7 @@ from keyhouse.serve.engine_opener import EngineOpener, Tracer
 from keyhouse.serve.health import Health, health_routes
 from keyhouse.serve.listener import bind, listening
 from keyhouse.serve.nats_access import NatsAccess
+from keyhouse.serve.own_pages import check_pages, page_routes
 from keyhouse.service.blocking import BlockingPool
 from keyhouse.service.host import ServiceHost
 from keyhouse.service.spec import ServiceContext, ServiceSpec
@@ -84,6 +85,7 @@ class Server:
         self._blocking = BlockingPool()
         self._bus = Bus()
         self._studio: Studio | None = None
+        self._pages: Path | None = None
         self._metrics.registry.register(self._blocking)
         self._metrics.registry.register(self._bus)
 
@@ -147,6 +149,8 @@ class Server:
         Invalid ones raise before anything is opened.
         """
         given = {"drain_seconds": self._settings.drain_seconds, **self._loaded.http}
+        if self._settings.pages is not None:
+            self._pages = check_pages(self._settings.pages, self._settings.data)
         file = self._settings.nats_credentials if self._settings.nats != OFF else None
         http = read_settings(HttpSettings, given, table="http")
         return http, sign_in(file) if file else {}
@@ -223,7 +227,9 @@ class Server:
     def _http(
         self, specs: list[ServiceSpec], bound: socket, settings: HttpSettings
     ) -> AbstractAsyncContextManager[Address]:
-        routes = health_routes(self._health, self._metrics)
+        routes = [*health_routes(self._health, self._metrics)]
+        if self._pages is not None:
+            routes += page_routes(self._pages, self._blocking.run)
         app = make_app(specs, settings=settings, registry=self._metrics.registry, routes=routes)
         if self._studio is not None:
             self._studio.show_requests(app.metrics)

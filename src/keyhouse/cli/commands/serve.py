@@ -15,13 +15,20 @@ from keyhouse.install import install_line
 from keyhouse.schema import Operation, Schema
 from keyhouse.settings import read_settings
 from keyhouse.settings.settings import OFF
-from keyhouse.settings.sources import STUDIO, LoadedSettings, is_reserved, load_settings
+from keyhouse.settings.sources import (
+    CORS_ORIGINS,
+    STUDIO,
+    LoadedSettings,
+    is_reserved,
+    load_settings,
+)
 from keyhouse.systems.registry import NAMES, has_service, load_service
 
 
 @examples(
     "keyhouse serve",
     "keyhouse serve recipes:BOX",
+    "keyhouse serve songs:SONGS --pages overlay",
     "keyhouse serve rosey --nats nats://host:4222 --http off",
     "keyhouse serve --engine postgresql://user@host/database --http 0.0.0.0:8080",
 )
@@ -51,6 +58,20 @@ def serve(
             metavar="HOST:PORT",
             help="HTTP listen address; port 0 picks a free port, `off` disables HTTP."
             " [127.0.0.1:8080]",
+        ),
+    ] = None,
+    pages: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR", help="A folder of your own pages, which everybody can read at /pages/."
+        ),
+    ] = None,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="A site whose pages may call from a browser, such as https://panel.example, or *;"
+            " repeatable.",
         ),
     ] = None,
     nats: Annotated[
@@ -87,6 +108,8 @@ def serve(
         "data": data,
         "engine": engine,
         "http": http,
+        "pages": pages,
+        CORS_ORIGINS: cors or None,
         "nats": nats,
         "nats_port": nats_port,
     }
