@@ -79,7 +79,7 @@ def test_the_commands_of_the_guide_print_what_it_says(tmp_path: Path) -> None:
 @pytest.mark.browser
 def test_the_overlay_shows_three_live_lists(tmp_path: Path) -> None:
     async def scenario(running: Serving) -> None:
-        from songs import NOW, REQUEST, SONG, SONGS, Song, SongRequest, request_song  # type: ignore[import-not-found]
+        from songs import NOW, REQUEST, SONG, SONGS, Song, SongRequest, request_song
 
         from keyhouse import RemoteStore
 
