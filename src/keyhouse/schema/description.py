@@ -73,6 +73,14 @@ class MigrationText(msgspec.Struct, frozen=True):
     over: str
 
 
+class OperationText(msgspec.Struct, frozen=True):
+    name: str
+    access: str
+    doc: str
+    request: str | None
+    reply: str | None
+
+
 class SchemaText(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     doc: str
@@ -82,6 +90,7 @@ class SchemaText(msgspec.Struct, frozen=True, kw_only=True):
     records: list[RecordText]
     overlaps: list[tuple[str, str]]
     migrations: list[MigrationText]
+    operations: list[OperationText]
 
 
 @lru_cache(maxsize=32)
@@ -100,6 +109,16 @@ def describe(schema: Schema) -> SchemaText:
         migrations=[
             MigrationText(each.id, prose(each.description), each.over.name)
             for each in schema.migrations
+        ],
+        operations=[
+            OperationText(
+                each.name,
+                each.access,
+                prose(each.doc),
+                None if each.request is None else shape(each.request),
+                None if each.reply is None else shape(each.reply),
+            )
+            for each in schema.operations
         ],
     )
 

@@ -12,7 +12,9 @@ from msgspec import Struct
 
 from keyhouse import (
     ManualClock,
+    Meta,
     Operation,
+    Record,
     RemoteStore,
     Schema,
     Space,
@@ -22,15 +24,19 @@ from keyhouse import (
     operation,
     sync,
 )
-from keyhouse.errors import ConflictError, DeclarationError, NotFoundError
-from keyhouse.service.schema_service.operations import OPERATIONS
-from keyhouse.service.schema_service.own_operations import operation_names
+from keyhouse.errors import ConflictError, DeclarationError, NotFoundError, PreparingError
+from keyhouse.service.schema_service.operations import OPERATIONS, SpaceOperations
+from keyhouse.service.schema_service.own_operations import call_operation, operation_names
+from keyhouse.service.schema_service.system import with_meta
+from keyhouse.service.usage import Quota
+from keyhouse.store import build_indexes, note_new_space
 from tests.service.schema_service.support.nats_caller import called
 from tests.service.schema_service.support.served import Served, serving
 from tests.service.schema_service.support.songs import (
     POINTS,
     SONG,
     SONGS,
+    Points,
     Queued,
     Song,
     SongRequest,
@@ -199,6 +205,31 @@ def test_call_is_the_same_on_every_store(served: Served) -> None:
         assert store.call(request_song, asked) == Queued(song="pie", points=1)
         with pytest.raises(DeclarationError, match="another type"):
             store.call(request_song, Song(id="a", title="A"))  # type: ignore[misc]
+
+
+def test_an_operation_waits_for_an_index_that_is_not_complete() -> None:
+    """Its list would lack the records of old code, and say nothing."""
+    old = Record(Points, "points:{user}")
+    before = with_meta(Schema("songs", SONG, old, space=Space("a channel"), meta=Meta()))
+
+    async def scenario() -> None:
+        async with open_engine("memory:", clock=ManualClock()) as engine:
+            store = Store(before, engine, "ann")
+            await note_new_space(store)
+            await store.put(old, Points(user="ada", points=3))
+            space = SpaceOperations("ann", engine, Quota(), schema=with_meta(SONGS))
+            with pytest.raises(PreparingError):
+                await call_operation(space, best, None)
+            await build_indexes(space.store)
+            assert (await call_operation(space, best, None)).users == ["ada"]
+
+    asyncio.run(scenario())
+
+
+def test_a_schema_describes_its_operations(served: Served) -> None:
+    [first, *_] = served.client().get("/schema").json()["operations"]
+    assert (first["name"], first["access"]) == ("request_song", "write")
+    assert "song" in first["request"] and "points" in first["reply"]
 
 
 # Declarations
