@@ -36,7 +36,7 @@ from keyhouse.serve.engine_opener import EngineOpener, Tracer
 from keyhouse.serve.health import Health, health_routes
 from keyhouse.serve.listener import bind, listening
 from keyhouse.serve.nats_access import NatsAccess
-from keyhouse.serve.own_pages import check_pages, page_routes
+from keyhouse.serve.own_pages import PAGES, check_pages, page_routes
 from keyhouse.service.blocking import BlockingPool
 from keyhouse.service.host import ServiceHost
 from keyhouse.service.spec import ServiceContext, ServiceSpec
@@ -60,11 +60,13 @@ Build = Callable[[ServiceContext], ServiceSpec | Awaitable[ServiceSpec]]
 
 
 class Addresses(msgspec.Struct, frozen=True):
-    """The URLs of the service. None: that listener is off. `studio` signs an operator in, once."""
+    """The URLs of the service. None: that listener is off. `studio` signs an operator in, once;
+    `pages` is the folder of the operator's own pages."""
 
     http: str | None
     nats: str | None
     studio: str | None = None
+    pages: str | None = None
 
 
 class Server:
@@ -141,7 +143,8 @@ class Server:
         if http is not None and self._studio is not None:
             link = self._studio.sessions.new_link()
             studio = f"{http}{http_settings.root_path}/studio/login?link={link}"
-        return Addresses(http, None if nats.url is None else public_url(nats.url), studio)
+        pages = None if self._pages is None else f"{http}{http_settings.root_path}{PAGES}/"
+        return Addresses(http, None if nats.url is None else public_url(nats.url), studio, pages)
 
     def _read_settings(self) -> tuple[HttpSettings, dict[str, Any]]:
         """Return the HTTP settings and nats-py's options for credentials.

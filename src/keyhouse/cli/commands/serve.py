@@ -257,5 +257,7 @@ def _announce(addresses: Any) -> None:
         f"NATS {addresses.nats}" if addresses.nats else "no NATS",
     ]
     print(f"keyhouse is ready: {', '.join(where)}. Ctrl-C stops it.", flush=True)
+    if addresses.pages:
+        print(f"Your pages: {addresses.pages}", flush=True)
     if addresses.studio and sys.stdout.isatty():
         print(f"Studio: open {addresses.studio} and press Sign in; it works once.", flush=True)
