@@ -69,6 +69,8 @@ def test_a_folder_is_served_with_types_and_tags(running: Serving) -> None:
     assert httpx.head(f"{running.http}/pages/overlay.js", trust_env=False).content == b""
     moved = running.get("/pages")
     assert (moved.status_code, moved.headers["location"]) == (307, "/pages/")
+    deep = httpx.get(f"{running.http}/pages/deep", follow_redirects=True, trust_env=False)
+    assert (deep.text, deep.url.path) == ("deep", "/pages/deep/")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_a_folder_is_served_with_types_and_tags(running: Serving) -> None:
         *("/pages/../outside.html", "/pages/%2e%2e/outside.html", "/pages/..%2foutside.html"),
         *("/pages/deep/..%2f..%2foutside.html", "/pages/%2e%2e%2foutside.html"),
         *("/pages/deep/%2e%2e/%2e%2e/outside.html", "/pages//etc/hostname.txt", "/pages/pipe.html"),
-        *("/pages/index.html%00.html", "/pages/deep", "/pages/empty/", "/pages/deep/er/"),
+        *("/pages/index.html%00.html", "/pages/empty", "/pages/empty/", "/pages/deep/er/"),
         *("/pages/data/jars.db", "/pages/" + "a/" * DEPTH_MAX + "a.html", "/pages/%ff.html"),
         "/pages/.%2e/outside.html",
     ],

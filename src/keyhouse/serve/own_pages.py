@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from keyhouse.errors import NotFoundError, UsageError
-from keyhouse.http import FileResponse, FileRoot, Route, redirect_route
+from keyhouse.http import FileResponse, FileRoot, Response, Route, redirect_route
 
 __all__ = ["PAGES", "check_pages", "page_routes"]
 
@@ -79,11 +80,14 @@ def page_routes(folder: Path, run: Callable[..., Awaitable[Any]]) -> Sequence[Ro
     """Return the routes of the folder. `run` calls a function in a thread."""
     root = FileRoot(folder, run=run)
 
-    async def respond(*names: str) -> FileResponse:
+    async def respond(*names: str) -> FileResponse | Response[bytes]:
         path = "/".join(names)
-        kind = _TYPES.get(path.rpartition(".")[2].lower())
-        if kind is None or any(name.startswith(".") for name in path.split("/")):
+        if any(name.startswith(".") for name in path.split("/")):
             raise NotFoundError("There is no such page.", path=path)
+        kind = _TYPES.get(path.rpartition(".")[2].lower())
+        if kind is None:  # a folder without the slash that relative links need
+            (await root.open(f"{path}/{INDEX}")).close()
+            return Response(b"", status=307, headers=(("Location", f"{quote(names[-1])}/"),))
         headers = (("Content-Security-Policy", _POLICY),)
         return FileResponse(root, path, media_type=kind, cache="no-cache", headers=headers)
 
@@ -98,9 +102,9 @@ def page_routes(folder: Path, run: Callable[..., Awaitable[Any]]) -> Sequence[Ro
 
 
 def _route(
-    path: str, fields: Sequence[str], respond: Callable[..., Awaitable[FileResponse]], *more: str
+    path: str, fields: Sequence[str], respond: Callable[..., Awaitable[Any]], *more: str
 ) -> Route:
-    async def page(**names: str) -> FileResponse:
+    async def page(**names: str) -> Any:
         return await respond(*(names[field] for field in fields), *more)
 
     page.__annotations__ = {**dict.fromkeys(fields, str), "return": FileResponse}

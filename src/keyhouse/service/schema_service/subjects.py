@@ -174,7 +174,7 @@ class SchemaSubjects:
         try:
             if self._rates is not None:  # before the body is read: a malformed one counts too
                 self._rates.check(space, 1 + len(request.data) // _BODY_BYTES_PER_REQUEST)
-            tenant = self._tenant(space, operation)
+            tenant = self._tenant(space)
             run = self._run.get(operation)
             if run is not None:
                 reply: Any = await run(tenant, self._read(request.data))
@@ -211,11 +211,7 @@ class SchemaSubjects:
         elif isinstance(reply, ClearedRecords):
             self._rates.spend_read(space, reply.deleted, size)
 
-    def _tenant(self, space: str, operation: str) -> SpaceOperations:
-        if operation not in self._operations:
-            raise SubjectError(
-                "Unknown operation.", operation=operation, known=list(self._operations)
-            )
+    def _tenant(self, space: str) -> SpaceOperations:
         try:
             if not _SPACE.fullmatch(space):
                 raise KeyFieldError("Invalid name.")
@@ -390,9 +386,12 @@ class SchemaSubjects:
         return {"subject": body.subject, "revision": revision}
 
     async def _call(self, space: SpaceOperations, name: str, data: bytes) -> Any:
-        """Run an operation of one's own."""
+        """Run an operation of one's own. Raises SubjectError if there is none of this name."""
+        operation = self._own.get(name)
+        if operation is None:
+            raise SubjectError("Unknown operation.", operation=name, known=list(self._operations))
         body = self._own_bodies[name].read(data) if name in self._own_bodies else None
-        reply = await call_operation(space, self._own[name], body)
+        reply = await call_operation(space, operation, body)
         if reply is not None and len(_encode(reply)) > _REPLY_BYTES_MAX:
             raise LimitError("The reply is too large for NATS.", limit=_REPLY_BYTES_MAX)
         return reply or {}
