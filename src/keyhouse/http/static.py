@@ -260,7 +260,12 @@ _LANDING = """<!doctype html>
 _ADDRESS: Final = "127.0.0.1:8080"
 """The address of a service in its examples, in place of which the page has its own."""
 
-_PROCESS: Final = {"/ready": "Readiness", "/health": "Health", "/metrics": "Metrics"}
+_PROCESS: Final = {
+    "/pages/": "Your pages",
+    "/ready": "Readiness",
+    "/health": "Health",
+    "/metrics": "Metrics",
+}
 
 
 def landing_route(sections: Sequence[Section], routes: Sequence[Route] = ()) -> Route:
