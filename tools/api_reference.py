@@ -35,6 +35,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
             "Counter",
         ),
         *("Log", "LogState", "FoldResult", "Owner", "Reference", "Meta", "Migration"),
+        *("Operation", "operation"),
     ),
     "Expiry": ("fixed", "sliding", "per_write", "at_field"),
     "Key fields": (

@@ -48,7 +48,7 @@ drivers."""
 
 _FLAGS = {"systems": "`SYSTEM…`"} | {
     name: f"`--{name.replace('_', '-')}`"
-    for name in ("data", "engine", "http", "nats", "nats_port")
+    for name in ("data", "engine", "http", "pages", "nats", "nats_port")
 }
 """The settings that are also options of `keyhouse serve`."""
 
@@ -238,20 +238,20 @@ def _with_generated(page: str, name: str, text: str) -> str:
 
 
 def settings_lists() -> str:
-    """Return the settings of the program, of HTTP, of each system with a service, and of an own
-    schema, here called `recipes`."""
+    """Return the settings of the program, of HTTP, of one's own schema, here called `recipes`, and
+    of each system with a service."""
     parts = [_settings_list(ServerSettings, "")]
     parts += ["### The table `[http]`\n", _settings_list(HttpSettings, "http")]
-    for name in NAMES:
-        kind = load_service(name).settings if has_service(name) else None
-        if kind is not None:
-            parts += [f"### The table `[{name}]`\n", _settings_list(kind, name)]
     parts += [
         "### The table of your own schema\n",
         'It has the name of the schema: `[recipes]` for `Schema("recipes", …)`, which cannot be the'
         "\nname of a setting, such as `data`.\n",
         _settings_list(SchemaSettings, "recipes"),
     ]
+    for name in NAMES:
+        kind = load_service(name).settings if has_service(name) else None
+        if kind is not None:
+            parts += [f"### The table `[{name}]`\n", _settings_list(kind, name)]
     return "\n".join(parts).rstrip("\n")
 
 

@@ -20,6 +20,7 @@ from tests.support.program import run
 pytestmark = pytest.mark.browser
 
 OVERLAY = ROOT / "examples" / "overlay"
+BOARD = OVERLAY / "board"
 SCRIPT = ROOT / "src" / "keyhouse" / "http" / "assets" / "keyhouse.js"
 
 
@@ -31,7 +32,7 @@ class Quiet(SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def page_origin() -> Iterator[str]:
     """Serve the overlay from another origin than the service, as a streamer's own folder is."""
-    handler = partial(Quiet, directory=str(OVERLAY))
+    handler = partial(Quiet, directory=str(BOARD))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
         threading.Thread(target=running.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{running.server_port}"
@@ -99,6 +100,27 @@ def test_the_overlay_updates_live(tmp_path: Path, page_origin: str) -> None:
         assert running.end() == 0
 
 
+def test_the_overlay_is_a_page_of_the_service(tmp_path: Path) -> None:
+    """It needed a second web server, or a page opened as a file, and CORS."""
+
+    async def scenario(running: Serving) -> None:
+        given = token(tmp_path)
+        at = ("--service", running.http, "--token", given)
+        run("put", "scores:SCORES", "score:ada", '{"name": "Ada"}', *at, cwd=tmp_path)
+        async with open_browser() as browser:
+            context = await browser.context()
+            page = await context.new_page()
+            await page.goto(f"{running.http}/pages/overlay.html#token={given}")
+            await page.wait_for_selector("#scores li")
+            assert await page.locator("#scores li").all_inner_texts() == ["Ada\n0"]
+            await context.close()
+
+    (tmp_path / "scores.py").write_text((OVERLAY / "scores.py").read_text())
+    with serving(tmp_path, "scores:SCORES", "--pages", str(BOARD)) as running:
+        asyncio.run(scenario(running))
+        assert running.end() == 0
+
+
 def test_the_overlay_works_as_a_file(tmp_path: Path) -> None:
     """Its script was a module, which a page opened as a file may not load."""
 
@@ -113,7 +135,7 @@ def test_the_overlay_works_as_a_file(tmp_path: Path) -> None:
         async with open_browser() as browser:
             context = await browser.context()
             page = await context.new_page()
-            url = (OVERLAY / "overlay.html").as_uri()
+            url = (BOARD / "overlay.html").as_uri()
             await page.goto(f"{url}#service={running.http}&token={given}")
             await page.wait_for_selector("#scores li")
             assert await page.locator("#scores li").all_inner_texts() == ["Ada\n3"]

@@ -142,3 +142,23 @@ def test_the_page_at_the_root_says_what_to_try(folder: Path) -> None:
         assert f"{process.http}/recipes/schema" in page.text
         odd = httpx.get(process.http, headers={"Host": "<b>"}, trust_env=False, timeout=30)
         assert "<b>" not in odd.text and "127.0.0.1:8080/recipes/schema" in odd.text
+
+
+UNLISTED = """from keyhouse import Record, Schema, Space, Store, operation
+
+NOTE = Record(str, "note:{id}", name="note")
+
+
+@operation(access="write")
+async def tidy(store: Store) -> None: ...
+
+
+NOTES = Schema("notes", NOTE, space=Space("a person"))
+"""
+
+
+def test_an_operation_that_no_schema_lists_is_named(tmp_path: Path) -> None:
+    (tmp_path / "notes.py").write_text(UNLISTED)
+    failed = run("serve", "notes:NOTES", "--nats", "off", cwd=tmp_path, code=2).stderr
+    assert "write operations=[tidy] in the Schema" in " ".join(failed.replace("│", "").split())
+    assert not (tmp_path / "keyhouse-data").exists()

@@ -35,20 +35,20 @@ def test_the_guide_to_engines_threads_and_the_bus(tmp_path: Path) -> None:
 
 
 def test_the_guide_to_background_operations(tmp_path: Path) -> None:
-    written(tmp_path, "background-operations", "pages")
-    with serving(tmp_path, "pages:service") as running:
-        id = call(running, "POST", "/pages/operations", json=25).json()["id"]
+    written(tmp_path, "background-operations", "printer")
+    with serving(tmp_path, "printer:service") as running:
+        id = call(running, "POST", "/printer/operations", json=25).json()["id"]
         deadline = time.monotonic() + 20
-        while (found := call(running, "GET", f"/pages/operations/{id}").json())[
+        while (found := call(running, "GET", f"/printer/operations/{id}").json())[
             "status"
         ] != "completed":
             assert time.monotonic() < deadline, found
             time.sleep(0.05)
         assert (found["current"], found["total"]) == (25, 25)
-        log = call(running, "GET", f"/pages/operations/{id}/log").json()
+        log = call(running, "GET", f"/printer/operations/{id}/log").json()
         assert log == ["pages 0 to 9", "pages 10 to 19", "pages 20 to 24"]
-        assert call(running, "DELETE", f"/pages/operations/{id}").json() == {"cancelled": False}
-        ended = 'pages_operations_total{outcome="completed",type="write"} 1.0'
+        assert call(running, "DELETE", f"/printer/operations/{id}").json() == {"cancelled": False}
+        ended = 'printer_operations_total{outcome="completed",type="write"} 1.0'
         assert ended in running.get("/metrics").text
         assert running.end() == 0
 

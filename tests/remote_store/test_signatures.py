@@ -11,7 +11,7 @@ from keyhouse.remote_store import RemoteTransaction
 VERBS = [
     *("get", "get_many", "entry", "entries", "lookup", "page", "scan", "keys", "count"),
     *("record_count", "members", "sum_of_days", "watch"),
-    *("put", "put_many", "update", "delete", "add", "append", "clear"),
+    *("put", "put_many", "update", "delete", "add", "append", "clear", "call"),
     *("transact", "transaction", "close"),
 ]
 TRANSACTION_VERBS = ["get", "entry", "lookup", "put", "update", "delete", "add", "append"]

@@ -73,7 +73,8 @@ class Cors(CORSMiddleware):
         if response.status_code >= 400:
             rejected: EncodedResponse = error_format.response(
                 AccessError(
-                    "Pages of this origin may not send this request: add it to http.cors_origins."
+                    "Pages of this origin may not send this request: allow it with --cors, or"
+                    " http.cors_origins."
                 ),
                 id,
             )

@@ -150,6 +150,7 @@ class FileResponse(Responder):
         etag: str | None = None,
         cache: str = "private, no-cache",
         download_name: str | None = None,
+        headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self._root = root
         self._path = path
@@ -157,6 +158,7 @@ class FileResponse(Responder):
         self._etag = etag
         self._cache = cache
         self._download_name = download_name
+        self._own_headers = headers
 
     async def respond(self, method: str, headers: Mapping[bytes, bytes]) -> EncodedResponse:
         file = await self._root.open(self._path)
@@ -194,6 +196,7 @@ class FileResponse(Responder):
             (b"last-modified", modified.encode()),
             (b"accept-ranges", b"bytes"),
             (b"cache-control", self._cache.encode("latin-1")),
+            *((name.lower().encode(), text.encode("latin-1")) for name, text in self._own_headers),
         ]
         if self._download_name is not None:
             name = quote(self._download_name, safe="")

@@ -40,7 +40,12 @@ _HINT: Final = (
     " <code>keyhouse</code> is the program that started it: in a clone,"
     " <code>.venv-serve/bin/keyhouse</code>.</p>"
 )
-_PROCESS: Final = {"/ready": "Readiness", "/health": "Health", "/metrics": "Metrics"}
+_PROCESS: Final = {
+    "/pages/": "Your pages",
+    "/ready": "Readiness",
+    "/health": "Health",
+    "/metrics": "Metrics",
+}
 
 
 def landing_route(sections: Sequence[Section], routes: Sequence[Route] = ()) -> Route:

@@ -49,7 +49,10 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = TENANT_EVENT_STREAMS_MAX
     cors_origins: Annotated[
         tuple[str, ...],
-        setting("Sites whose pages may call from a browser: `https://panel.example`, or `*`."),
+        setting(
+            "Sites whose pages may call from a browser: `https://panel.example`, or `*`; also"
+            " `--cors`."
+        ),
     ] = ()
     credentials: Annotated[
         bool, setting("Whether pages of `cors_origins` may send cookies; not with `*`.")

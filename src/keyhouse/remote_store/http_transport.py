@@ -19,6 +19,7 @@ from keyhouse.errors import (
 )
 from keyhouse.install import install_line
 from keyhouse.remote_store.problems import error_of, shown_url
+from keyhouse.schema import Operation
 
 try:
     import httpx
@@ -79,8 +80,18 @@ class HttpTransport:
 
     async def call(self, operation: str, body: dict[str, Any]) -> Any:
         """Return the answer to a request; raise the store's error for any other."""
-        method, path, options = _request(operation, body)
         lost = UnavailableError if operation in _READS else UnknownOutcomeError
+        return await self._send(*_request(operation, body), lost)
+
+    async def call_own(self, operation: Operation[Any, Any], request: Any) -> Any:
+        """Return the reply of an operation of one's own."""
+        lost = UnavailableError if operation.access == "read" else UnknownOutcomeError
+        options = {} if request is None else _json(request)
+        return await self._send("POST", f"/operations/{operation.name}", options, lost)
+
+    async def _send(
+        self, method: str, path: str, options: dict[str, Any], lost: type[EngineError]
+    ) -> Any:
         try:
             response = await self._http.request(method, path, **options)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol) as error:

@@ -21,6 +21,7 @@ from keyhouse.errors import (
 )
 from keyhouse.install import install_line
 from keyhouse.remote_store.problems import error_of
+from keyhouse.schema import Operation
 
 try:
     from nats.errors import Error as NatsError
@@ -79,10 +80,17 @@ class NatsTransport:
 
     async def call(self, operation: str, body: dict[str, Any]) -> Any:
         """Return the answer to a request; raise the store's error for any other."""
-        client = await self._connected()
         lost = UnavailableError if operation in _READS else UnknownOutcomeError
+        return await self._send(operation, _encode(_message(operation, body)), lost)
+
+    async def call_own(self, operation: Operation[Any, Any], request: Any) -> Any:
+        """Return the reply of an operation of one's own."""
+        lost = UnavailableError if operation.access == "read" else UnknownOutcomeError
+        return await self._send(operation.name, b"" if request is None else _encode(request), lost)
+
+    async def _send(self, operation: str, data: bytes, lost: type[EngineError]) -> Any:
+        client = await self._connected()
         try:
-            data = _encode(_message(operation, body))
             reply = await client.request(
                 f"{self._prefix}.{operation}", data, timeout=_REQUEST_SECONDS
             )

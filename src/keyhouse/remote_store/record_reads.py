@@ -16,6 +16,7 @@ from keyhouse.schema import (
     Counter,
     Declared,
     Index,
+    Operation,
     Record,
     RecordCount,
     Schema,
@@ -48,6 +49,8 @@ class Transport(Protocol):
     """Carries requests to a service."""
 
     async def call(self, operation: str, body: dict[str, Any]) -> Any: ...
+
+    async def call_own(self, operation: Operation[Any, Any], request: Any) -> Any: ...
 
     def changes(
         self, body: dict[str, Any], since: int

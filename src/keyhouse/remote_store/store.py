@@ -12,10 +12,13 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Never, Self, TypeVar
 
+import msgspec
+
 from keyhouse.arguments import checked, unnamed_fields
 from keyhouse.errors import (
     ContentionError,
     RevisionError,
+    UnknownOutcomeError,
     UsageError,
 )
 from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
@@ -24,6 +27,7 @@ from keyhouse.remote_store.transaction import RemoteTransaction, reject_others
 from keyhouse.schema import (
     Counter,
     Log,
+    Operation,
     Record,
     Schema,
 )
@@ -35,6 +39,7 @@ from keyhouse.store import (
 
 __all__ = ["RemoteStore"]
 
+Q = TypeVar("Q")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -232,6 +237,19 @@ class RemoteStore(RemoteRecordReads):
             if await self._commit(tx, batch_id):
                 return result
         raise _contended()
+
+    async def call(self, operation: Operation[Q, R], request: Q | None = None, /) -> R:
+        """Run an operation of one's own in the service; return its reply."""
+        operation.check_request(request)
+        answer = await self._transport.call_own(operation, request)
+        if operation.reply is None:
+            return None  # type: ignore[return-value]  # R is None
+        try:
+            return msgspec.convert(answer, operation.reply)  # type: ignore[return-value]  # R
+        except msgspec.ValidationError as error:
+            raise UnknownOutcomeError(
+                "The reply is not of the type that the operation declares.", reason=str(error)
+            ) from None
 
     @asynccontextmanager
     async def transaction(self, *, batch_id: str | None = None) -> AsyncIterator[RemoteTransaction]:

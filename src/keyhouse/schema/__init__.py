@@ -18,6 +18,7 @@ from keyhouse.schema.meta import (
     deletion_job,
     migration_job,
 )
+from keyhouse.schema.operation import Operation, operation
 from keyhouse.schema.record import Declared, Record
 from keyhouse.schema.schema import KeyMatch, Schema, Space
 from keyhouse.schema.summary import Summary
@@ -45,6 +46,7 @@ __all__ = [
     "Meta",
     "Migration",
     "MigrationDone",
+    "Operation",
     "Owner",
     "Record",
     "RecordCount",
@@ -60,6 +62,7 @@ __all__ = [
     "deletion_job",
     "fixed",
     "migration_job",
+    "operation",
     "per_write",
     "sliding",
 ]

@@ -80,6 +80,14 @@ class OverlapText(msgspec.Struct, frozen=True):
     within: str
 
 
+class OperationText(msgspec.Struct, frozen=True):
+    name: str
+    access: str
+    doc: str
+    request: str | None
+    reply: str | None
+
+
 class SchemaText(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     doc: str
@@ -89,6 +97,7 @@ class SchemaText(msgspec.Struct, frozen=True, kw_only=True):
     records: list[RecordText]
     overlaps: list[OverlapText]
     migrations: list[MigrationText]
+    operations: list[OperationText]
 
 
 @lru_cache(maxsize=32)
@@ -108,6 +117,16 @@ def describe(schema: Schema) -> SchemaText:
         migrations=[
             MigrationText(each.id, prose(each.description), each.over.name)
             for each in schema.migrations
+        ],
+        operations=[
+            OperationText(
+                each.name,
+                each.access,
+                prose(each.doc),
+                None if each.request is None else shape(each.request),
+                None if each.reply is None else shape(each.reply),
+            )
+            for each in schema.operations
         ],
     )
 

@@ -7,7 +7,7 @@ scans then skip rows that do not match their template.
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ from keyhouse.schema.compiled_rows import Keys
 from keyhouse.schema.links import check_links
 from keyhouse.schema.log import Log
 from keyhouse.schema.meta import Meta, Migration
+from keyhouse.schema.operation import Operation, check_operations
 from keyhouse.schema.record import Declared, Record
 
 
@@ -122,6 +123,7 @@ class Schema:
     fixed         key fields that a store sets, not a call, with their defaults
     meta          the templates of the version and job rows; a schema with migrations or links has a
                   default
+    operations    functions of one's own, which a service offers beside the generated operations
     writes_legacy_keys   the default of its stores: new records are written at their legacy keys
     """
 
@@ -136,9 +138,12 @@ class Schema:
         fixed: Mapping[str, str] | None = None,
         meta: Meta | None = None,
         migrations: tuple[Migration, ...] = (),
+        operations: Sequence[Operation[Any, Any]] = (),
         writes_legacy_keys: bool = False,
     ) -> None:
         self.name = name
+        self.operations = tuple(operations)
+        check_operations(name, self.operations)
         self.writes_legacy_keys = writes_legacy_keys
         self.doc = doc
         self.space = space

@@ -36,6 +36,7 @@ from keyhouse.serve.engine_opener import EngineOpener, Tracer
 from keyhouse.serve.health import Health, health_routes
 from keyhouse.serve.listener import bind, listening
 from keyhouse.serve.nats_access import NatsAccess
+from keyhouse.serve.own_pages import PAGES, check_pages, page_routes
 from keyhouse.service.blocking import BlockingPool
 from keyhouse.service.host import ServiceHost
 from keyhouse.service.spec import ServiceContext, ServiceSpec
@@ -59,11 +60,13 @@ Build = Callable[[ServiceContext], ServiceSpec | Awaitable[ServiceSpec]]
 
 
 class Addresses(msgspec.Struct, frozen=True):
-    """The URLs of the service. None: that listener is off. `studio` signs an operator in, once."""
+    """The URLs of the service. None: that listener is off. `studio` signs an operator in, once;
+    `pages` is the folder of the operator's own pages."""
 
     http: str | None
     nats: str | None
     studio: str | None = None
+    pages: str | None = None
 
 
 class Server:
@@ -85,6 +88,7 @@ class Server:
         self._blocking = BlockingPool()
         self._bus = Bus()
         self._studio: Studio | None = None
+        self._pages: Path | None = None
         self._metrics.registry.register(self._blocking)
         self._metrics.registry.register(self._bus)
 
@@ -134,7 +138,8 @@ class Server:
         if http is not None and self._studio is not None:
             link = self._studio.sessions.new_link()
             studio = f"{http}{http_settings.root_path}/studio/login?link={link}"
-        return Addresses(http, None if nats.url is None else public_url(nats.url), studio)
+        pages = None if self._pages is None else f"{http}{http_settings.root_path}{PAGES}/"
+        return Addresses(http, None if nats.url is None else public_url(nats.url), studio, pages)
 
     def _read_settings(self) -> tuple[HttpSettings, dict[str, Any]]:
         """Return the HTTP settings and nats-py's options for credentials.
@@ -142,6 +147,8 @@ class Server:
         Invalid ones raise before anything is opened.
         """
         given = {"drain_seconds": self._settings.drain_seconds, **self._loaded.http}
+        if self._settings.pages is not None:
+            self._pages = check_pages(self._settings.pages, self._settings.data)
         file = self._settings.nats_credentials if self._settings.nats != OFF else None
         http = read_settings(HttpSettings, given, table="http")
         return http, sign_in(file) if file else {}
@@ -239,7 +246,9 @@ class Server:
     def _http(
         self, specs: list[ServiceSpec], bound: socket, settings: HttpSettings
     ) -> AbstractAsyncContextManager[Address]:
-        routes = health_routes(self._health, self._metrics)
+        routes = [*health_routes(self._health, self._metrics)]
+        if self._pages is not None:
+            routes += page_routes(self._pages, self._blocking.run)
         app = make_app(specs, settings=settings, registry=self._metrics.registry, routes=routes)
         if self._studio is not None:
             self._studio.show_requests(app.metrics)

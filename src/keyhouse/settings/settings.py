@@ -59,6 +59,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         str,
         setting("HTTP listen address, HOST:PORT; port 0 picks a free port, `off` disables HTTP."),
     ] = HTTP_DEFAULT
+    pages: Annotated[
+        str | None,
+        setting("A folder of your own pages, which everybody can read at `/pages/`."),
+    ] = None
     nats: Annotated[
         str,
         setting(
@@ -128,6 +132,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.http == OFF and self.nats == OFF:
             raise UsageError("HTTP and NATS are both off: leave at least one on.")
+        if self.http == OFF and self.pages is not None:
+            raise UsageError("Pages are served over HTTP, which is off.", pages=self.pages)
         _ = self.http_address
         if self.nats not in (EMBEDDED, OFF) and not re.match(r"(nats|tls)://[^/\s]", self.nats):
             raise UsageError(

@@ -29,11 +29,12 @@ from keyhouse.settings.parser import (
 )
 from keyhouse.settings.settings import ServerSettings
 
-__all__ = ["STUDIO", "LoadedSettings", "is_reserved", "load_settings"]
+__all__ = ["CORS_ORIGINS", "STUDIO", "LoadedSettings", "is_reserved", "load_settings"]
 
 FILE: Final = "keyhouse.toml"
 PREFIX: Final = "KEYHOUSE_"
 HTTP: Final = "http"
+CORS_ORIGINS: Final = "http.cors_origins"
 STUDIO: Final = "studio"
 """The HTTP listen address, and the table of HTTP settings, which accepts it as `listen`."""
 
@@ -129,7 +130,11 @@ def load_settings(
         if "listen" in tables[HTTP]:
             program.setdefault(HTTP, tables[HTTP].pop("listen"))
         for name, value in flags.items():
-            if value is not None:
+            if value is None:
+                continue
+            if name == CORS_ORIGINS:
+                tables[HTTP]["cors_origins"], sources[name] = value, "--cors"
+            else:
                 program[name], sources[name] = value, f"--{name.replace('_', '-')}"
         for name in program:
             if name not in _PROGRAM:

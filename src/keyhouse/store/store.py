@@ -43,6 +43,7 @@ from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
 from keyhouse.schema import (
     Counter,
     Log,
+    Operation,
     Record,
     Schema,
     migration_job,
@@ -58,6 +59,7 @@ from keyhouse.store.sealer import Sealer
 from keyhouse.store.transaction import Transaction
 from keyhouse.store.write_plan import appended_error
 
+Q = TypeVar("Q")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -318,6 +320,11 @@ class Store(RecordReads):
                     return result
                 await self._pause(attempt)
         raise self._contended()
+
+    async def call(self, operation: Operation[Q, R], request: Q | None = None, /) -> R:
+        """Run an operation of one's own in this space; return its reply."""
+        operation.check_request(request)
+        return await operation(self, request)
 
     @asynccontextmanager
     async def transaction(self, *, batch_id: str | None = None) -> AsyncIterator[Transaction]:

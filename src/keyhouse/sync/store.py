@@ -117,6 +117,7 @@ class Store(_Closing):
     add = blocking(AsyncStore.add)
     append = blocking(AsyncStore.append)
     clear = blocking(AsyncStore.clear)
+    call = blocking(AsyncStore.call)
     forget = blocking(AsyncStore.forget)
 
     def transact(self, work: Callable[[Transaction], R], *, batch_id: str | None = None) -> R:

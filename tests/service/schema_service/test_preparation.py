@@ -48,12 +48,15 @@ async def test_an_index_that_old_records_lack_is_noticed_and_built(harness: Harn
     with pytest.raises(PreparingError) as refused:
         await state.check_index(NEW, BY_MINUTES)
     assert refused.value.fields["records_done"] == 0
+    with pytest.raises(PreparingError):
+        await state.check_complete()
     await state.check_index(NEW, NEW.derived[0])  # the old index is still complete
     seen: list[int] = []
     await build_indexes(store, on_progress=lambda record, derived, done: seen.append(done))
     assert seen[-1] == 250
     assert len(await ids_by_minutes(store)) == 250
     await state.check_index(NEW, BY_MINUTES)
+    await state.check_complete()
     assert state.is_complete
     assert [finding async for finding in verify(store)] == []
 

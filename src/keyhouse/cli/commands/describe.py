@@ -173,6 +173,13 @@ def _ending(schema: SchemaText, level: str) -> Iterator[str]:
         for migration in schema.migrations:
             yield f"{migration.id}. {migration.description.rstrip('.')}, over each {migration.over}"
         yield ""
+    if schema.operations:
+        yield f"{level} Operations\n"
+        for operation in schema.operations:
+            doc = f": {operation.doc}" if operation.doc else ""
+            types = f"{operation.request or 'nothing'} → {operation.reply or 'nothing'}"
+            yield f"- `{operation.name}` ({operation.access}), {types}{doc}"
+        yield ""
 
 
 # Layouts: the names of tables, columns, buckets and attributes in each engine

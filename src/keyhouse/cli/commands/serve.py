@@ -12,16 +12,23 @@ from keyhouse.cli.options import ConfigFile, examples, system_names
 from keyhouse.cli.target import load_object
 from keyhouse.engines.system_urls import is_own_nats
 from keyhouse.install import install_line
-from keyhouse.schema import Schema
+from keyhouse.schema import Operation, Schema
 from keyhouse.settings import read_settings
 from keyhouse.settings.settings import OFF
-from keyhouse.settings.sources import STUDIO, LoadedSettings, is_reserved, load_settings
+from keyhouse.settings.sources import (
+    CORS_ORIGINS,
+    STUDIO,
+    LoadedSettings,
+    is_reserved,
+    load_settings,
+)
 from keyhouse.systems.registry import NAMES, has_service, load_service
 
 
 @examples(
     "keyhouse serve",
     "keyhouse serve recipes:BOX",
+    "keyhouse serve songs:SONGS --pages overlay",
     "keyhouse serve rosey --nats nats://host:4222 --http off",
     "keyhouse serve --engine postgresql://user@host/database --http 0.0.0.0:8080",
 )
@@ -51,6 +58,20 @@ def serve(
             metavar="HOST:PORT",
             help="HTTP listen address; port 0 picks a free port, `off` disables HTTP."
             " [127.0.0.1:8080]",
+        ),
+    ] = None,
+    pages: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR", help="A folder of your own pages, which everybody can read at /pages/."
+        ),
+    ] = None,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="A site whose pages may call from a browser, such as https://panel.example, or *;"
+            " repeatable.",
         ),
     ] = None,
     nats: Annotated[
@@ -87,6 +108,8 @@ def serve(
         "data": data,
         "engine": engine,
         "http": http,
+        "pages": pages,
+        CORS_ORIGINS: cors or None,
         "nats": nats,
         "nats_port": nats_port,
     }
@@ -149,6 +172,7 @@ def _load_own(names: Iterable[str]) -> dict[str, Any]:
         loaded: Any = load_object(name)
         named = _service_name(name)
         if isinstance(loaded, Schema):
+            _check_listed(name)
             named, loaded = check_name(loaded), schema_service(loaded, named=name)
         elif not callable(loaded) or isinstance(loaded, type):
             raise typer.BadParameter(
@@ -163,6 +187,19 @@ def _load_own(names: Iterable[str]) -> dict[str, Any]:
             )
         own[named] = loaded
     return own
+
+
+def _check_listed(name: str) -> None:
+    """Exit with 2 if the module of a schema declares an operation that no schema of it lists."""
+    members = vars(sys.modules[name.partition(":")[0]])
+    schemas = [each for each in members.values() if isinstance(each, Schema)]
+    listed = [each for schema in schemas for each in schema.operations]
+    for function, found in members.items():
+        if isinstance(found, Operation) and not any(found is each for each in listed):
+            raise typer.BadParameter(
+                f"{function!r} is an operation that no schema lists: write"
+                f" operations=[{function}] in the Schema."
+            )
 
 
 def _can_store(name: str, loaded: LoadedSettings) -> bool:
@@ -220,5 +257,7 @@ def _announce(addresses: Any) -> None:
         f"NATS {addresses.nats}" if addresses.nats else "no NATS",
     ]
     print(f"keyhouse is ready: {', '.join(where)}. Ctrl-C stops it.", flush=True)
+    if addresses.pages:
+        print(f"Your pages: {addresses.pages}", flush=True)
     if addresses.studio and sys.stdout.isatty():
         print(f"Studio: open {addresses.studio} and press Sign in; it works once.", flush=True)

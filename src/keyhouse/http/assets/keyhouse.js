@@ -5,7 +5,7 @@
 //
 // An address is the array of a record's key fields; an item is {key, fields, revision, value, …}.
 
-/** A request that the service rejected, or that did not reach it (status 0). */
+/** A request that was rejected, or did not reach the service (status 0). */
 export class KeyhouseError extends Error {
   constructor(status, problem = {}) {
     super(problem.detail || `The service answered ${status}.`);
@@ -31,8 +31,8 @@ export class Keyhouse {
     if (space !== undefined) this.#headers["Keyhouse-Space"] = space;
   }
 
-  /** Some records: `{ items, revision, cursor }`. Options: by, order, limit, cursor, filters such
-   * as `{ minutes: 5 }`, `{ "minutes.from": 5 }`, `{ "title.prefix": "a" }`. */
+  /** Some records: `{ items, revision, cursor }`. Options: by, order, limit, cursor, filters:
+   * `{ minutes: 5 }`, `{ "minutes.from": 5 }`, `{ "title.prefix": "a" }`. */
   list(record, options = {}) {
     return this.#json("GET", `/records/${part(record)}${query(options)}`);
   }
@@ -48,7 +48,7 @@ export class Keyhouse {
     return this.#found(`/lookup/${part(record)}${query({ by, ...fields })}`);
   }
 
-  /** Write a record. `expect`: the revision it must be at; null: it must not exist. */
+  /** Write a record. `expect`: its revision; null: it must not exist. */
   put(record, address, value, { ttl, expect } = {}) {
     return this.#json("PUT", `${at(record, address)}${query({ ttl })}`, value, conditions(expect));
   }
@@ -72,16 +72,21 @@ export class Keyhouse {
     return (await this.#json("GET", `/counters/${path(counter, address)}`)).value;
   }
 
+  /** Run an operation of your own. */
+  call(operation, request) {
+    return this.#json("POST", `/operations/${part(operation)}`, request);
+  }
+
   /** Apply operations: all, or none. */
   batch(operations) {
     return this.#json("POST", "/batch", { operations });
   }
 
-  /** Iterate over changes after revision `since` (default: now): `{ type, item }`, type put, gone or
-   * unreadable. Resumes without gap or repeat. Throws the type `watch-expired`: list again. */
+  /** Iterate over changes after revision `since` (default: now): `{ type, item }`, type put, gone,
+   * unreadable. Resumes without gap or repeat. Throws `watch-expired`: list again. */
   async *watch(record, { since, signal, fields = {} } = {}) {
     since ??= (await this.list(record, { limit: 1 })).revision;
-    const partial = new Set(); // of a commit not yet whole
+    const partial = new Set();
     for (let failures = 0; !signal?.aborted; ) {
       try {
         const stream = this.#events(`/watch${query({ record, ...fields, since })}`, signal);
@@ -103,12 +108,12 @@ export class Keyhouse {
     }
   }
 
-  /** Render a list now, after each change and when an item expires, until the returned function is
-   * called. Options: those of `list`, and `onError`. */
+  /** Render a list now, after each change and expiry, until the returned function is called.
+   * Options: those of `list`, and `onError`. */
   live(record, render, { onError = console.warn, ...options } = {}) {
     const stop = new AbortController();
     const { signal } = stop;
-    let newest = 0; // an older list that comes late is not rendered
+    let newest = 0; // a late list is not rendered
     let timer;
     const show = async () => {
       const mine = ++newest;
@@ -121,9 +126,9 @@ export class Keyhouse {
     };
     const showIn = (ms) => {
       clearTimeout(timer);
-      if (!(ms < 2e9) || signal.aborted) return; // nothing expires soon
+      if (!(ms < 2e9) || signal.aborted) return;
       const again = () => show().catch((error) => (onError(error), showIn(RETRY_MS)));
-      timer = setTimeout(again, Math.max(ms + 50, 1_000)); // clocks differ
+      timer = setTimeout(again, Math.max(ms + 50, 1_000));
     };
     (async () => {
       while (!signal.aborted) {
@@ -183,7 +188,7 @@ export class Keyhouse {
     headers = { ...this.#headers, ...type, ...headers };
     const options = { method, headers, signal, cache: "no-store", body: JSON.stringify(body) };
     const response = await fetch(this.#url + to, options).catch((error) => {
-      const detail = `${error.message}: is it running, with this page in http.cors_origins?`;
+      const detail = `${error.message}: is it running, with --cors for this page?`;
       throw new KeyhouseError(0, { detail });
     });
     if (response.ok) return response;

@@ -24,6 +24,7 @@ from keyhouse.limits import (
 )
 from keyhouse.read_meter import report_read
 from keyhouse.schema import RecordCount, Schema, Summary, Unique
+from keyhouse.schema.operation import Access
 from keyhouse.service.key_locks import KeyLocks
 from keyhouse.service.operation_log import OperationLog
 from keyhouse.service.schema_service.answers import (
@@ -39,6 +40,7 @@ from keyhouse.service.schema_service.answers import (
 from keyhouse.service.schema_service.bounded_page import BoundedPages
 from keyhouse.service.schema_service.catalog import Fields, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.omitted_rows import OmittedRows
+from keyhouse.service.schema_service.operation_store import OperationStore
 from keyhouse.service.schema_service.page_filters import no_index, page_arguments
 from keyhouse.service.schema_service.preparation import Preparation, SpaceState
 from keyhouse.service.tenants import Tenant
@@ -121,6 +123,14 @@ class SpaceOperations(Tenant):
         """Held by a write of many records: of one space, one runs at a time."""
         self._adds = KeyLocks()
         self._log = log
+        self._operation_stores: dict[Access, OperationStore] = {}
+
+    def operation_store(self, access: Access) -> OperationStore:
+        """Return the store for operations of one's own."""
+        store = self._operation_stores.get(access)
+        if store is None:
+            store = self._operation_stores[access] = OperationStore(self, access)
+        return store
 
     async def transact(
         self,

@@ -203,6 +203,13 @@ class SpaceState:
                 records_done=await index_progress(self._store, record, derived),
             )
 
+    async def check_complete(self) -> None:
+        """Raise PreparingError while any index is not complete."""
+        missing = await missing_indexes(self._store)
+        self.is_complete = not missing
+        for record, derived in missing:
+            await self.check_index(record, derived)
+
     async def check_write(self) -> None:
         """Note a new space before its first write; raise PreparingError while migrations are
         pending."""

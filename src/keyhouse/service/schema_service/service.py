@@ -12,7 +12,8 @@ from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.service.schema_service.catalog import Catalog
 from keyhouse.service.schema_service.handlers import READ, SPACES, WRITE, SchemaHandlers
-from keyhouse.service.schema_service.operations import OPERATIONS, SpaceOperations
+from keyhouse.service.schema_service.operations import SpaceOperations
+from keyhouse.service.schema_service.own_operations import operation_names, operation_routes
 from keyhouse.service.schema_service.preparation import Preparation
 from keyhouse.service.schema_service.routes import routes
 from keyhouse.service.schema_service.settings import SchemaSettings
@@ -40,7 +41,7 @@ def schema_service(schema: Schema, *, named: str = "MODULE:SCHEMA") -> Service:
 def _build(schema: Schema, named: str, context: ServiceContext) -> ServiceSpec:
     name, schema = check_name(schema), with_meta(schema)
     settings = read_settings(SchemaSettings, context.settings, table=name)
-    catalog = Catalog(schema, settings.records)
+    catalog, operations = Catalog(schema, settings.records), operation_names(schema)
     runtime: ServiceRuntime[SpaceOperations] = ServiceRuntime(
         SchemaSystem(schema),
         context,
@@ -56,7 +57,7 @@ def _build(schema: Schema, named: str, context: ServiceContext) -> ServiceSpec:
         ),
         metrics=OperationMetrics(
             name.replace("-", "_"),
-            OPERATIONS,
+            operations,
             has_watches=True,
             unprepared=lambda: len(preparation.failures),
         ),
@@ -81,7 +82,7 @@ def _build(schema: Schema, named: str, context: ServiceContext) -> ServiceSpec:
         license="",  # the schema is its author's
         version=str(schema.version),
         examples=_examples(name, named, catalog),
-        routes=runtime.metered(routes(catalog, handlers)),
+        routes=runtime.metered([*routes(catalog, handlers), *operation_routes(schema, handlers)]),
         endpoints=subjects.endpoints(),
         tasks=[preparation.run, subjects.watches.follow_peers],
         auth=auth,

@@ -42,11 +42,11 @@ from keyhouse.service.schema_service.answers import (
 from keyhouse.service.schema_service.batch import run_batch
 from keyhouse.service.schema_service.catalog import Catalog, D, Kind, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.operations import (
-    OPERATIONS,
     PAGE_ITEMS,
     OnUnreadableItem,
     SpaceOperations,
 )
+from keyhouse.service.schema_service.own_operations import call_operation, operation_names
 from keyhouse.service.schema_service.settings import SchemaSettings
 from keyhouse.service.watch_peers import WatchPeers
 from keyhouse.store import Event, UnreadableRow
@@ -130,6 +130,14 @@ class SchemaSubjects:
             runtime.log,
             WatchPeers(runtime.bus, self._name, secrets.token_hex(8)),
         )
+        self._operations = operation_names(catalog.schema)
+        self._own = {each.name: each for each in catalog.schema.operations}
+        self._own_bodies = {
+            each.name: Body(each.request) for each in self._own.values() if each.request is not None
+        }
+        self._reads = _READS.union(
+            each.name for each in self._own.values() if each.access == "read"
+        )
         self._run: Mapping[str, Callable[[SpaceOperations, SchemaRequest], Awaitable[Any]]] = {
             "get": self._get,
             "get_many": self._get_many,
@@ -156,7 +164,7 @@ class SchemaSubjects:
                 name=self._name,
                 subject=f"{prefix}.*.*",
                 handler=self._handle,
-                operations={name: f"{prefix}.*.{name}" for name in OPERATIONS},
+                operations={name: f"{prefix}.*.{name}" for name in self._operations},
                 rejected=self._rejected,
                 tenant=self._space_of,
                 partition_by=1,
@@ -173,14 +181,16 @@ class SchemaSubjects:
         try:
             if self._rates is not None:  # before the body is read: a malformed one counts too
                 self._rates.check(space, 1 + len(request.data) // _BODY_BYTES_PER_REQUEST)
-            tenant = self._tenant(space, operation)
-            body = self._read(request.data)
-            if operation == "watch":
-                reply: Any = await self._watch(tenant, body, request)
+            tenant = self._tenant(space)
+            run = self._run.get(operation)
+            if run is not None:
+                reply: Any = await run(tenant, self._read(request.data))
+            elif operation == "watch":
+                reply = await self._watch(tenant, self._read(request.data), request)
             else:
-                reply = await self._run[operation](tenant, body)
+                reply = await self._call(tenant, operation, request.data)
         except Exception as error:
-            known = operation if operation in OPERATIONS else "request"
+            known = operation if operation in self._operations else "request"
             self._metrics.failed("", error_code(error))
             self._log.failed(known, space, error, answered=bool(request.reply), fields={})
             if isinstance(error, RateError):
@@ -208,9 +218,7 @@ class SchemaSubjects:
         elif isinstance(reply, ClearedRecords):
             self._rates.spend_read(space, reply.deleted, size)
 
-    def _tenant(self, space: str, operation: str) -> SpaceOperations:
-        if operation not in OPERATIONS:
-            raise SubjectError("Unknown operation.", operation=operation, known=list(OPERATIONS))
+    def _tenant(self, space: str) -> SpaceOperations:
         try:
             if not _SPACE.fullmatch(space):
                 raise KeyFieldError("Invalid name.")
@@ -226,7 +234,7 @@ class SchemaSubjects:
         """Return False for a read without a reply subject, and for a reply to a subject that is not
         the space's own: the service must not be made to publish there."""
         if not reply:
-            return operation not in _READS
+            return operation not in self._reads
         return self._may_receive(space, reply)
 
     def _may_receive(self, space: str, reply: str) -> bool:
@@ -383,6 +391,17 @@ class SchemaSubjects:
             fields=fields,
         )
         return {"subject": body.subject, "revision": revision}
+
+    async def _call(self, space: SpaceOperations, name: str, data: bytes) -> Any:
+        """Run an operation of one's own. Raises SubjectError if there is none of this name."""
+        operation = self._own.get(name)
+        if operation is None:
+            raise SubjectError("Unknown operation.", operation=name, known=list(self._operations))
+        body = self._own_bodies[name].read(data) if name in self._own_bodies else None
+        reply = await call_operation(space, operation, body)
+        if reply is not None and len(_encode(reply)) > _REPLY_BYTES_MAX:
+            raise LimitError("The reply is too large for NATS.", limit=_REPLY_BYTES_MAX)
+        return reply or {}
 
     def _named(self, body: SchemaRequest, *kinds: Kind, write: bool = False) -> ServedRecord:
         given = [kind for kind in kinds if getattr(body, kind) is not UNSET]

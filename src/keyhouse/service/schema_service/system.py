@@ -25,6 +25,7 @@ def with_meta(schema: Schema) -> Schema:
             overlaps=schema.overlaps,
             fixed=schema.fixed,
             meta=Meta(),
+            operations=schema.operations,
             writes_legacy_keys=schema.writes_legacy_keys,
         )
     except DeclarationError:

@@ -85,7 +85,7 @@ class Watch(msgspec.Struct):
     stop: bool = False
 
 
-class Operation(msgspec.Struct):
+class BatchedOperation(msgspec.Struct):
     """One operation of a batch: its name in `op`, and its fields."""
 
     op: str | UnsetType = UNSET
@@ -97,7 +97,7 @@ class Operation(msgspec.Struct):
 
 
 class PluginBatchRequest(msgspec.Struct):
-    ops: list[Operation] | UnsetType = UNSET
+    ops: list[BatchedOperation] | UnsetType = UNSET
 
 
 BODIES: Final[dict[str, Body[Any]]] = {

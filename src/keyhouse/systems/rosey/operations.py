@@ -300,7 +300,7 @@ async def _touched(tx: Transaction, key: str, ttl: Any) -> bool:
     return True
 
 
-def _checked(op: messages.Operation) -> messages.Operation:
+def _checked(op: messages.BatchedOperation) -> messages.BatchedOperation:
     if op.op is UNSET:
         raise MissingFieldError("Missing required field: op")
     required = messages.BATCH_REQUIRED.get(op.op)
@@ -317,7 +317,7 @@ def _checked(op: messages.Operation) -> messages.Operation:
     return op
 
 
-async def _applied(tx: Transaction, op: messages.Operation) -> dict[str, Any]:
+async def _applied(tx: Transaction, op: messages.BatchedOperation) -> dict[str, Any]:
     key: Any = op.key
     ttl: Any = None if op.ttl is UNSET else op.ttl
     if op.op == "delete":

@@ -1,8 +1,10 @@
 // The overlay: the five best scores, drawn again whenever one changes.
-// Its address says where: overlay.html#service=http://localhost:8080&token=TOKEN
+// Its address has the token: http://localhost:8080/pages/overlay.html#token=TOKEN
+// Elsewhere, or opened as a file, it says where: overlay.html#service=URL&token=TOKEN
 
 const settings = new URLSearchParams(location.hash.slice(1));
-const service = settings.get("service") || "http://localhost:8080";
+const own = location.protocol === "file:" ? "http://localhost:8080" : location.origin;
+const service = settings.get("service") || own;
 const list = document.getElementById("scores");
 const state = document.getElementById("state");
 

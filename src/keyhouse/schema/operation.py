@@ -1,0 +1,184 @@
+"""Operations of one's own: a function of a store and a typed request, served beside the generated
+operations of a schema.
+
+    @operation(access="write")
+    async def request_song(store: Store, request: SongRequest) -> Queued: …
+
+    SONGS = Schema("songs", SONG, REQUEST, operations=[request_song], space=Space("a channel"))
+
+The declaration is data: name, types, access and function. It knows no protocol.
+"""
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import (
+    Any,
+    Final,
+    Generic,
+    Literal,
+    Protocol,
+    TypeVar,
+    get_type_hints,
+    overload,
+)
+
+import msgspec
+
+from keyhouse.errors import DeclarationError
+
+__all__ = ["Access", "Operation", "operation"]
+
+Access = Literal["read", "write"]
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+_NAME: Final = re.compile("[a-z][a-z0-9_]{0,62}")
+_SIGNATURE: Final = "async def name(store: Store, request: Request) -> Reply"
+
+
+class Operation(Generic[Q, R]):
+    """An operation of one's own, made by `@operation`. Call it with a store and a request, as the
+    function itself; a service calls it with a store of the caller's space.
+
+    `request` and `reply` are the Structs of its annotations, or None. `access` is the scope that a
+    caller needs. `doc` is the docstring.
+    """
+
+    __slots__ = ("access", "doc", "function", "name", "reply", "request")
+
+    def __init__(
+        self, function: Callable[..., Awaitable[R]], *, access: Access, name: str | None = None
+    ) -> None:
+        if access not in ("read", "write"):
+            raise DeclarationError("The access of an operation is read or write.", access=access)
+        if not inspect.iscoroutinefunction(function):
+            raise DeclarationError(f"An operation is an async function: {_SIGNATURE}.")
+        self.name = name or function.__name__
+        if not _NAME.fullmatch(str(self.name)):
+            raise DeclarationError(
+                "The name of an operation is a letter, then lower-case letters, digits and _.",
+                operation=self.name,
+            )
+        self.access: Access = access
+        self.function = function
+        self.doc = inspect.getdoc(function) or ""
+        self.request, self.reply = self._types()
+
+    def __call__(self, store: Any, request: Q | None = None, /) -> Awaitable[R]:
+        return self.function(store) if self.request is None else self.function(store, request)
+
+    def __repr__(self) -> str:
+        return f"Operation({self.name!r})"
+
+    def check_request(self, request: object) -> None:
+        """Raise DeclarationError if a program passes a request of another type."""
+        if not isinstance(request, self.request or type(None)):
+            raise self._mismatch("The request of the operation has another type.", request)
+
+    def check_reply(self, reply: object) -> None:
+        """Raise DeclarationError if the function has returned another type than it declares."""
+        if not isinstance(reply, self.reply or type(None)):
+            raise self._mismatch("The function returns another type than it declares.", reply)
+
+    def _mismatch(self, sentence: str, found: object) -> DeclarationError:
+        return DeclarationError(sentence, operation=self.name, found=type(found).__name__)
+
+    def _types(self) -> tuple[type[msgspec.Struct] | None, type[msgspec.Struct] | None]:
+        """Return the types of the request and of the reply."""
+        try:
+            hints = get_type_hints(self.function)
+        except Exception as error:
+            raise DeclarationError(
+                "The annotations of an operation cannot be read: declare its types before it, in"
+                " the module.",
+                operation=self.name,
+                reason=str(error),
+            ) from None
+        parameters = [*inspect.signature(self.function).parameters.values()]
+        is_plain = all(each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters)
+        if not is_plain or len(parameters) not in (1, 2):
+            raise DeclarationError(
+                f"An operation takes a store and a request: {_SIGNATURE}.", operation=self.name
+            )
+        for name in (*(each.name for each in parameters), "return"):
+            if name not in hints:
+                raise DeclarationError(
+                    f"Annotate every parameter of an operation: {_SIGNATURE}.",
+                    operation=self.name,
+                    parameter=name,
+                )
+        if not hasattr(hints[parameters[0].name], "transact"):
+            raise DeclarationError(
+                f"The first parameter of an operation is a Store: {_SIGNATURE}.",
+                operation=self.name,
+                parameter=parameters[0].name,
+            )
+        request = self._struct(hints, parameters[1].name) if len(parameters) > 1 else None
+        reply = self._struct(hints, "return")
+        if len(parameters) > 1 and request is None:
+            raise DeclarationError(
+                "An operation without a request has one parameter, the store.", operation=self.name
+            )
+        if reply is not None and "success" in _members(reply):
+            raise DeclarationError(
+                "A reply has no member `success`: over NATS it says whether there is an error.",
+                operation=self.name,
+            )
+        return request, reply
+
+    def _struct(self, hints: Mapping[str, Any], parameter: str) -> type[msgspec.Struct] | None:
+        kind = hints[parameter]
+        if kind is type(None):
+            return None
+        is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+        if not is_struct or kind.__struct_config__.array_like:
+            raise DeclarationError(
+                "The request and the reply of an operation are each a Struct (or None), a JSON"
+                " object.",
+                operation=self.name,
+                parameter=parameter,
+            )
+        struct: type[msgspec.Struct] = kind
+        return struct
+
+
+class Declare(Protocol):
+    """Makes an operation of a function, with a request or without one."""
+
+    @overload
+    def __call__(self, function: Callable[[Any, Q], Awaitable[R]], /) -> Operation[Q, R]: ...
+    @overload
+    def __call__(self, function: Callable[[Any], Awaitable[R]], /) -> Operation[None, R]: ...
+
+
+def operation(*, access: Access, name: str | None = None) -> Declare:
+    """Declare an async function as an operation, for `operations=` of a Schema.
+
+    Its parameters are a Store, bound to the caller's space, and a Struct, the request; it returns a
+    Struct, the reply, or None. `access` is the scope that a caller needs: a `read` cannot write.
+    `name` is by default that of the function.
+    """
+
+    def declare(function: Callable[..., Awaitable[R]], /) -> Operation[Any, R]:
+        return Operation(function, access=access, name=name)
+
+    return declare
+
+
+def check_operations(schema: str, operations: tuple[Any, ...]) -> None:
+    """Raise DeclarationError for another object, and for two operations of one name."""
+    for each in operations:
+        if not isinstance(each, Operation):
+            raise DeclarationError(
+                "An operation is a function that is declared with @operation(access=…).",
+                schema=schema,
+                given=getattr(each, "__name__", each),
+            )
+    names = [each.name for each in operations]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise DeclarationError("Two operations have the same name.", schema=schema, names=twice)
+
+
+def _members(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    return kind.__struct_encode_fields__
