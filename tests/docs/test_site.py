@@ -110,7 +110,10 @@ def test_the_search_of_the_opened_files_finds_a_guide_first(site: Path) -> None:
         async with open_browser() as browser:
             for query, guides in QUERIES.items():
                 async with browser.visit((site / "index.html").as_uri()) as page:
-                    await page.get_by_placeholder("Search").fill(query)
+                    box = page.get_by_placeholder("Search")
+                    await box.click()
+                    await box.fill(query)
+                    await box.press("End")  # it searches when a key is released
                     first = page.locator(".md-search-result__link").first
                     await first.wait_for()
                     place = str(await first.get_attribute("href")).partition("?")[0]
