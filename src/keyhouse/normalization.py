@@ -46,18 +46,26 @@ def normalized(form: Form, text: str) -> str:
     Raises ValueError, whose message completes the sentence "The text …", for text that would take
     long.
     """
+    most = NORMAL_EXPANSION_MAX * len(text) + _EXPANSION_FREE
+    if len(text) >= _STEP:
+        _check_length(text, most)
+        if _has_long_run(text):
+            raise ValueError(f"has more than {COMBINING_MARKS_MAX} combining marks in a row")
+    normal = normalize(form, text)
+    if len(normal) > most:
+        raise ValueError(_too_long(text, most))
+    return normal
+
+
+def _check_length(text: str, most: int) -> None:
     if len(text) > NORMALIZED_CHARS_MAX:
         raise ValueError(f"has {len(text)} characters; {NORMALIZED_CHARS_MAX} can be normalized")
-    if text.isascii():
-        return text
-    if _has_long_run(text):
-        raise ValueError(f"has more than {COMBINING_MARKS_MAX} combining marks in a row")
-    most = NORMAL_EXPANSION_MAX * len(text) + _EXPANSION_FREE
-    is_longer = len(text) > _STEP and len(text) + 17 * text.count("\ufdfa") > most
-    normal = "" if is_longer else normalize(form, text)
-    if is_longer or len(normal) > most:
-        raise ValueError(f"has {len(text)} characters, and more than {most} in its normal form")
-    return normal
+    if len(text) + 17 * text.count("\ufdfa") > most:
+        raise ValueError(_too_long(text, most))
+
+
+def _too_long(text: str, most: int) -> str:
+    return f"has {len(text)} characters, and more than {most} in its normal form"
 
 
 def stream_safe(text: str) -> str:

@@ -47,6 +47,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "layout",
         "nats.credentials",
         "nats.client",
+        "nats.embedded_users",
         "nats.errors",
         "nats.server",
     ),

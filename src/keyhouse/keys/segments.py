@@ -23,7 +23,7 @@ from keyhouse.keys.number_segments import (
 )
 from keyhouse.keys.segment_protocol import PlainSegment, Segment
 from keyhouse.limits import NORMALIZED_CHARS_MAX
-from keyhouse.normalization import normalized
+from keyhouse.normalization import normal_form, normalized
 
 
 def text_of(value: object) -> str:
@@ -187,11 +187,11 @@ def _normal(text: str) -> str:
     """Return `normal(text)`, or raise ValueError."""
     if text.isascii() and len(text) <= NORMALIZED_CHARS_MAX:
         return " ".join(text.lower().split())
-    while True:
-        folded = " ".join(normalized("NFKC", text).casefold().split())
-        if folded == text:
-            return text
+    folded = " ".join(normalized("NFKC", text).casefold().split())
+    while folded != text:  # some text folds into text that is not in its normal form
         text = folded
+        folded = " ".join(normal_form("NFKC", text).casefold().split())
+    return text
 
 
 class NormalizedText(TextSegment):

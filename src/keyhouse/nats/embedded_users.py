@@ -26,6 +26,9 @@ from typing import Any, Final
 from keyhouse.errors import UsageError
 
 __all__ = [
+    "BUCKETS_USER",
+    "CLIENT_USER",
+    "LISTENER_USER",
     "EmbeddedUsers",
     "add_user",
     "embedded_url",

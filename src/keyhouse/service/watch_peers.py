@@ -28,7 +28,7 @@ from keyhouse.nats.bus import Bus
 __all__ = ["WatchPeers"]
 
 ANSWER_SECONDS: Final = 1.0
-"""How long a stop waits for other processes."""
+"""Timeout of the answers of other processes to a stop."""
 
 
 class _Message(msgspec.Struct, omit_defaults=True, frozen=True):
@@ -74,7 +74,7 @@ class WatchPeers:
         self._waiting: dict[int, _Answers] = {}
 
     async def run(self, stop_watch: StopWatch) -> None:
-        """Take part until cancelled; return at once if NATS is off."""
+        """Exchange messages until cancelled; return at once if NATS is off."""
         if not self._bus.is_on:
             return
         answering = set[asyncio.Task[None]]()

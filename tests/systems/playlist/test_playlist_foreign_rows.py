@@ -29,6 +29,7 @@ FIELDS: dict[str, Any] = {
     "namespace": "default",
     "snapshot_id": "s1",
     "username": "bob",
+    "requester": "0" * 64,
     "playlist_id": "p1",
     "kind": "name",
     "of": "bob",

@@ -108,12 +108,13 @@ def test_a_title_or_category_of_mediacms_has_no_control_characters() -> None:
 
 
 def test_a_title_of_mediacms_that_is_slow_to_normalize_is_a_title(tmp_path: Path) -> None:
-    """A title of 30,000 combining marks stopped the service for six seconds."""
-    marks = "\u0300" * 15_000 + "\u0316" * 15_000
+    """A title of 30,000 combining marks stopped the service for six seconds. Titles have at most
+    1,000 characters now."""
+    marks = "\u0300" * 450 + "\u0316" * 450
 
     def respond(request: httpx.Request) -> httpx.Response:
         media = [
-            {**medium(0), "title": f"Alien{marks}", "categories_info": [{"title": marks}]},
+            {**medium(0), "title": f"Alien{marks}", "categories_info": [{"title": marks[350:550]}]},
             {**medium(1), "title": "\ufdfa" * 400},
         ]
         return httpx.Response(200, json={"count": 2, "next": None, "results": media})

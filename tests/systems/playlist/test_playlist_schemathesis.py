@@ -16,12 +16,15 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from keyhouse import open_engine
+from keyhouse.nats.embedded_users import BUCKETS_USER, with_embedded_user
 from keyhouse.systems.playlist.client import PlaylistClient
 from keyhouse.systems.playlist.schema import BLESSED
+from keyhouse.systems.playlist.stores import PlaylistStores
 from tests.serve.support.serve_process import Serving, serving
 from tests.soak import size
 from tests.support.openapi_requests import check_reached
-from tests.systems.playlist.support.processes import demonstration, printed_code, shared
+from tests.systems.playlist.support.processes import demonstration, printed_code
 from tests.systems.playlist.support.service import fill, item
 
 EXAMPLES = size(15, 500)
@@ -60,8 +63,10 @@ def tokens(served: Serving) -> list[str]:
     """The sessions of an admin, a blessed member and a viewer; and none."""
 
     async def bless() -> None:
-        async with shared([served], served.nats) as view:
-            await view.stores.acl.put(BLESSED, ["Bob"])
+        buckets = with_embedded_user(served.nats, served.log_path.parent / "data", BUCKETS_USER)
+        engine = await open_engine(f"{buckets}/?prefix=&sync=always")
+        await PlaylistStores(engine, "default").acl.put(BLESSED, ["Bob"])
+        await engine.close()
 
     asyncio.run(bless())
     found = []

@@ -61,7 +61,7 @@ def nats_user(
 
     A chat robot, `kryten-py` and `nats kv` need one. The user reaches all buckets and subjects but
     those of plugins and served schemas, which need no user. It is made unless it exists, and a
-    running service has it a moment later. Whoever has the URL can read and change all buckets.
+    running service has it a moment later. The URL lets a program read and change all buckets.
     """
     settings = serve_settings(NAMES[0], data).settings
     folder = Path(settings.data)
