@@ -150,7 +150,7 @@ def asking_at(subject: str, body: dict[str, Any]) -> Client:
                 closing(socket.create_connection(server.nats_address)) as connection,
             ):
                 connection.settimeout(1)
-                connection.sendall(f'CONNECT {{"verbose":false}}\r\nSUB {answers} 1\r\n'.encode())
+                connection.sendall(server.nats_sign_in(subject) + f"SUB {answers} 1\r\n".encode())
                 connection.sendall(message * 8)
                 while not stop.is_set() and (received := _received(connection)) is not None:
                     connection.sendall(message * received.count(f"MSG {answers}".encode()))

@@ -84,8 +84,9 @@ def test_no_text_in_a_request_keeps_the_event_loop(system: str, tmp_path: Path) 
         for call in calls:
             for bomb in route_bombs(call):
                 check.http(bomb)
-        for bomb in header_bombs(next(call for call in calls if call.method == "GET")):
-            check.http(bomb)
+        for call in [call for call in calls if call.method == "GET"][:1]:  # rosey has no routes
+            for bomb in header_bombs(call):
+                check.http(bomb)
         check.finish()
 
 
@@ -101,11 +102,11 @@ def test_no_text_in_a_message_keeps_the_event_loop(service: str, tmp_path: Path)
 
 
 async def _bomb_operations(server: ServerProcess, service: str) -> None:
-    subjects = await listed_subjects(server.nats, service)
+    subjects = await listed_subjects(server.nats_of(service), service)
     bodies = OPERATIONS[service]
     assert set(bodies) == set(subjects) or service == "names", "an operation has no attack here"
     check = _Check(server)
-    connection = await nats.connect(server.nats)
+    connection = await nats.connect(server.nats_of(service))
     for operation, body in bodies.items():
         subject = subjects[operation]
         for name, data in body_bombs(body):

@@ -62,7 +62,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Running:
             responses.append((f"{name}/openapi.json", reply.content))
             if reply.status_code == 200:
                 documents[name] = reply.json()
-        private = asyncio.run(_private_in_buckets(server.nats))
+        private = asyncio.run(_private_in_buckets(server.nats_of("playlist")))
     for path in (folder / "data").rglob("*.db"):
         if path.read_bytes()[:6] == b"SQLite":
             private |= {*_private_in_file(path)}

@@ -110,7 +110,7 @@ def test_no_operation_of_another_service_takes_memory_or_time_from_a_neighbor(
 ) -> None:
     system = RECIPES if service == "recipes" else service
     with ServerProcess(tmp_path, "rosey", "streamkit", system) as server:
-        subjects = asyncio.run(listed_subjects(server.nats, service))
+        subjects = asyncio.run(listed_subjects(server.nats_of(service), service))
         bodies = OF_OTHERS[service]
         assert set(subjects) == set(bodies), "an operation has no attack here"
         if service == "recipes":

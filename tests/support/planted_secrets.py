@@ -65,21 +65,7 @@ PERSON = Record(
 )
 
 
-class Locker(msgspec.Struct):
-    code: str
-    place: str = ""
-
-
-LOCKER = Record(
-    Locker,
-    "locker:{code}",
-    Index("idx:locker:place:{place}:{code}", name="place"),
-    name="locker",
-    private=("code",),
-)
-"""A record whose own key is private."""
-
-PLANTED = Schema("planted", PERSON, LOCKER, space=Space("a club"), doc="Secrets in derived rows.")
+PLANTED = Schema("planted", PERSON, space=Space("a club"), doc="Secrets in derived rows.")
 
 
 def person(number: int) -> Person:
@@ -97,7 +83,6 @@ def person(number: int) -> Person:
 async def plant(store: Store, people: int = 3) -> None:
     for number in range(people):
         await store.put(PERSON, person(number))
-        await store.put(LOCKER, Locker(f"{SECRET}-code-{number}", f"hall {number}"))
 
 
 def leaked(text: str) -> str:

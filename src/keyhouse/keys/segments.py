@@ -189,8 +189,9 @@ def _normal(text: str) -> str:
         return " ".join(text.lower().split())
     folded = " ".join(normalized("NFKC", text).casefold().split())
     while folded != text:  # some text folds into text that is not in its normal form
+        bounded = normalized if len(folded) > len(text) else normal_form
         text = folded
-        folded = " ".join(normal_form("NFKC", text).casefold().split())
+        folded = " ".join(bounded("NFKC", text).casefold().split())
     return text
 
 

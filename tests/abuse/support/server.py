@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import jwt
 
+from keyhouse.nats.embedded_users import BUCKETS_USER, with_embedded_user
+
 START_SECONDS = 60
 SYSTEMS = ("rosey", "streamkit")
 SECRET = "abuse-tests-0123456789-abcdefghijklmnopqrstuvwxyz"
@@ -75,6 +77,18 @@ class ServerProcess:
         parts = urlsplit(self.http)
         assert parts.hostname is not None and parts.port is not None
         return parts.hostname, parts.port
+
+    def nats_of(self, service: str) -> str:
+        """Return the address for a client of a service: the commands of playlist need a user."""
+        if service != "playlist":
+            return self.nats
+        return with_embedded_user(self.nats, self.folder / "data", BUCKETS_USER)
+
+    def nats_sign_in(self, subject: str) -> bytes:
+        """Return the first line of a raw connection that publishes to this subject."""
+        url = urlsplit(self.nats_of("playlist" if subject.startswith("kryten.") else ""))
+        user = {"user": url.username, "pass": url.password} if url.username else {}
+        return b"CONNECT " + json.dumps({"verbose": False, **user}).encode() + b"\r\n"
 
     @property
     def nats_address(self) -> tuple[str, int]:

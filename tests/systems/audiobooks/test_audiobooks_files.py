@@ -174,6 +174,8 @@ def test_the_process_that_reads_files_imports_no_service() -> None:
     assert {name for name in ran.stdout.split() if name.startswith("keyhouse")} == {
         "keyhouse",
         "keyhouse.errors",
+        "keyhouse.limits",
+        "keyhouse.normalization",
         "keyhouse.rooted_path",
         "keyhouse.systems",
         "keyhouse.systems.audiobooks",

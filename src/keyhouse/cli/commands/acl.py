@@ -57,11 +57,12 @@ def nats_user(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Print the URL of a user of the embedded NATS server, for programs that use its buckets.
+    """Print the URL of a NATS user that may use the buckets.
 
-    A chat robot, `kryten-py` and `nats kv` need one. The user reaches all buckets and subjects but
-    those of plugins and served schemas, which need no user. It is made unless it exists, and a
-    running service has it a moment later. The URL lets a program read and change all buckets.
+    The user is one of the embedded NATS server. A chat robot, `kryten-py` and `nats kv` need one.
+    It reaches all buckets and subjects but those of plugins and served schemas, which need no user.
+    It is made unless it exists, and a running service has it a moment later. The URL lets a program
+    read and change all buckets.
     """
     settings = serve_settings(NAMES[0], data).settings
     folder = Path(settings.data)
