@@ -63,6 +63,14 @@ def test_a_cookie_from_another_origin_is_rejected(headers: dict[str, str]) -> No
     assert (refused.status, refused.json()["type"]) == (403, "urn:keyhouse:error:access")
 
 
+def test_a_cors_origin_without_credentials_cannot_use_a_cookie() -> None:
+    """`--cors http://127.0.0.1:3000` let a page there post the forms of the Studio: cookies are not
+    separated by port."""
+    app = make_app([shop()], settings=HttpSettings(cors_origins=(PANEL,)))
+    sent = COOKIE | {"Origin": PANEL, "Sec-Fetch-Site": "same-site"}
+    assert ask(app, "POST", "/shop/mine", headers=sent).status == 403
+
+
 def test_reads_and_bearer_tokens_need_no_origin_check() -> None:
     evil = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
     assert ask(APP, "GET", "/shop/mine", headers=COOKIE | evil).status == 200

@@ -250,6 +250,15 @@ def test_a_unique_row_rejects_a_second_record_and_is_released_only_by_its_holder
         ONE_TITLE.merge("k", b'"1"', None, b'"2"')
 
 
+def test_a_conflict_of_a_private_value_does_not_name_its_holder() -> None:
+    """A writer that tried all pins learnt whose pin it was."""
+    row = Unique("idx:guest:pin:{pin}", value="id")
+    Record(Guest, "guest:{id}", row, private=("pin", "pins"))
+    with pytest.raises(UniqueError) as rejected:
+        row.merge("idx:guest:pin:4711", b'"ann"', None, b'"bob"')
+    assert rejected.value.fields == {"index": "idx:guest:pin:{pin}", "value": {}}
+
+
 def test_a_first_row_stays_with_its_holder() -> None:
     assert SERIES_FIRST.merge("k", None, None, b'"1"') == b'"1"'
     assert SERIES_FIRST.merge("k", b'"1"', None, b'"2"') == b'"1"'

@@ -88,7 +88,8 @@ class Cors(CORSMiddleware):
 
 
 def check_csrf(method: str, sent: Mapping[bytes, bytes], allowed: frozenset[str]) -> None:
-    """Raise AccessError for a write with a cookie that a page of a foreign origin sent.
+    """Raise AccessError for a write with a cookie that a page of a foreign origin sent. `allowed`
+    are the origins that may send cookies.
 
     Browsers set `Sec-Fetch-Site` and `Origin`, and a page cannot change either. A request with
     neither comes from no current browser, and so carries no cookie that its sender does not own.

@@ -193,7 +193,7 @@ class HttpEndpoint:
         "_body_name",
         "_body_timeout_seconds",
         "_converted",
-        "_cors_origins",
+        "_cookie_origins",
         "_decode_body",
         "_form",
         "_handler",
@@ -242,7 +242,7 @@ class HttpEndpoint:
             raise DeclarationError(
                 "A route has a scope, but its service has no authenticator.", path=self.template
             )
-        self._cors_origins = frozenset(settings.cors_origins)
+        self._cookie_origins = frozenset(settings.cors_origins if settings.credentials else ())
         self._signature = signature = handler_signature(route)
         self._has_body = signature.has_body
         self._takes_caller = signature.caller
@@ -284,7 +284,7 @@ class HttpEndpoint:
             if self._scope not in caller.scopes and self._scope:
                 caller.require(self._scope)
             if caller.from_cookie:
-                check_csrf(request.method, sent, self._cors_origins)
+                check_csrf(request.method, sent, self._cookie_origins)
             if rates is not None:
                 try:
                     rates.check(caller.tenant, self._cost(sent) if self._has_body else 1)
@@ -383,7 +383,7 @@ class HttpEndpoint:
 
     async def _body(self, request: HttpRequest) -> Any:
         if self._form is not None:  # a page of another site can send one, also to sign in
-            check_csrf(request.method, request.headers, self._cors_origins)
+            check_csrf(request.method, request.headers, self._cookie_origins)
             text = await request.body(self._body_bytes_max, self._body_timeout_seconds)
             return await self._form.read(request.header(b"content-type"), text)
         if self._signature.body is bytes:

@@ -388,8 +388,7 @@ class Unique(Index):
             raise UniqueError(
                 "Another record holds this value.",
                 index=self.template.text,
-                **({} if self.private else {"key": key}),
-                holder=self.member(row),
+                **({} if self.private else {"key": key, "holder": self.member(row)}),
                 value={name: part for name, part in values.items() if name not in self.private},
             )
         return added

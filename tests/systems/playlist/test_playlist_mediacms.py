@@ -345,3 +345,20 @@ def test_a_second_refresh_is_rejected_at_once_and_a_cancelled_one_blocks_nobody(
                 await refresh.refresh(source(repeats))
 
     asyncio.run(work())
+
+
+def test_an_error_of_mediacms_shows_no_password_of_its_address() -> None:
+    def respond(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(500)
+
+    async def work() -> None:
+        transport = httpx.MockTransport(respond)
+        url = "https://ada:PASSWORD@cms.example/x"
+        source = MediaCms(url, "s", transport=transport, sleep=no_sleep)
+        with pytest.raises(CatalogSourceError) as failed:
+            async for _ in source.items():
+                pass
+        assert failed.value.fields["url"] == "https://cms.example/x"
+        assert "PASSWORD" not in str(failed.value)
+
+    asyncio.run(work())

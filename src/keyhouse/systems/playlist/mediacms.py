@@ -14,7 +14,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 import httpx
 import msgspec
@@ -261,10 +261,15 @@ class MediaCms:
     def _failed(self, reason: str, **where: object) -> CatalogSourceError:
         return CatalogSourceError(
             "The media could not be read: check mediacms_url, mediacms_token and that server.",
-            url=self._url,
+            url=_without_user(self._url),
             reason=reason,
             **where,
         )
+
+
+def _without_user(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _names(categories: list[dict[str, Any]]) -> list[str]:
