@@ -1,7 +1,7 @@
 """The JSON of a record: how a value becomes a row, and a row a value again."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import Any, Final, Generic, Protocol, Self, TypeGuard, TypeVar
 
@@ -368,6 +368,10 @@ class RecordJson(Generic[T]):
     @cached_property
     def _known_part(self) -> KnownPart | None:
         return known_part(self._type_info)
+
+    def knows(self, members: Collection[str]) -> bool:
+        """Return whether all members of a document are members of the type."""
+        return self._known is not None and self._known.names.issuperset(members)
 
     def shown(self, value: T, stored: bytes | None = None) -> Any:
         """Return the value as plain JSON without its private attributes, and with the members of

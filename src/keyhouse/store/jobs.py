@@ -15,13 +15,14 @@ from typing import Any, TypeVar
 from keyhouse.arguments import checked
 from keyhouse.errors import (
     DataError,
+    DocumentError,
     KeyhouseError,
     LeaseError,
     LimitError,
     UnreadableError,
     UsageError,
 )
-from keyhouse.schema import Index, JobState, Record
+from keyhouse.schema import Index, JobState, Record, document
 from keyhouse.store.entry import Entry
 from keyhouse.store.scan import Scan
 from keyhouse.store.step_transaction import StepTransaction
@@ -213,13 +214,13 @@ async def _advance(
         key = await tx.stored_key(bound, current)
         if (written := await tx.row(key)) is None:
             continue
+        if isinstance(tx, StepTransaction) and _is_rewritten(store, over, key, written[0]):
+            continue
         try:
             entry = tx.seen(bound, key, values)
         except DataError as error:
             if not isinstance(tx, StepTransaction):
                 raise
-            if _is_current(store, key, written[0]):
-                continue  # a newer program wrote it since: it is as the step would leave it
             raise _unreadable(over, error) from error
         assert entry is not None  # its row is there
         by = scan.declared if isinstance(scan.declared, Index) else None
@@ -235,15 +236,45 @@ async def _advance(
     return state
 
 
-def _is_current(store: Store, key: str, value: bytes) -> bool:
-    """Return whether a row decodes by the schema's own declaration."""
+def _is_rewritten(store: Store, over: Record[Any], key: str, value: bytes) -> bool:
+    """Return whether newer code has written a row already, so that it is not of the declaration
+    `over`: a later one decodes it and knows its members, and `over` does not."""
+    former = store.binding.record(over)
+    plain = _parsed(value)
+    members = plain if isinstance(plain, dict) else ()
+    is_readable = _decodes(former, key, value)
+    if is_readable and former.knows(members):
+        return False
+    later = [
+        store.binding.record(each.over)
+        for each in store.schema.migrations[_following(store, over) :]
+        if each.over.template.text == over.template.text
+    ]
     match = store.find(key)
+    return any(
+        _decodes(each, key, value) and (each.knows(members) or not is_readable)
+        for each in [*later, *([] if match is None else [match.record])]
+    )
+
+
+def _following(store: Store, over: Record[Any]) -> int:
+    """Return the number of migrations up to the last one over this declaration."""
+    return max((each.id for each in store.schema.migrations if each.over is over), default=0)
+
+
+def _decodes(record: Record[Any], key: str, value: bytes) -> bool:
     try:
-        if match is not None:
-            match.record.decode(value, key)
+        record.decode(value, key)
     except DataError:
         return False
-    return match is not None
+    return True
+
+
+def _parsed(value: bytes) -> Any:
+    try:
+        return document.parse(value)
+    except DocumentError:
+        return None
 
 
 def _unreadable(over: Record[Any], error: DataError) -> UnreadableError:
