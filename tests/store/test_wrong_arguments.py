@@ -240,6 +240,7 @@ VALUES = {
         "Day",
         "Timestamp",
         "Ulid",
+        "operation",
         "per_write",
     ),  # take nothing
     *(
@@ -251,6 +252,7 @@ VALUES = {
         "LogState",
         "Regex",
         "Migration",
+        "Operation",
         "RecordPage",
         "Transaction",
         "UnreadableRow",

@@ -29,6 +29,7 @@ from keyhouse.metrics import Metrics
 from keyhouse.nats.bus import Bus
 from keyhouse.nats.client import NatsClient
 from keyhouse.nats.credentials import sign_in
+from keyhouse.nats.endpoint import Endpoint
 from keyhouse.nats.errors import reconnecting
 from keyhouse.nats.listener import NatsListener
 from keyhouse.serve.data_dir import DataDir
@@ -124,13 +125,12 @@ class Server:
         specs = [await self._build(name, data.path, opener, hosts[name]) for name in self._services]
         if bound is not None:
             specs += await self._build_studio(specs, data.path, opener, has_docs=http_settings.docs)
-        has_nats, partitions = await self._connect(nats, specs[: len(hosts)], hosts)
+        nats_listeners = await self._connect(nats, specs[: len(hosts)], hosts)
         stack.push_async_callback(self._blocking.close, self._settings.drain_seconds)
         await stack.enter_async_context(BackgroundTasks(specs, self._metrics))
         stack.push_async_callback(self._stop_listeners)
-        for spec in specs:
-            for public in (True, False) if has_nats else ():
-                await self._listen(nats, spec, partitions, public=public)
+        for listener in nats_listeners:
+            await self._start_listener(listener)
         http = None
         if bound is not None:
             http = (await self._start_listener(self._http(specs, bound, http_settings))).url
@@ -203,9 +203,9 @@ class Server:
 
     async def _connect(
         self, nats: NatsAccess, specs: list[ServiceSpec], hosts: Mapping[str, ServiceHost]
-    ) -> tuple[bool, list[NatsClient]]:
-        """Connect to NATS if a service has endpoints or uses the bus. Returns whether it did, and
-        the connections of the partitions."""
+    ) -> list[NatsListener]:
+        """Connect to NATS if a service has endpoints or uses the bus. Returns the listeners, on
+        connections that are closed after them."""
         users = [
             spec.name
             for name, spec in zip(hosts, specs, strict=True)
@@ -214,34 +214,40 @@ class Server:
         if users and nats.is_off:
             _log.warning("nats is off: these systems are not served there", systems=users)
         if not users or nats.is_off:
-            return False, []
+            return []
         partitions = await nats.partitions(each for spec in specs for each in spec.endpoints)
         self._bus.connect(await nats.client())
-        return True, partitions
+        return [
+            await self._nats_listener(nats, spec, endpoints, partitions, public=public)
+            for spec in specs
+            for public in (True, False)
+            if (endpoints := [each for each in spec.endpoints if each.public is public])
+        ]
 
     # Listeners
 
-    async def _listen(
-        self, nats: NatsAccess, spec: ServiceSpec, partitions: list[NatsClient], *, public: bool
-    ) -> None:
-        endpoints = [each for each in spec.endpoints if each.public is public]
-        if not endpoints:
-            return
+    async def _nats_listener(
+        self,
+        nats: NatsAccess,
+        spec: ServiceSpec,
+        endpoints: list[Endpoint],
+        partitions: list[NatsClient],
+        *,
+        public: bool,
+    ) -> NatsListener:
         client = await nats.listener_client(public=public)
         own = partitions if public else []
-        await self._start_listener(
-            NatsListener(
-                client,
-                endpoints,
-                name=spec.name,
-                version=__version__,
-                description=spec.title,
-                queue=spec.queue,
-                push_client=await nats.push_client(public=public),
-                partitions=own,
-            )
-        )
         self._health.add(spec.name, _nats_check(client, own), first=True)
+        return NatsListener(
+            client,
+            endpoints,
+            name=spec.name,
+            version=__version__,
+            description=spec.title,
+            queue=spec.queue,
+            push_client=await nats.push_client(public=public),
+            partitions=own,
+        )
 
     def _http(
         self, specs: list[ServiceSpec], bound: socket, settings: HttpSettings

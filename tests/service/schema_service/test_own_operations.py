@@ -152,7 +152,7 @@ def test_an_operation_counts_towards_the_rate(tmp_path: Path) -> None:
 def test_openapi_describes_an_operation(served: Served) -> None:
     document = served.http().get("/openapi.json").json()
     described = document["paths"]["/operations/request_song"]["post"]
-    assert described["summary"] == "Ask for a song: once in 30 seconds, for a point"
+    assert described["summary"] == "Ask for a song: once in 30 seconds, for a point."
     assert "SongRequest" in json.dumps(described["requestBody"])
     assert "Queued" in json.dumps(described["responses"]["200"])
     assert "requestBody" not in document["paths"]["/operations/best"]["post"]
