@@ -20,7 +20,7 @@ SECONDS = 10
 """Of a usual run: a system with many routes has less for each."""
 
 SYSTEMS = [name for name in NAMES if has_service(name) and name != "rosey"]
-"""Those with routes: rosey has none."""
+"""Systems with routes: rosey has none."""
 NEIGHBORS = ("rosey", "streamkit")
 SCHEMAS = {"recipes": "tests.service.schema_service.support.recipes:BOX"}
 """Schemas that are served, by name."""
