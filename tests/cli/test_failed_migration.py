@@ -99,6 +99,7 @@ def test_a_step_that_raises_anything_leaves_the_other_spaces_migrated(
     assert failed["space"] == "bob"
     if failure != "UniqueError":
         assert failed["reason"].startswith(failure) and "new.py" in failed["reason"]
+    assert failed["reason"].endswith(", at the record song:2"), "nothing named it"
     text = run("migrate", "new:SONGS", "--data", "data", "--yes", cwd=tmp_path, code=1).stdout
     assert "1 space failed" in " ".join(text.split())
 

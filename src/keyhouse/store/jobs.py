@@ -228,7 +228,11 @@ async def _advance(
             continue  # it has left the index since the row was read, or in an earlier step
         if isinstance(tx, StepTransaction):
             tx.visit(bound, entry, in_key_order=by is None)
-        await step(tx, entry)
+        try:
+            await step(tx, entry)
+        except BaseException as error:  # of the caller's code: say where it was
+            error.add_note(f"at the record {entry.key}")
+            raise
         state.done += 1
     state.changed += tx.pending
     state.cursor = position or state.cursor

@@ -235,13 +235,14 @@ async def _apply(
 
 
 def step_failure(error: BaseException) -> str:
-    """Return the reason why a migration failed, with the place in the code if Keyhouse did not
-    raise it."""
+    """Return the reason why a migration failed, with its record, and with the place in the code if
+    Keyhouse did not raise it."""
+    notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
     if isinstance(error, KeyhouseError):
-        return str(error)
+        return f"{error}{notes}"
     frames = traceback.extract_tb(error.__traceback__)
     where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}: {error}{where}"
+    return f"{type(error).__name__}: {error}{where}{notes}"
 
 
 async def _reindex(

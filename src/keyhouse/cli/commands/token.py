@@ -71,7 +71,7 @@ def token(
     It is valid for 12 hours, unless --hours or --days says otherwise: an overlay or a bot takes
     --days 365. A program of yours that people sign in to makes tokens with keyhouse.auth.mint.
 
-    Without a system, it is an operator's token for the Studio, at /studio/ of the service.
+    With --operator and no system, it is a token for the Studio, at /studio/ of the service.
 
     It is signed with the service's secret, from the settings of keyhouse serve (such as
     KEYHOUSE_STREAMKIT_JWT_SECRET) or from its data folder. If there is no secret yet, one is
@@ -87,8 +87,10 @@ def token(
         raise UsageError("Give only one of --hours and --days.")
     seconds = days * 86_400 if days is not None else (12 if hours is None else hours) * 3_600
     if system is None:
-        if not operator or customer is not None:
+        if not operator:
             raise UsageError("Name the system, or give --operator for a token of the Studio.")
+        if customer is not None:
+            raise UsageError("A token of the Studio is for no space: leave --space out.")
         service, system, scopes = studio_service(), NAME, scope or [*SCOPES]
         loaded = load_settings({"data": data}, os.environ, config, systems=NAMES)
         folder = Path(loaded.settings.data)
