@@ -107,6 +107,7 @@ class ChannelEvents:
         self._clients: set[_Client] = set()
         self._pacer = PushPacer()
         self._pushing: dict[str, Any] | None = None  # the last event of a push that runs
+        self._stopped_at = 0
         self._is_suspect = False
 
     def stream(self) -> EventStream:
@@ -184,8 +185,18 @@ class ChannelEvents:
                 if named is None or named == self._name:
                     is_stopped = message.subject == f"{LIFECYCLE}.shutdown"
                     if is_stopped != self._channel.is_stopped:
+                        if is_stopped:  # what it wrote before may be seen after its message
+                            self._stopped_at = await self._newest_row()
                         self._channel.is_stopped = is_stopped
                         await self._send_state()
+
+    async def _newest_row(self) -> int:
+        try:
+            if self._rows is not None and await self._channel.exists():
+                return await self._rows.revision()
+        except EngineError:  # it is away: every later row is new
+            pass
+        return 0
 
     async def _end_lost_pushes(self) -> None:
         while True:
@@ -222,7 +233,8 @@ class ChannelEvents:
         await self._send_state()
         async with aclosing(self._rows.row_watch(since=since)) as changes:
             async for change in changes:
-                self._channel.is_stopped = False  # a robot that writes runs
+                if change.revision > self._stopped_at:
+                    self._channel.is_stopped = False  # a robot that writes runs
                 if change.key == CURRENT:
                     await self._plays.reconcile()
                 await self._send_state(is_queue_alone=change.key != CURRENT)
