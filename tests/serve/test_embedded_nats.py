@@ -219,6 +219,15 @@ async def connected(url: str) -> AsyncIterator[Any]:
             continue
 
 
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"robot": 1}', b"\xff", b"{"])
+def test_a_damaged_file_of_users_is_named(content: bytes, tmp_path: Path) -> None:
+    """A list was an AttributeError, which ended the task that restarts the server."""
+    (tmp_path / "nats").mkdir()
+    (tmp_path / "nats" / "users.json").write_bytes(content)
+    with pytest.raises(UsageError, match="file of NATS users cannot be read"):
+        add_user(tmp_path, "robot")
+
+
 def test_buckets_of_a_server_without_users_are_kept(tmp_path: Path) -> None:
     """Earlier versions ran the embedded server without accounts."""
 

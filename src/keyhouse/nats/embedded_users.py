@@ -23,6 +23,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from keyhouse.errors import UsageError
 
 __all__ = [
@@ -129,16 +131,16 @@ def remove_user(data: Path, name: str) -> None:
 
 def read_users(file: Path) -> dict[str, str]:
     try:
-        users = json.loads(file.read_text())
+        users = msgspec.json.decode(file.read_bytes(), type=dict[str, str])
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UsageError(
             "The file of NATS users cannot be read: correct it, or delete it and add them again.",
             file=str(file),
             reason=str(error),
         ) from None
-    return {str(name): str(password) for name, password in users.items()}
+    return users
 
 
 def _write_users(file: Path, users: Mapping[str, str]) -> None:

@@ -262,7 +262,7 @@ async def _restart(server: EmbeddedNats) -> None:
 async def _reload_users(server: EmbeddedNats) -> None:
     try:
         await asyncio.to_thread(server.reload)
-    except KeyhouseError as error:
+    except (KeyhouseError, OSError) as error:  # such as a full disk
         _log.error("nats users were not reloaded", error=str(error))
 
 
@@ -271,7 +271,7 @@ def _start_again(server: EmbeddedNats) -> None:
     _log.error("nats server exited: restarting it", status=server.exit_status, log=log)
     try:
         server.start()
-    except (OSError, SubprocessError) as error:  # such as a full disk
+    except (KeyhouseError, OSError, SubprocessError) as error:  # such as a full disk
         _log.error(
             "nats server could not be restarted",
             reason=str(error),
