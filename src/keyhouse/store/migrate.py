@@ -5,17 +5,20 @@ Its record and the new version are written in one commit. A space that is newer 
 NewerError and is left unchanged.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from time import monotonic
+from typing import Any, Final
 
 import msgspec
 
 from keyhouse.arguments import checked
 from keyhouse.clock import IdSource
 from keyhouse.engine import Engine
-from keyhouse.errors import DeclarationError, NewerError, UsageError
+from keyhouse.errors import DeclarationError, LeaseError, NewerError, UsageError
 from keyhouse.keyring import KeyRing
+from keyhouse.limits import OPEN_WAIT_SECONDS
 from keyhouse.schema import (
     JobState,
     Meta,
@@ -43,6 +46,9 @@ Progress = Callable[[Migration, int], None]
 _DELETED_ROWS = 50
 """Rows deleted in one commit, which every engine holds."""
 
+WAIT_RETRY_SECONDS: Final = 0.2
+"""Pause before a space that another process prepares is tried again."""
+
 
 class MigrationResult(msgspec.Struct, frozen=True):
     """One migration: the records it visited, and the rows it wrote (in a dry run: would write)."""
@@ -64,13 +70,15 @@ async def open_migrated(
     key_ring: KeyRing | None = None,
     owns_engine: bool = False,
     reindex: bool = False,
+    wait_seconds: float = OPEN_WAIT_SECONDS,
     **fixed: str,
 ) -> Store:
     """Return a store at the version of its schema, migrating it if it is older.
 
     Finishes deletions that were interrupted. Raises NewerError if the store is newer, and
-    UnbuiltIndexError if a derived row lacks records, unless it is to `reindex`. With `owns_engine`,
-    closing the store closes the engine.
+    UnbuiltIndexError if a derived row lacks records, unless it is to `reindex`. Waits while another
+    process prepares the space; raises LeaseError if that takes longer than `wait_seconds`. With
+    `owns_engine`, closing the store closes the engine.
     """
     store = Store(
         schema,
@@ -82,6 +90,24 @@ async def open_migrated(
         owns_engine=owns_engine,
         **fixed,
     )
+    started = monotonic()
+    while True:
+        try:
+            await _prepare(store, reindex=reindex)
+            return store
+        except LeaseError as error:
+            waited = monotonic() - started
+            if waited >= wait_seconds:
+                if wait_seconds:
+                    raise _still_prepared(space, wait_seconds, error) from None
+                raise
+        await asyncio.sleep(min(WAIT_RETRY_SECONDS, wait_seconds - waited))
+
+
+async def _prepare(store: Store, *, reindex: bool) -> None:
+    """Migrate a space, finish its deletions and check its indexes. Raises LeaseError while another
+    process does one of these."""
+    schema = store.schema
     if schema.migrations:
         await migrate(store)
     await resume_deletions(store)
@@ -91,7 +117,16 @@ async def open_migrated(
         await check_indexes(store)
     elif schema.meta is not None:
         await remove_undeclared(store)
-    return store
+
+
+def _still_prepared(space: str, waited: float, error: LeaseError) -> LeaseError:
+    return LeaseError(
+        "Another process still migrates the space, or builds its indexes: open the store when it"
+        " has finished, or with a greater `wait_seconds`.",
+        space=space,
+        waited_seconds=waited,
+        **error.fields,
+    )
 
 
 @checked(DeclarationError)
