@@ -379,9 +379,10 @@ class SchemaSubjects:
             return {"stopped": await self.watches.stop(space.name, body.subject)}
         served = self._named(body, "record", "counter", "log")
         fields = served.of_json(body.fields)
-        space.store.span(served.record, **fields)  # raises for fields that are not leading ones
+        store = await space.watched_store()
+        store.span(served.record, **fields)  # raises for fields that are not leading ones
         revision = await self.watches.start(
-            space.store,
+            store,
             served.record,
             body.subject,
             request.publisher,
