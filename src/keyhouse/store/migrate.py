@@ -36,7 +36,7 @@ from keyhouse.store.index_state import (
     note_migrated,
     remove_undeclared,
 )
-from keyhouse.store.jobs import forget_job, run_job, try_job
+from keyhouse.store.jobs import forget_job, run_job, try_steps
 from keyhouse.store.removal import resume_deletions
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
@@ -163,17 +163,16 @@ async def migrate(
 ) -> list[MigrationResult]:
     """Apply every pending migration of the space.
 
-    With `dry_run` nothing is written, and each migration sees the stored rows, without the changes
-    of earlier ones; one over a declaration that an earlier one is still to write is not tried.
+    With `dry_run` nothing is written, and each migration sees the records as earlier ones over the
+    same keys leave them; other rows are as they are stored. Its rows include those of these.
     """
     done: list[MigrationResult] = []
     pending = store.schema.migrations[await version(store) :]
     for migration in pending:
         report = None if on_progress is None else _reporter(on_progress, migration)
-        if dry_run and _is_still_written(store, migration, pending):
-            state: JobState | None = JobState(owner="", lease_until=0, started_at=_now(store))
-        elif dry_run:
-            state = await try_job(store, migration.over, migration.step, on_progress=report)
+        if dry_run:
+            steps = _steps_before(migration, pending)
+            state: JobState | None = await try_steps(store, steps, on_progress=report)
         else:
             state = await run_job(
                 store,
@@ -196,16 +195,16 @@ async def migrate(
     return done
 
 
-def _is_still_written(store: Store, migration: Migration, pending: Sequence[Migration]) -> bool:
-    """Return whether an earlier pending migration changes the records of this one to the
-    declaration that it is over."""
+def _steps_before(
+    migration: Migration, pending: Sequence[Migration]
+) -> list[tuple[Record[Any], Callable[..., Any]]]:
+    """Return the steps of the pending migrations over the keys of this one, up to its own."""
     text = migration.over.template.text
-    return any(
-        each.id < migration.id
-        and each.over.template.text == text
-        and store.schema.is_former(each.over)
+    return [
+        (each.over, each.step)
         for each in pending
-    )
+        if each.id <= migration.id and each.over.template.text == text
+    ]
 
 
 def _now(store: Store) -> int:
