@@ -88,7 +88,7 @@ def test_the_file_of_an_engine_url_is_relative_to_the_settings_file(
     assert found == expected.format(tmp_path)
 
 
-def test_what_is_no_path_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_url_and_a_text_stay_as_they_are(tmp_path: Path) -> None:
     file = tmp_path / "keyhouse.toml"
     file.write_text(
         'systems = ["a:B"]\n[recipes]\njwt_algorithm = "RS256"\njwks = "https://host/keys"\n'

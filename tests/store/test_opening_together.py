@@ -20,7 +20,7 @@ from tests.support.engine_openers import OPENERS, postgres_schema
 
 PROCESSES = 4
 SHARED = [name for name in OPENERS if name in ("sqlite", "postgres")]
-"""Engines that several processes open at once, and that need no server of their own."""
+"""Engines that several processes open at once, and that need no separate server."""
 
 
 async def _url(name: str, folder: Path) -> str:

@@ -323,7 +323,7 @@ class ServiceAccess:
 
     async def _check_open(self, selection: Selection) -> None:
         """Raise AccessError if the service closes the record that is asked for; if it closes others
-        of the selection, say so."""
+        of the selection, report it."""
         closed_of = getattr(self._remote, "closed", None)
         if closed_of is None:
             return

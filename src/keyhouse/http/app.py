@@ -50,7 +50,7 @@ _PATH_CHARS_MAX = 200
 _LOGGED_FROM = {"all": 0, "failed": 500, "off": 1_000}
 """The lowest status that is logged, by the setting `access_log`."""
 _EXPECTED = (DrainingError, PreparingError)
-"""Errors above 499 that are no failure: whoever shuts down or prepares logs it, once."""
+"""Errors above 499 that are expected: the shutdown or the preparation is logged, once."""
 
 
 def make_app(

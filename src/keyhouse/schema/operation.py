@@ -108,7 +108,7 @@ class Operation(Generic[Q, R]):
             if isinstance(kind, type) and issubclass(kind, KeyhouseError):
                 own: type[KeyhouseError] = kind
                 if own.type == error.type:
-                    with suppress(TypeError):  # it may have a constructor of its own
+                    with suppress(TypeError):  # it may have another constructor
                         return own(error.sentence, **error.fields)
         return error
 
