@@ -95,7 +95,7 @@ def delete(
     location: Location,
     json: Json = False,
 ) -> None:
-    """Delete records with their derived rows, or a whole space: a tenant.
+    """Delete records with their derived rows, or a whole space.
 
     A record and its derived rows are deleted in one commit; many records in several. Asks for
     confirmation. If interrupted, some records are deleted completely: run it again for the rest.
