@@ -26,7 +26,7 @@ import pytest
 from coverage import Coverage
 from hypothesis import HealthCheck, settings
 
-from tests.soak import size
+from tests.sizes import size
 
 pytest.register_assert_rewrite("keyhouse.testing", "tests.model")
 
@@ -34,7 +34,7 @@ settings.register_profile(
     "keyhouse",
     deadline=None,
     print_blob=True,
-    max_examples=size(100, 2_000),
+    max_examples=size(100, 100, 2_000),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("keyhouse")
