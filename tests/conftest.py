@@ -55,8 +55,8 @@ CORE_PACKAGES = ("keyhouse.keys", "keyhouse.schema", "keyhouse.store")
 def pytest_collection() -> Generator[None, object, object]:
     if Coverage.current() is not None:
         for package in CORE_PACKAGES:
-            for module in pkgutil.iter_modules(import_module(package).__path__):
-                import_module(f"{package}.{module.name}")
+            for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
+                import_module(module.name)
     gc.disable()
     try:
         with untraced():

@@ -106,7 +106,7 @@ def test_the_sqlite_guide_shows_the_engines_constants() -> None:
 
 def test_the_operations_page_lists_the_findings_of_verify() -> None:
     kinds = re.search(
-        r"Kind = Literal\[(.*?)\]", (SOURCE / "store/finding.py").read_text(), re.DOTALL
+        r"Kind = Literal\[(.*?)\]", (SOURCE / "store/verify/finding.py").read_text(), re.DOTALL
     )
     assert kinds is not None
     named = {

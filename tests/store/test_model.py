@@ -25,7 +25,7 @@ from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import KeyhouseError
 from keyhouse.schema import Unique
 from keyhouse.store import Transaction, write_plan
-from keyhouse.store.scan import Scan
+from keyhouse.store.reads.scan import Scan
 from keyhouse.testing.script import parse
 from tests.model import Difference, Generator, Player, generate, play
 from tests.model.generator import WEIGHTS

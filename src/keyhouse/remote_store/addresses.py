@@ -12,7 +12,7 @@ from keyhouse.schema import Counter, Declared, Derived, Index, Log, Record, Sche
 from keyhouse.schema.index_names import index_name
 from keyhouse.store import Entry, Event
 from keyhouse.store.binding import Binding
-from keyhouse.store.record_reads import lookup_key
+from keyhouse.store.reads.record_reads import lookup_key
 
 __all__ = ["AddressBook", "Item", "RecordAddress"]
 

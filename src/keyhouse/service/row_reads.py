@@ -16,7 +16,7 @@ from keyhouse.errors import KeyhouseError, NotFoundError
 from keyhouse.limits import SERVED_PAGE_BYTES_MAX
 from keyhouse.schema import Counter, Derived, Record
 from keyhouse.store import Store
-from keyhouse.store.long_read import LongWork
+from keyhouse.store.reads.long_read import LongWork
 
 __all__ = ["ROWS_MAX", "RowQuery", "RowsPage", "RowsQuery", "ShownRow", "read_row", "read_rows"]
 

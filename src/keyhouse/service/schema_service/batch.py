@@ -16,7 +16,7 @@ from keyhouse.service.schema_service.answers import ServedItem, item_of
 from keyhouse.service.schema_service.catalog import Catalog, Kind, ServedRecord
 from keyhouse.service.schema_service.operations import SpaceOperations, patch_in, put_in
 from keyhouse.store import Entry, Transaction
-from keyhouse.store.long_read import LongWork
+from keyhouse.store.reads.long_read import LongWork
 
 __all__ = [
     "BatchOperation",

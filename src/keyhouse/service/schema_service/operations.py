@@ -56,7 +56,7 @@ from keyhouse.store import (
     page_within,
     record_keys,
 )
-from keyhouse.store.long_read import LongRead
+from keyhouse.store.reads.long_read import LongRead
 
 __all__ = [
     "OPERATIONS",
