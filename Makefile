@@ -36,15 +36,22 @@ CORE_COVERAGE := 95
 .PHONY: help
 help: ## Show this list
 	@echo "Each target builds its environment first."
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+NO_BROWSER := $(if $(filter off,$(BROWSER)), and not browser)
 
 .PHONY: test
-test: .venv/installed ## Run all checks and tests, with coverage of the core (ENGINES=…, BROWSER=off: fewer)
+test: .venv/installed ## Run all checks and the tests of every promise (ENGINES=…, BROWSER=off: fewer)
 	@$(MAKE) -j3 check compile browser
-	@KEYHOUSE_ENGINES=$(ENGINES) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --cov --cov-report= \
-	  $(if $(filter off,$(BROWSER)),-m 'not browser')
+	@KEYHOUSE_ENGINES=$(ENGINES) $(PYTEST) --cov --cov-report= -m 'not extra$(NO_BROWSER)'
 	@$(BIN)/coverage report --fail-under $(CORE_COVERAGE)
 	@test '$(BROWSER)' != off || echo "The page tests were not run: BROWSER=off."
+
+# What `make test` leaves out, and its random tests and fault runs again, longer.
+.PHONY: test-all
+test-all: test ## Run `make test`, then more cases and longer random runs, as CI does
+	@KEYHOUSE_TESTS=all KEYHOUSE_ENGINES=$(ENGINES) $(PYTEST) -m '(extra or soak or hypothesis)$(NO_BROWSER)'
 
 # Collecting compiles the tests. Every test process would, at the same time.
 .PHONY: compile
@@ -62,8 +69,8 @@ QUICK := $(wildcard tests/project tests/docs tests/adapters tests/base tests/key
 
 .PHONY: quick
 quick: check ## Run the checks and the fast tests on memory and SQLite, under two minutes
-	@KEYHOUSE_ENGINES=memory,sqlite $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal \
-	  -m 'not long and not soak and not hypothesis' --ignore tests/serve/test_serve.py $(QUICK)
+	@KEYHOUSE_ENGINES=memory,sqlite $(PYTEST) -m 'not extra and not long and not soak and not hypothesis' \
+	 --ignore tests/serve/test_serve.py $(QUICK)
 
 .PHONY: check
 check: .venv/installed ## Check format, lint and types
@@ -91,8 +98,7 @@ bench: .venv-bench/installed ## Measure against hand-written code and against pe
 
 .PHONY: soak
 soak: .venv/installed ## Run random and fault tests at release length, hours (SIZE=20: percent)
-	@KEYHOUSE_SOAK=$(SIZE) KEYHOUSE_ENGINES=$(ENGINES) $(BIN)/python -m pytest -rA -n $(JOBS) --dist worksteal \
-	  -m 'soak or hypothesis' $(ARGS)
+	@KEYHOUSE_SOAK=$(SIZE) KEYHOUSE_ENGINES=$(ENGINES) $(PYTEST) -rA -m 'soak or hypothesis' $(ARGS)
 
 .PHONY: docs
 docs: .venv/installed ## Regenerate the generated pages of docs/

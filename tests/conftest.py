@@ -26,7 +26,7 @@ import pytest
 from coverage import Coverage
 from hypothesis import HealthCheck, settings
 
-from tests.soak import size
+from tests.sizes import size
 
 pytest.register_assert_rewrite("keyhouse.testing", "tests.model")
 
@@ -34,7 +34,7 @@ settings.register_profile(
     "keyhouse",
     deadline=None,
     print_blob=True,
-    max_examples=size(100, 2_000),
+    max_examples=size(100, 100, 2_000),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("keyhouse")
@@ -55,8 +55,8 @@ CORE_PACKAGES = ("keyhouse.keys", "keyhouse.schema", "keyhouse.store")
 def pytest_collection() -> Generator[None, object, object]:
     if Coverage.current() is not None:
         for package in CORE_PACKAGES:
-            for module in pkgutil.iter_modules(import_module(package).__path__):
-                import_module(f"{package}.{module.name}")
+            for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
+                import_module(module.name)
     gc.disable()
     try:
         with untraced():

@@ -15,9 +15,9 @@ import pytest
 from tests.abuse.attacks import ATTACKS, fill
 from tests.abuse.support.attack import run
 from tests.abuse.support.server import ServerProcess
-from tests.soak import size
+from tests.sizes import size
 
-SECONDS = size(2, 60)
+SECONDS = size(2, 2, 60)
 
 CLOSED = [
     "pipelining without reading",

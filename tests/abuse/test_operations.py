@@ -20,7 +20,7 @@ import pytest
 from tests.abuse.attacks import asking, asking_at, put_values
 from tests.abuse.support.attack import Client, run
 from tests.abuse.support.server import ServerProcess
-from tests.soak import SOAK, size
+from tests.sizes import SOAK, size
 
 SECONDS_EACH = 0.3
 LARGE = "x" * 60_000
@@ -52,7 +52,7 @@ def test_no_operation_takes_memory_or_time_from_a_neighbor(tmp_path: Path) -> No
         put_values(server, "mallory", 1_000, 60_000)
         if SOAK:
             for operation in sorted(operations):
-                outcome = run(server, *clients(operation), seconds=size(5, 60))
+                outcome = run(server, *clients(operation), seconds=size(5, 5, 60))
                 outcome.check(operation)
         else:
             run(server, _for_a_moment, seconds=SECONDS_EACH * len(operations)).check()
@@ -121,7 +121,7 @@ def test_no_operation_of_another_service_takes_memory_or_time_from_a_neighbor(
         ]
         if SOAK:
             for name, attack in zip(bodies, attacks, strict=True):
-                run(server, *attack, seconds=size(5, 60)).check(name)
+                run(server, *attack, seconds=size(5, 5, 60)).check(name)
         else:
             each = [client for attack in attacks for client in attack]
             run(server, *each, seconds=SECONDS_EACH * len(bodies)).check()
@@ -152,7 +152,7 @@ async def put_recipes(url: str) -> None:
 def test_nonsense_over_nats_leaves_memory_flat_and_is_answered_by_documented_codes(
     tmp_path: Path,
 ) -> None:
-    inputs = size(4_000, 200_000)
+    inputs = size(4_000, 4_000, 200_000)
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     with ServerProcess(tmp_path, rosey={"rate_per_second": 0.0}) as server:

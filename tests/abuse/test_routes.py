@@ -13,7 +13,7 @@ from keyhouse.systems.registry import NAMES, has_service
 from tests.abuse import routes
 from tests.abuse.support.attack import Client, run
 from tests.abuse.support.server import ServerProcess
-from tests.soak import SOAK, size
+from tests.sizes import SOAK, size
 
 SECONDS_EACH = 0.15
 SECONDS = 10
@@ -41,7 +41,7 @@ def test_no_route_takes_memory_or_time_from_a_neighbor(system: str, tmp_path: Pa
         routes.prepare(server, calls)
         if SOAK:
             for call in calls:
-                run(server, *routes.clients(call), seconds=size(5, 60)).check(call.path)
+                run(server, *routes.clients(call), seconds=size(5, 5, 60)).check(call.path)
         else:
             each = min(SECONDS_EACH, SECONDS / len(calls))
             run(server, _for_a_moment(calls, each), seconds=each * len(calls)).check()

@@ -38,8 +38,8 @@ from keyhouse.engines.sql.tables import tables
 from keyhouse.engines.sql.version import HEAD
 from keyhouse.keys import PLAIN, Template
 from keyhouse.schema import First, Index, RecordCount, Summary, Unique
-from keyhouse.store.jsonl import Trailer, decode, encode_row, encode_trailer
-from keyhouse.store.move import MARK_KEY, MARK_SPACE, MoveMark
+from keyhouse.store.transfer.jsonl import Trailer, decode, encode_row, encode_trailer
+from keyhouse.store.transfer.move import MARK_KEY, MARK_SPACE, MoveMark
 from tests.docs.pages import DOCS, blocks, code, table
 
 PAGE = (DOCS / "format.md").read_text()

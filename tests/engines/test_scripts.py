@@ -12,10 +12,10 @@ import pytest
 
 from keyhouse.testing.generator import generate
 from keyhouse.testing.script import parse, play
-from tests.soak import SOAK, size
+from tests.sizes import SOAK, size
 from tests.support.engine_openers import ALL, OPENERS
 
-SEEDS = range(size(10, 100))
+SEEDS = range(size(10, 10, 100))
 OPERATIONS = 5_000 if SOAK else 2_000
 FEWER_SEEDS = {} if SOAK else {"jetstream": SEEDS[::2], "jetstream-buckets": SEEDS[1::2]}
 FEWER_OPERATIONS = {} if SOAK else {"dynamodb": 250}

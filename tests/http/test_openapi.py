@@ -16,7 +16,7 @@ from keyhouse.http import HttpSettings, make_app
 from keyhouse.http.static import _ASSETS
 from tests.http.support.asgi_client import ask
 from tests.http.support.shop import shop
-from tests.soak import size
+from tests.sizes import size
 
 APP = make_app([shop()])
 DOCUMENT: Any = ask(APP, "GET", "/shop/openapi.json").json()
@@ -117,7 +117,7 @@ schema = schemathesis.openapi.from_asgi("/shop/openapi.json", make_app([shop()])
 
 
 @schema.exclude(path="/fail/{how}").parametrize()
-@settings(max_examples=size(15, 1_000), suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=size(15, 15, 1_000), suppress_health_check=list(HealthCheck), deadline=None)
 def test_no_response_is_undocumented(case: schemathesis.Case[Any]) -> None:
     conditional = {"If-Match", "If-None-Match"} & set(case.headers or ())
     excluded: list[Any] = (

@@ -15,7 +15,7 @@ from keyhouse.systems.registry import NAMES
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = {*_COMMANDS, *NAMES}
-ARCHITECTURE_LINES_MAX = 150
+ARCHITECTURE_LINES_MAX = 160
 
 
 def tracked(*patterns: str) -> list[Path]:

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keyhouse.errors import LimitError
-from keyhouse.limits import SEARCH_QUERY_CHARS_MAX
 from keyhouse.search import fold, match_expression, parse_query, snippet, words
 from keyhouse.search.file import Document, SearchFile
+from keyhouse.search.limits import SEARCH_QUERY_CHARS_MAX
 from tests.search.support.library import Volume, naive
-from tests.soak import size
+from tests.sizes import size
 
 TITLES = (
     "The Lord of the Rings",
@@ -139,7 +139,7 @@ def searched(file: SearchFile, query: str, *, prefix: bool = True) -> list[str]:
     return sorted(key for _, key, _ in hits)
 
 
-@settings(max_examples=size(150, 3_000))
+@settings(max_examples=size(150, 150, 3_000))
 @given(
     st.lists(st.tuples(TEXT, st.lists(TEXT, max_size=3), TEXT), max_size=6),
     st.lists(TEXT, max_size=4),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.http.support.real_server import run
-from tests.soak import SOAK
+from tests.sizes import SOAK
 
 STREAMS, LISTENERS, PINGS = 1_000, 64, 800
 FLOOR_SECONDS = 0.003 if SOAK else 2.0

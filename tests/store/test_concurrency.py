@@ -11,7 +11,7 @@ from keyhouse.engines.memory import MemoryEngine
 from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.store import Store, verify
 from keyhouse.testing.faults import FaultyEngine
-from tests.soak import size
+from tests.sizes import size
 from tests.store.support.race_worker import (
     BY_NAME,
     GAME,
@@ -26,7 +26,7 @@ from tests.store.support.race_worker import (
 
 TASKS = 64
 PROCESSES = 4
-ROUNDS = size(8, 40)
+ROUNDS = size(8, 8, 40)
 
 
 async def outcome(store: Store, claimed: list[str], expected: int) -> list[str]:

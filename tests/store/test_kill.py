@@ -18,11 +18,11 @@ import pytest
 
 from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.store import Store
-from tests.soak import SOAK, size
+from tests.sizes import SOAK, size
 from tests.store.support.killed_writer import write
 from tests.store.support.shop_workload import SHOP, TASKS, Model, faults
 
-KILLS = size(25, 125)
+KILLS = size(25, 25, 125)
 """Kills in each of four tests: 100 in all, 500 for a release."""
 
 ACKNOWLEDGED_PER_SECOND_MIN = 100

@@ -15,12 +15,12 @@ from keyhouse.clock import ManualClock
 from keyhouse.store import Transaction
 from tests.model.comparison import Difference
 from tests.model.linked import WEIGHTS, LinkedPlayer, generate
-from tests.soak import size
+from tests.sizes import size
 from tests.support.engine_openers import ALL, OPENERS
 
-OPERATIONS = size(600, 10_000)
+OPERATIONS = size(600, 600, 10_000)
 FEWER_OPERATIONS = dict.fromkeys(
-    ("jetstream", "jetstream-buckets", "dynamodb", "postgres"), size(150, 1_500)
+    ("jetstream", "jetstream-buckets", "dynamodb", "postgres"), size(150, 150, 1_500)
 )
 
 

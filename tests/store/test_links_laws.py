@@ -14,7 +14,7 @@ from keyhouse.errors import LinkError
 from keyhouse.schema import Record
 from keyhouse.store import Store, Transaction, verify
 from keyhouse.testing.faults import FaultyEngine
-from tests.soak import size
+from tests.sizes import size
 from tests.store.support.linked_schema import (
     AUTHOR,
     BOOK,
@@ -100,7 +100,7 @@ async def stored(store: Store) -> set[tuple[str, str]]:
     return {(parts[0], parts[1]) for parts in found}
 
 
-@settings(max_examples=size(150, 3_000), deadline=None)
+@settings(max_examples=size(150, 150, 3_000), deadline=None)
 @given(st.lists(st.lists(STEPS, min_size=1, max_size=4), max_size=14), st.booleans())
 def test_links_hold_after_every_transaction(work: list[list[Step]], small: bool) -> None:
     async def story() -> None:

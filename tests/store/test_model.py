@@ -25,22 +25,22 @@ from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import KeyhouseError
 from keyhouse.schema import Unique
 from keyhouse.store import Transaction, write_plan
-from keyhouse.store.scan import Scan
+from keyhouse.store.reads.scan import Scan
 from keyhouse.testing.script import parse
 from tests.model import Difference, Generator, Player, generate, play
 from tests.model.generator import WEIGHTS
-from tests.soak import size
+from tests.sizes import size
 from tests.support.engine_openers import ALL, OPENERS
 
-OPERATIONS = size(5_000, 50_000)
-FEWER_OPERATIONS = dict.fromkeys(("jetstream", "jetstream-buckets"), size(2_500, 25_000)) | {
-    "dynamodb": size(2_000, 10_000)
+OPERATIONS = size(5_000, 5_000, 50_000)
+FEWER_OPERATIONS = dict.fromkeys(("jetstream", "jetstream-buckets"), size(2_500, 2_500, 25_000)) | {
+    "dynamodb": size(2_000, 2_000, 10_000)
 }
 RUNS = {"sqlite": 6, "rocksdb": 6}
-EXAMPLES = size(25, 250)
-FEWER_EXAMPLES = dict.fromkeys(("jetstream", "jetstream-buckets", "postgres"), size(10, 100)) | {
-    "dynamodb": size(5, 50)
-}
+EXAMPLES = size(25, 25, 250)
+FEWER_EXAMPLES = dict.fromkeys(
+    ("jetstream", "jetstream-buckets", "postgres"), size(10, 10, 100)
+) | {"dynamodb": size(5, 5, 50)}
 PLANTED_OPERATIONS = 4_000
 
 

@@ -65,7 +65,7 @@ async def _leased(engine: MemoryEngine) -> Store:
 
 
 def test_the_lease_of_a_killed_process_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("keyhouse.store.migrate"), "WAIT_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(import_module("keyhouse.store.jobs.migrate"), "WAIT_RETRY_SECONDS", 0.0)
 
     async def story() -> None:
         clock = ManualClock()

@@ -20,8 +20,9 @@ from keyhouse.schema import (
     Summary,
     Unique,
 )
-from keyhouse.store import Store, Transaction, jobs, logs, write_plan
-from keyhouse.store.scan import Scan
+from keyhouse.store import Store, Transaction, write_plan
+from keyhouse.store.jobs import job, logs
+from keyhouse.store.reads.scan import Scan
 from tests.store.support.planted_bug_checks import (
     CHECKS,
     Bug,
@@ -210,10 +211,10 @@ def checkpoint_outside_the_commit(patch: pytest.MonkeyPatch) -> None:
         chunk_rows: int,
         tx: Transaction,
     ) -> JobState:
-        record = jobs._record(store)
+        record = job._record(store)
         state = await tx.get(record, name=name)
         assert state is not None
-        state = await jobs._advance(store, tx, state, scan, over, step, chunk_rows)
+        state = await job._advance(store, tx, state, scan, over, step, chunk_rows)
         await tx.commit()
         tx.discard()
         later = Transaction(store.engine, store.space, store.binding)
@@ -221,13 +222,13 @@ def checkpoint_outside_the_commit(patch: pytest.MonkeyPatch) -> None:
         await later.commit()
         return state
 
-    patch.setattr(jobs, "_CHUNK_ROWS", 2)
-    patch.setattr(jobs, "_work", work)
+    patch.setattr(job, "_CHUNK_ROWS", 2)
+    patch.setattr(job, "_work", work)
 
 
 def migration_starts_over(patch: pytest.MonkeyPatch) -> None:
     """A resumed run does not start at the last checkpoint."""
-    whole = jobs._claim
+    whole = job._claim
 
     async def claim(
         store: Store, name: str, owner: str, unless: Any, tx: Transaction
@@ -235,11 +236,11 @@ def migration_starts_over(patch: pytest.MonkeyPatch) -> None:
         state = await whole(store, name, owner, unless, tx)
         assert state is not None
         state.cursor = ""
-        await tx.put(jobs._record(store), state, name=name)
+        await tx.put(job._record(store), state, name=name)
         return state
 
-    patch.setattr(jobs, "_CHUNK_ROWS", 2)
-    patch.setattr(jobs, "_claim", claim)
+    patch.setattr(job, "_CHUNK_ROWS", 2)
+    patch.setattr(job, "_claim", claim)
 
 
 def through_not_moved(patch: pytest.MonkeyPatch) -> None:
@@ -355,7 +356,7 @@ def test_without_a_bug_the_check_finds_nothing(
     check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert wrong(check) == []
-    monkeypatch.setattr(jobs, "_CHUNK_ROWS", 2)  # nor in small steps
+    monkeypatch.setattr(job, "_CHUNK_ROWS", 2)  # nor in small steps
     assert wrong(check) == []
 
 

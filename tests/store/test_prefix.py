@@ -19,7 +19,7 @@ from keyhouse.schema import Record, Schema, Space
 from keyhouse.schema.description import describe
 from keyhouse.schema.explanation import Explanation, explain
 from keyhouse.store import BulkDelete, Store, convert_prefix, migrate, run_job, version
-from keyhouse.store.prefix_conversion import CONVERSION_KEY
+from keyhouse.store.jobs.prefix_conversion import CONVERSION_KEY
 from keyhouse.systems.audiobooks.schema import SCHEMAS as AUDIOBOOKS
 from keyhouse.testing.faults import FaultyEngine, Killed, die, fail, meanwhile
 from tests.store.support.harness import SPACE, Harness, clean, everywhere, played, sound

@@ -13,7 +13,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.soak import SOAK
+from tests.sizes import SOAK
 
 CHECKS = [
     not_a_server_error,

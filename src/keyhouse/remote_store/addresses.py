@@ -6,13 +6,13 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from keyhouse.keys.blind_segment import INDEX_KEY
+from keyhouse.keys.hmac_segment import INDEX_KEY
 from keyhouse.keys.template import UNKNOWN
 from keyhouse.schema import Counter, Declared, Derived, Index, Log, Record, Schema
 from keyhouse.schema.index_names import index_name
 from keyhouse.store import Entry, Event
 from keyhouse.store.binding import Binding
-from keyhouse.store.record_reads import lookup_key
+from keyhouse.store.reads.record_reads import lookup_key
 
 __all__ = ["AddressBook", "Item", "RecordAddress"]
 

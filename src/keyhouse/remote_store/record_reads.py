@@ -31,7 +31,7 @@ from keyhouse.store import (
     UnreadableRows,
     check_watch_start,
 )
-from keyhouse.store.scan import check_page_limit, check_reverse
+from keyhouse.store.reads.scan import check_page_limit, check_reverse
 
 __all__ = ["RemoteRecordReads", "Transport"]
 

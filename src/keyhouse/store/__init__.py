@@ -4,16 +4,39 @@ migrations and jobs; and whole stores moved, backed up, exported and imported.
 It names no engine: any implementation of `keyhouse.engine` will do.
 """
 
-from keyhouse.store.backup import BackupResult, back_up, restore
-from keyhouse.store.backup_file import BackupReader, read_backup
-from keyhouse.store.bounded_records import first_entries, page_within, record_keys
-from keyhouse.store.bounded_rows import rows_while
-from keyhouse.store.bulk_delete import BulkDelete, BulkDeleteResult
 from keyhouse.store.cached_reads import CachedReads
-from keyhouse.store.delete_records import clear
-from keyhouse.store.digest import digest
 from keyhouse.store.entry import ANY, Entry, Event, RecordPage, RowChange, Unset, UsagePage
-from keyhouse.store.export_import import (
+from keyhouse.store.jobs.bulk_delete import BulkDelete, BulkDeleteResult
+from keyhouse.store.jobs.delete_records import clear
+from keyhouse.store.jobs.forget import FORGET_KEY, forget
+from keyhouse.store.jobs.index_state import (
+    build_indexes,
+    index_progress,
+    missing_indexes,
+    note_new_space,
+    unbuilt_indexes,
+)
+from keyhouse.store.jobs.interruptions import Resumed, can_be_interrupted, resume_interrupted
+from keyhouse.store.jobs.job import forget_job, run_job, try_job
+from keyhouse.store.jobs.key_migration import KeyMigrationResult, migrate_keys
+from keyhouse.store.jobs.log_append import append_folded, append_in
+from keyhouse.store.jobs.logs import append, fold, prune
+from keyhouse.store.jobs.migrate import MigrationResult, migrate, open_migrated, reindex, version
+from keyhouse.store.jobs.prefix_conversion import PrefixConversion, convert_prefix
+from keyhouse.store.jobs.removal import resume_deletions
+from keyhouse.store.jobs.reseal import reseal
+from keyhouse.store.jobs.sweep import sweep
+from keyhouse.store.reads.bounded_records import first_entries, page_within, record_keys
+from keyhouse.store.reads.bounded_rows import rows_while
+from keyhouse.store.reads.raw_rows import RawRows
+from keyhouse.store.reads.record_watch import check_watch_start
+from keyhouse.store.reads.unreadable import OnUnreadable, UnreadableRow, UnreadableRows
+from keyhouse.store.store import Store
+from keyhouse.store.transaction import Transaction
+from keyhouse.store.transfer.backup import BackupResult, back_up, restore
+from keyhouse.store.transfer.backup_file import BackupReader, read_backup
+from keyhouse.store.transfer.digest import digest
+from keyhouse.store.transfer.export_import import (
     ExportResult,
     ImportResult,
     PartialExport,
@@ -22,22 +45,7 @@ from keyhouse.store.export_import import (
     is_complete_export,
     read_partial_export,
 )
-from keyhouse.store.finding import Finding
-from keyhouse.store.forget import FORGET_KEY, forget
-from keyhouse.store.index_state import (
-    build_indexes,
-    index_progress,
-    missing_indexes,
-    note_new_space,
-    unbuilt_indexes,
-)
-from keyhouse.store.interruptions import Resumed, can_be_interrupted, resume_interrupted
-from keyhouse.store.jobs import forget_job, run_job, try_job
-from keyhouse.store.key_migration import KeyMigrationResult, migrate_keys
-from keyhouse.store.log_append import append_folded, append_in
-from keyhouse.store.logs import append, fold, prune
-from keyhouse.store.migrate import MigrationResult, migrate, open_migrated, reindex, version
-from keyhouse.store.move import (
+from keyhouse.store.transfer.move import (
     MARK_SPACE,
     MoveMark,
     MoveProgress,
@@ -46,16 +54,8 @@ from keyhouse.store.move import (
     move,
     unfinished_move,
 )
-from keyhouse.store.prefix_conversion import PrefixConversion, convert_prefix
-from keyhouse.store.raw_rows import RawRows
-from keyhouse.store.record_watch import check_watch_start
-from keyhouse.store.removal import resume_deletions
-from keyhouse.store.reseal import reseal
-from keyhouse.store.store import Store
-from keyhouse.store.sweep import sweep
-from keyhouse.store.transaction import Transaction
-from keyhouse.store.unreadable import OnUnreadable, UnreadableRow, UnreadableRows
-from keyhouse.store.verify import verify
+from keyhouse.store.verify.finding import Finding
+from keyhouse.store.verify.verify import verify
 
 __all__ = [
     "ANY",

@@ -5,7 +5,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from keyhouse.schema import Keys
-from keyhouse.store.unreadable import UnreadableRow
+from keyhouse.store.reads.unreadable import UnreadableRow
 
 T = TypeVar("T")
 

@@ -38,7 +38,7 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.keyring import KeyRing
-from keyhouse.keys.blind_segment import INDEX_KEY
+from keyhouse.keys.hmac_segment import INDEX_KEY
 from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
 from keyhouse.schema import (
     Counter,
@@ -49,12 +49,12 @@ from keyhouse.schema import (
     migration_job,
 )
 from keyhouse.store.binding import Binding
-from keyhouse.store.delete_records import clear
 from keyhouse.store.entry import ANY, Entry, Unset
-from keyhouse.store.forget import FORGET_KEY, WATCH_SECONDS, forget, has_mark
-from keyhouse.store.log_append import append_in
-from keyhouse.store.record_reads import RecordReads
-from keyhouse.store.removal import delete_with_owned
+from keyhouse.store.jobs.delete_records import clear
+from keyhouse.store.jobs.forget import FORGET_KEY, WATCH_SECONDS, forget, has_mark
+from keyhouse.store.jobs.log_append import append_in
+from keyhouse.store.jobs.removal import delete_with_owned
+from keyhouse.store.reads.record_reads import RecordReads
 from keyhouse.store.sealer import Sealer
 from keyhouse.store.transaction import Transaction
 from keyhouse.store.write_plan import appended_error

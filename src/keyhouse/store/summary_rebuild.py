@@ -13,8 +13,8 @@ from typing import Any, Final
 from keyhouse.engine import Engine, Put
 from keyhouse.errors import DataError, KeyFieldError, NewerError
 from keyhouse.schema import Keys, Record, Summary
-from keyhouse.store.pagination import pages
-from keyhouse.store.record_reader import read_records
+from keyhouse.store.reads.pagination import pages
+from keyhouse.store.reads.record_reader import read_records
 
 _READ_KEYS: Final = 250
 

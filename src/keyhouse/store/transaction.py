@@ -369,7 +369,7 @@ class Transaction(RecordBuffer):
         See `Store.append`."""
         if positional:
             raise unnamed_fields(log, positional)
-        from keyhouse.store.log_append import append_in  # it writes through transactions
+        from keyhouse.store.jobs.log_append import append_in  # it writes through transactions
 
         assert self.binding.ids is not None  # that of a store has them
         await append_in(self, self.binding.ids, log, event, **fields)

@@ -23,7 +23,7 @@ from keyhouse.http import HtmlPage, Redirect, Response, ResponseSpec, Route, Tem
 from keyhouse.http.html import page_handler, page_location
 from keyhouse.http.response import Responder
 from keyhouse.limits import VALUE_BYTES_MAX
-from keyhouse.store.long_read import wait_for_turn
+from keyhouse.store.reads.long_read import wait_for_turn
 from keyhouse.studio import rendering
 from keyhouse.studio.line_comparison import LineComparer
 from keyhouse.studio.sessions import UNLOCKED

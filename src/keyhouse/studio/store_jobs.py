@@ -7,7 +7,7 @@ import msgspec
 from keyhouse.errors import DataError, UnreadableError
 from keyhouse.schema import JobState, Record
 from keyhouse.store import Store, missing_indexes, unfinished_move, version
-from keyhouse.store.index_state import INDEXES_JOB
+from keyhouse.store.jobs.index_state import INDEXES_JOB
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog
 from keyhouse.studio.space_size import COUNT_SECONDS
 

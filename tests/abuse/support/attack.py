@@ -8,7 +8,7 @@ from typing import NamedTuple
 from keyhouse.thread_priority import lower_priority
 from tests.abuse.support.neighbor import Latencies, Neighbor
 from tests.abuse.support.server import ServerProcess
-from tests.soak import SOAK
+from tests.sizes import SOAK
 
 RSS_GROWTH_BYTES_MAX = 256 * 1_024 * 1_024
 SLOWDOWN_MAX = 3.0

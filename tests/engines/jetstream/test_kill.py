@@ -25,12 +25,12 @@ from keyhouse.testing.script import play
 from keyhouse.testing.servers.nats_cluster import NatsCluster
 from tests.engines.support.jetstream_load import SPACE, Load
 from tests.engines.support.jetstream_races import Race
-from tests.soak import SOAK, size
+from tests.sizes import SOAK, size
 from tests.support.engine_openers import OPENERS
 from tests.support.nats_servers import own_server, url_of
 
-KILLS = size(20, 200)
-CLUSTER_SECONDS = size(30, 20 * 60)
+KILLS = size(20, 20, 200)
+CLUSTER_SECONDS = size(30, 30, 20 * 60)
 HELD_UP_SECONDS_MIN = 1.0
 """A lost leader delays writers longer than any other pause: proof that the fault took effect."""
 

@@ -20,12 +20,12 @@ from keyhouse.engines.postgres.feed import Feed
 from keyhouse.errors import EngineError, UnavailableError, UnknownOutcomeError
 from keyhouse.testing.conformance.harness import leave, step
 from keyhouse.testing.servers.postgres import PostgresServer
-from tests.soak import size
+from tests.sizes import size
 from tests.support.engine_openers import postgres_schema
 
 ALL = Span()
 WRITERS = 16
-KILLS = size(20, 200)
+KILLS = size(20, 20, 200)
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ import pytest
 from keyhouse.engine import Batch, Check, Put
 from keyhouse.engines.rocksdb import RocksdbEngine
 from tests.engines.support.crash_writer import check
-from tests.soak import SOAK, size
+from tests.sizes import SOAK, size
 
 ROOT = Path(__file__).parents[3]
-KILLS = size(50, 500)
+KILLS = size(50, 50, 500)
 OPEN_SECONDS_MAX = 5.0 if SOAK else 20.0
 RATE_MIN = 100
 """Acknowledged commits per second: a slower run proves little."""

@@ -10,14 +10,14 @@ import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engines.memory import MemoryEngine
-from keyhouse.limits import SERVED_PAGE_BYTES_MAX
 from keyhouse.read_meter import read_meter
+from keyhouse.service.limits import SERVED_PAGE_BYTES_MAX
 from keyhouse.service.schema_service.bounded_page import STEP_BYTES, BoundedPages
 from keyhouse.service.schema_service.catalog import Catalog
 from keyhouse.service.schema_service.operations import SpaceOperations
 from keyhouse.service.usage import Quota
 from keyhouse.store import Store, first_entries, page_within
-from keyhouse.store.long_read import LongRead
+from keyhouse.store.reads.long_read import LongRead
 from tests.service.schema_service.support.nats_caller import called
 from tests.service.schema_service.support.recipes import BOX, NOTE, RECIPE, Recipe
 from tests.service.schema_service.support.served import Served, serving

@@ -13,8 +13,8 @@ from keyhouse.service.schema_service.batch import BatchOperation, run_batch
 from keyhouse.service.schema_service.catalog import Catalog
 from keyhouse.service.schema_service.operations import SpaceOperations
 from keyhouse.service.usage import Quota
-from keyhouse.store import long_read
-from keyhouse.store.long_read import PAGE_BYTES
+from keyhouse.store.reads import long_read
+from keyhouse.store.reads.long_read import PAGE_BYTES
 from keyhouse.testing.faults import FaultyEngine
 from tests.service.schema_service.support.recipes import BOX
 

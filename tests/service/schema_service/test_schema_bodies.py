@@ -20,7 +20,7 @@ from schemathesis.core.errors import InvalidSchema
 from keyhouse import Record, Schema, Space
 from keyhouse.keyring import KeyRing
 from tests.service.schema_service.support.served import Served, serving
-from tests.soak import size
+from tests.sizes import size
 from tests.support.engine_openers import sqlite
 
 
@@ -149,7 +149,7 @@ def test_a_body_is_accepted_if_and_only_if_it_fits_the_document(
 
     @hypothesis.given(cases(operation))
     @hypothesis.settings(
-        max_examples=size(25, 2_000),
+        max_examples=size(25, 25, 2_000),
         deadline=None,
         database=None,
         suppress_health_check=list(hypothesis.HealthCheck),

@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tests.soak import SOAK
+from tests.sizes import SOAK
 
 NICENESS = 19
 RANGE_BYTES, RANGE_SECONDS = 65_536, 0.5

@@ -12,7 +12,7 @@ from keyhouse.engines.memory import MemoryEngine
 from keyhouse.engines.rocksdb import RocksdbEngine
 from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.store import digest
-from keyhouse.store.pagination import rows
+from keyhouse.store.reads.pagination import rows
 
 ENGINES = ("memory", "sqlite", "rocksdb")
 

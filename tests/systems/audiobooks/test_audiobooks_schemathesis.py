@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak import size
+from tests.sizes import size
 from tests.support.engine_openers import sqlite
 from tests.support.openapi_requests import check_reached, documented_statuses
 from tests.systems.audiobooks.support.service import LibraryService
@@ -32,7 +32,7 @@ def test_every_response_is_in_the_openapi_document(tmp_path: Path) -> None:
         count, statuses = documented_statuses(
             service.url.removesuffix("/api/v1"),
             keys,
-            examples=size(12, 300),
+            examples=size(12, 12, 300),
             without=STREAMS_AND_ALIASES,
         )
         service.check()

@@ -11,10 +11,10 @@ import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engines.sqlite import SqliteEngine
-from tests.soak import size
+from tests.sizes import size
 from tests.systems.history.support.service import app_of, token, viewing
 
-PROFILES = size(400, 10_000)
+PROFILES = size(400, 400, 10_000)
 WORDS = [
     "IN_PROGRESS",
     "COMPLETED",

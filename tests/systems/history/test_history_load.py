@@ -30,15 +30,15 @@ from keyhouse.systems.history.schema import (
     SCHEMAS,
 )
 from tests.serve.support.serve_process import serving
-from tests.soak import size
+from tests.sizes import size
 from tests.support.threaded_service import SECRET
 from tests.systems.history.conftest import CHOSEN, OPENERS
 from tests.systems.history.support.service import EXT, app_of, at, token, viewing
 from tests.systems.history.support.service import serving as history_serving
 
 CLIENTS = 64
-PROFILES = size(100, 1_000)
-EVENTS = size(640, 6_400)
+PROFILES = size(100, 100, 1_000)
+EVENTS = size(640, 640, 6_400)
 
 
 def run(folder: Path, work: Callable[[Engine, App], Awaitable[None]], **settings: Any) -> None:
@@ -239,7 +239,7 @@ def test_no_acknowledged_event_is_lost_by_a_kill(tmp_path: Path) -> None:
     """Events that were not answered are sent again at the end: they change nothing if stored."""
     acknowledged: list[dict[str, Any]] = []
     unanswered: list[dict[str, Any]] = []
-    for round in range(size(2, 5)):
+    for round in range(size(2, 2, 5)):
         with serving(tmp_path, "history", KEYHOUSE_HISTORY_JWT_SECRET=SECRET) as served:
             threads = [
                 threading.Thread(

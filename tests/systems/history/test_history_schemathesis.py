@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak import size
+from tests.sizes import size
 from tests.support.engine_openers import sqlite
 from tests.support.openapi_requests import check_reached, documented_statuses
 from tests.systems.history.support.service import serving, token
@@ -23,7 +23,7 @@ def test_every_response_is_in_the_openapi_document(tmp_path: Path) -> None:
             token(service.clock, sub="profile-2", profiles=["profile-1"]),
         ]
         count, statuses = documented_statuses(
-            service.url, tokens, examples=size(30, 1_000), without="/watch$"
+            service.url, tokens, examples=size(30, 30, 1_000), without="/watch$"
         )
     assert count == OPERATIONS
     check_reached(statuses, {200, 204, 400, 403, 404, 422})

@@ -22,7 +22,7 @@ from keyhouse.systems.playlist.errors import CatalogSourceError
 from keyhouse.systems.playlist.mediacms import MediaCms
 from keyhouse.systems.playlist.refresh import FileSource, Refresh
 from keyhouse.systems.playlist.schema import CURRENT, SNAPSHOT
-from tests.soak import size
+from tests.sizes import size
 from tests.support.program import SOURCE
 from tests.systems.playlist.support.service import PlaylistService, fill, item, playlist_service
 
@@ -247,12 +247,12 @@ def test_a_refresh_killed_at_any_point_leaves_the_old_catalog_or_the_new_one(
             "-m",
             "tests.systems.playlist.support.killed_refresh",
             str(tmp_path),
-            str(11 if size(1, 2) == 1 else 1),  # each point in a soak run
+            str(11 if size(1, 1, 2) == 1 else 1),  # each point in a soak run
         ],
         env=os.environ | {"PYTHONPATH": paths},
         capture_output=True,
         text=True,
-        timeout=size(120, 1_200),
+        timeout=size(120, 120, 1_200),
     )
     assert ran.returncode == 0, ran.stderr
     assert int(ran.stdout.split()[-1]) > 100, "it was killed at too few points"

@@ -22,12 +22,12 @@ from keyhouse.systems.playlist.client import PlaylistClient
 from keyhouse.systems.playlist.schema import BLESSED
 from keyhouse.systems.playlist.stores import PlaylistStores
 from tests.serve.support.serve_process import Serving, serving
-from tests.soak import size
+from tests.sizes import size
 from tests.support.openapi_requests import check_reached
 from tests.systems.playlist.support.processes import demonstration, printed_code
 from tests.systems.playlist.support.service import fill, item
 
-EXAMPLES = size(15, 500)
+EXAMPLES = size(15, 15, 500)
 CHECKS = [
     not_a_server_error,
     status_code_conformance,

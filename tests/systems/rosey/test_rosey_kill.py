@@ -17,11 +17,11 @@ import pytest
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-from tests.soak import size
+from tests.sizes import size
 from tests.support.engine_openers import postgres_schema
 from tests.support.nats_servers import nats_server
 
-SECONDS = size(15, 60)
+SECONDS = size(15, 15, 60)
 KILLS = 5
 WRITERS = 8
 

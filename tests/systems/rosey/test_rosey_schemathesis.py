@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak import size
+from tests.sizes import size
 from tests.support.openapi_requests import check_reached, documented_statuses
 from tests.systems.rosey.support.studio_over_rosey import Office, in_office, operator
 
@@ -22,6 +22,6 @@ def test_every_response_is_in_the_openapi_document(tmp_path: Path) -> None:
 
 
 def send(url: str, token: str) -> None:
-    count, statuses = documented_statuses(url, [token], examples=size(6, 1_000))
+    count, statuses = documented_statuses(url, [token], examples=size(6, 6, 1_000))
     assert count > 10
     check_reached(statuses, {200, 400, 404})

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak import size
+from tests.sizes import size
 from tests.support.engine_openers import sqlite
 from tests.support.openapi_requests import check_reached, documented_statuses
 from tests.systems.streamkit.support.service import serving, token
@@ -19,6 +19,6 @@ OPERATIONS = 11
 def test_every_response_is_in_the_openapi_document(tmp_path: Path) -> None:
     with serving(sqlite(tmp_path), tmp_path, quota_keys=40) as service:
         tokens = [token(customer, service.clock) for customer in ("12345", "67890")]
-        count, statuses = documented_statuses(service.url, tokens, examples=size(30, 1_000))
+        count, statuses = documented_statuses(service.url, tokens, examples=size(30, 30, 1_000))
     assert count == OPERATIONS
     check_reached(statuses, {200, 201, 400, 404, 422})

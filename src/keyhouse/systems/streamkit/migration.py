@@ -1,6 +1,6 @@
 """The document's key migration: moves every row of a customer from its v1 key to its v2 key.
 
-`keyhouse.store.key_migration` explains how, and why customers may write meanwhile.
+`keyhouse.store.jobs.key_migration` explains how, and why customers may write meanwhile.
 """
 
 from collections.abc import AsyncIterator, Callable

@@ -1,0 +1,178 @@
+"""Delete the records of a span with their derived rows, or a whole space: see `delete_records`.
+
+Records written meanwhile are deleted if the run reaches them.
+"""
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+
+from keyhouse.engine import Engine, Row, Span
+from keyhouse.errors import UsageError
+from keyhouse.keyring import KeyRing
+from keyhouse.schema import KeyMatch, Record, Schema
+from keyhouse.store.jobs.delete_records import (
+    GROUP_RECORDS,
+    PASSES_MAX,
+    RecordKey,
+    delete_group,
+    delete_unchanged,
+    still_written,
+)
+from keyhouse.store.reads.pagination import rows
+from keyhouse.store.store import Store
+
+FoundKey = tuple[str, KeyMatch]
+"""The key of a record, and its declaration."""
+
+
+class BulkDeleteResult(msgspec.Struct):
+    """`records` were deleted; `left` are unreadable, so that their derived rows are not known."""
+
+    records: int = 0
+    left: int = 0
+
+
+class BulkDelete:
+    """Deletes records of a schema in one space.
+
+    `on_progress` is called with the number of records deleted.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        engine: Engine,
+        space: str,
+        on_progress: Callable[[int], None] | None = None,
+        *,
+        key_ring: KeyRing | None = None,
+    ) -> None:
+        self._schema = schema
+        self._key_ring = key_ring
+        self._engine = engine
+        self._space = space
+        self._report = on_progress or (lambda records: None)
+        self._meta = frozenset(
+            id(record) for record in (schema.meta.records if schema.meta is not None else ())
+        )
+        self._stores: dict[tuple[tuple[str, Any], ...], Store] = {}
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Stop after the commit in flight; `run` and `empty` then return what was done."""
+        self._is_stopped = True
+
+    async def records(self, span: Span) -> AsyncIterator[tuple[Row, KeyMatch]]:
+        """Yield the records of the span that would be deleted: all but the store's own rows."""
+        async for row in rows(self._engine, self._space, span):
+            if (found := self._record(row.key)) is not None:
+                yield row, found
+
+    def _record(self, key: str) -> KeyMatch | None:
+        """Return the declaration of a record's key; None for any other, and for the store's own
+        rows."""
+        found = self._schema.find(key)
+        if (
+            found is None
+            or not isinstance(found.declared, Record)
+            or id(found.record) in self._meta
+        ):
+            return None
+        return found
+
+    async def run(self, span: Span) -> BulkDeleteResult:
+        """Delete the records of the span, with their derived rows and all that belongs to them.
+
+        Raises LinkError if records outside the group refer to one of them.
+        """
+        return await self._run(self._found(span), linked=True)
+
+    async def run_keys(self, keys: AsyncIterable[str]) -> BulkDeleteResult:
+        """Delete the records with these keys, as `run` does: for those of a scan by an index.
+
+        Records that are gone already do not count. Raises UsageError for the key of no record.
+        """
+        return await self._run(self._named(keys), linked=True)
+
+    async def _found(self, span: Span) -> AsyncIterator[FoundKey]:
+        async for row, found in self.records(span):
+            yield row.key, found
+
+    async def _named(self, keys: AsyncIterable[str]) -> AsyncIterator[FoundKey]:
+        async for key in keys:
+            if (found := self._record(key)) is None:
+                raise UsageError("The key is not that of a record.", key=key)
+            yield key, found
+
+    async def _run(self, records: AsyncIterable[FoundKey], *, linked: bool) -> BulkDeleteResult:
+        result = BulkDeleteResult()
+        pending: list[FoundKey] = []
+        async for each in records:
+            pending.append(each)
+            if len(pending) == GROUP_RECORDS:
+                await self._delete(pending, result, linked)
+                pending = []
+            if self._is_stopped:
+                return result
+        await self._delete(pending, result, linked)
+        return result
+
+    async def empty(self) -> BulkDeleteResult:
+        """Empty the space: delete every record with its rows, then all rows that are left."""
+        result = BulkDeleteResult()
+        for _ in range(PASSES_MAX):
+            once = await self._run(self._found(Span()), linked=False)
+            result.records += once.records
+            if self._is_stopped or not await self._delete_rest():
+                return result
+        raise still_written(self._space)
+
+    async def _delete_rest(self) -> bool:
+        """Delete all rows that are left, and return True if there were any."""
+        batch: list[Row] = []
+        found = False
+        async for row in rows(self._engine, self._space):
+            found = True
+            batch.append(row)
+            if len(batch) == min(GROUP_RECORDS, self._engine.capabilities.commit_rows_max):
+                await delete_unchanged(self._engine, self._space, batch)
+                batch = []
+            if self._is_stopped:
+                return found
+        await delete_unchanged(self._engine, self._space, batch)
+        return found
+
+    async def _delete(
+        self, pending: list[FoundKey], result: BulkDeleteResult, linked: bool
+    ) -> None:
+        async def count_unreadable(key: str) -> int:
+            result.left += 1
+            return 0
+
+        by_store: dict[int, tuple[Store, list[RecordKey]]] = {}
+        for key, found in pending:
+            store = self._store(found)
+            fields = {
+                name: value
+                for name, value in found.fields.items()
+                if name not in store.binding.values
+            }
+            group = by_store.setdefault(id(store), (store, []))[1]
+            group.append(RecordKey(key, found.record, fields))
+        for store, group in by_store.values():
+            result.records += await delete_group(store, group, count_unreadable, linked=linked)
+            self._report(result.records)
+
+    def _store(self, found: KeyMatch) -> Store:
+        """Return the store with the settings that this key has."""
+        fixed = tuple(
+            (name, value) for name, value in found.fields.items() if name in self._schema.fixed
+        )
+        if fixed not in self._stores:
+            settings: dict[str, Any] = dict(fixed)
+            self._stores[fixed] = Store(
+                self._schema, self._engine, self._space, key_ring=self._key_ring, **settings
+            )
+        return self._stores[fixed]

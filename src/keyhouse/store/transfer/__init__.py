@@ -1,0 +1,1 @@
+"""Transfer: whole stores moved, backed up, restored, exported and imported."""

@@ -1,0 +1,181 @@
+"""The part of `verify` that completes lists which were full once and have room again.
+
+A full list takes no more members and is marked as truncated. When members leave, it is not known
+which records it lacks, so the mark stays until all records are read, here:
+
+1. Read the lists, then all their records.
+2. If fewer records belong to a list than it may have members, add those that it lacks, each
+   together with a check of its record. Start again.
+3. If it lacks none, remove the mark, provided that the list is still at the revision of step 1. A
+   record that was created meanwhile would have changed it, since a list with room takes every new
+   member. The value proves nothing: a list that was filled up and emptied again has the same one,
+   and lacks the records that came between.
+
+The members of all records of a list are in memory meanwhile, so one pass works on a bounded number
+of lists. Lists that newer code wrote are left as they are.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from keyhouse.engine import FOREIGN_REVISION, Row, Span
+from keyhouse.errors import DataError, KeyFieldError
+from keyhouse.schema import KeyMatch, Keys, Summary
+from keyhouse.store.store import Store
+from keyhouse.store.transaction import Transaction
+from keyhouse.store.verify.finding import Finding, confirmed
+
+T = TypeVar("T")
+
+_ROUNDS_MAX: Final = 3
+_COMMIT_RECORDS: Final = 50
+"""Records that one commit checks: it must fit into a DynamoDB transaction."""
+_PASS_MEMBERS: Final = 50_000
+"""Members that the lists of one pass may have together, about 20 MB of memory; one list may have
+more."""
+_PROGRESS_ROWS: Final = 500
+
+Owners = dict[str, tuple[str, Keys]]
+"""Members of a list, each with the key of one of its records and that key's values."""
+OnRows = Callable[[int], None]
+"""Called with a number of further rows that were read."""
+
+
+class TruncatedLists:
+    """Truncated lists that have room again, as many as one pass may work on. The others start at
+    the key `rest`."""
+
+    def __init__(self) -> None:
+        self.lists: dict[str, KeyMatch] = {}
+        self.rest: str | None = None
+        self._members = 0
+
+    def add(self, match: KeyMatch, row: Row) -> None:
+        """Add a derived row if it is such a list."""
+        if self.rest is not None or not _has_room(match.declared, row.value):
+            return
+        if self._members >= _PASS_MEMBERS:
+            self.rest = row.key
+            return
+        self.lists[row.key] = match
+        self._members += match.declared.members_max
+
+
+def _has_room(derived: object, value: bytes, count: int = 0) -> bool:
+    try:
+        return isinstance(derived, Summary) and derived.has_room(value, count)
+    except DataError:
+        return False  # unreadable, which is a separate finding
+
+
+async def refill_lists(
+    store: Store, found: TruncatedLists, on_rows: OnRows
+) -> AsyncIterator[Finding]:
+    """Complete truncated lists; yield a finding for each that is complete."""
+    while found.lists:
+        async for finding in _refill(store, found.lists, on_rows):
+            yield finding
+        if found.rest is None:
+            return
+        found = await _lists_from(store, found.rest, on_rows)
+
+
+async def _lists_from(store: Store, key: str, on_rows: OnRows) -> TruncatedLists:
+    found = TruncatedLists()
+    async with aclosing(_counted(store.row_scan(Span(key)), on_rows)) as rows:
+        async for row in rows:
+            if (match := store.find(row.key)) is not None:
+                found.add(match, row)
+            if found.rest is not None:
+                break
+    return found
+
+
+async def _counted(items: AsyncGenerator[T, None], on_rows: OnRows) -> AsyncGenerator[T, None]:
+    read = 0
+    try:
+        async with aclosing(items):
+            async for item in items:
+                read += 1
+                if read % _PROGRESS_ROWS == 0:
+                    on_rows(_PROGRESS_ROWS)
+                yield item
+    finally:
+        on_rows(read % _PROGRESS_ROWS)
+
+
+async def _refill(
+    store: Store, lists: Mapping[str, KeyMatch], on_rows: OnRows
+) -> AsyncIterator[Finding]:
+    left = dict(lists)
+    for _ in range(_ROUNDS_MAX):
+        rows = {key: await store.row(key) for key in left}
+        owners = await _owners(store, left, on_rows)
+        for key, match in list(left.items()):
+            row, listed = rows[key], owners[key]
+            if row is None or not _has_room(match.declared, row.value, len(listed)):
+                del left[key]
+                continue
+            members = match.declared.members(row.value)
+            missing = [owner for member, owner in listed.items() if member not in members]
+            for at in range(0, len(missing), _COMMIT_RECORDS):
+                some = missing[at : at + _COMMIT_RECORDS]
+                await confirmed(store, partial(_add, match, key, some))
+            if not missing:
+                work = partial(_remove_mark, match, row, len(listed))
+                if (finding := await confirmed(store, work)) is not None:
+                    del left[key]
+                    yield finding
+        if not left:
+            return
+
+
+async def _owners(
+    store: Store, lists: Mapping[str, KeyMatch], on_rows: OnRows
+) -> dict[str, Owners]:
+    """Read all records of these lists, and return those that belong to each list, one for each
+    member; no more than tell that there are too many."""
+    owners: dict[str, Owners] = {key: {} for key in lists}
+    derived = {id(match.declared) for match in lists.values()}
+    for record in {match.record.name: match.record for match in lists.values()}.values():
+        summaries = [each for each in record.derived if id(each) in derived]
+        scan = store.record_rows(store.schema.record(record.name))
+        async for values, row in _counted(scan, on_rows):
+            for each in summaries:
+                rows = _rows(each, KeyMatch(record, record, values), row.key, row.value)
+                for key, (member, _) in rows.items():
+                    if key in owners and len(owners[key]) <= each.members_max:
+                        owners[key].setdefault(member, (row.key, values))
+    return owners
+
+
+def _rows(derived: Summary, found: KeyMatch, key: str, value: bytes) -> dict[str, Any]:
+    try:
+        return derived.rows(found.record.decode(value, key), found.values)
+    except (DataError, KeyFieldError):
+        return {}  # unreadable, which is a separate finding
+
+
+async def _add(match: KeyMatch, key: str, owners: list[tuple[str, Keys]], tx: Transaction) -> None:
+    record, derived = match.record, match.declared
+    for owner, values in owners:
+        written = await tx.row(await tx.stored_key(record, record.current_key(owner)))
+        if written is None:
+            continue
+        rows = _rows(derived, KeyMatch(record, record, values), owner, written[0])
+        if key in rows:
+            await tx.merge(record, derived, key, values, None, rows[key], written[1])
+
+
+async def _remove_mark(match: KeyMatch, seen: Row, count: int, tx: Transaction) -> Finding | None:
+    there = await tx.row(seen.key)
+    if there is None or seen.revision == FOREIGN_REVISION:
+        return None
+    if tx.revision_read(seen.key) != seen.revision:
+        return None
+    complete = match.declared.without_mark(seen.key, seen.value)
+    tx.write(seen.key, None if complete is None else (complete, there[1]))
+    detail = f"was truncated, and lists all its members again: {count:,}"
+    return Finding("wrong", seen.key, match.record.name, detail, True)
