@@ -10,6 +10,13 @@ INDEX_KEY = ""
 _DIGEST_CHARS = 32
 
 
+def is_blind(segment: object) -> bool:
+    """Return whether a field holds an HMAC: its value is a secret, which no error has."""
+    while (inner := getattr(segment, "inner", None)) is not None:
+        segment = inner
+    return isinstance(segment, Blind)
+
+
 class HmacText(str):
     """The HMAC of a value, as it is parsed from a key. It formats to itself."""
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
-from keyhouse.keys.blind_segment import INDEX_KEY, Blind
+from keyhouse.keys.blind_segment import INDEX_KEY, Blind, is_blind
 from keyhouse.keys.escape import PLAIN, Escape
 from keyhouse.keys.key import Span, check_key
 from keyhouse.keys.number_segments import Descending, Timestamp
@@ -319,8 +319,9 @@ class Template:
         try:
             return bound.format(value)
         except ValueError as error:
+            shown = {} if is_blind(bound) else {"value": value}
             raise KeyFieldError(
-                f"The field {error}.", field=name, value=value, template=self.text
+                f"The field {error}.", field=name, **shown, template=self.text
             ) from None
 
     def _compiled(self, sources: Sequence[str]) -> Callable[[Any], str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from keyhouse.errors import KeyFieldError
 from keyhouse.keys import Day, Descending, FixedPoint, Integer, OptionalSegment
+from keyhouse.keys.blind_segment import is_blind
 from keyhouse.keys.segment_protocol import Segment
 
 __all__ = ["field_of_json", "field_of_text", "is_text"]
@@ -62,6 +63,7 @@ def _inner(segment: Segment) -> Segment:
 
 
 def _invalid(name: str, segment: Segment, value: object) -> KeyFieldError:
+    shown = {} if is_blind(segment) else {"value": value}
     return KeyFieldError(
-        "The field does not have its type.", field=name, value=value, needed=segment.description
+        "The field does not have its type.", field=name, **shown, needed=segment.description
     )

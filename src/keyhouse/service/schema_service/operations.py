@@ -16,6 +16,7 @@ from msgspec import UNSET
 from keyhouse.engine import Engine
 from keyhouse.errors import ConflictError, NotFoundError, RevisionError, UsageError
 from keyhouse.keyring import KeyRing
+from keyhouse.keys.blind_segment import is_blind
 from keyhouse.limits import (
     SERVED_CLEAR_RECORDS,
     SERVED_PAGE_BYTES_MAX,
@@ -195,7 +196,9 @@ class SpaceOperations(Tenant):
         await self._check_row(served, by)
         found = await self.store.lookup(served.record, by.row, **fields)
         if found is None:
-            raise _absent(served, fields)
+            pairs = zip(by.row.template.fields, by.row.template.segments, strict=True)
+            shown = {name: fields[name] for name, segment in pairs if not is_blind(segment)}
+            raise _absent(served, shown)
         return item_of(served, found)
 
     async def page(
