@@ -69,7 +69,7 @@ def test_no_reply_is_directed_to_a_subject_of_others_or_of_the_service(
 
 
 async def check(endpoint: Endpoint) -> None:
-    assert endpoint.rejected is not None, "it decides who is told of an overload"
+    assert endpoint.rejected is not None, "it decides whether an overload is answered"
     bodies = (b"", b"[", json.dumps({"plugin_name": "mallory", "key": "k"}).encode())
     for subject in [*endpoint.operations.values(), endpoint.subject]:
         named = subject.replace("*", "mallory", 1).replace("*", "nosuch")

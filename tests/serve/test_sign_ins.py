@@ -1,5 +1,5 @@
 """Nobody locks out somebody else: for every way to sign in, 20 failures from other addresses, and
-then the right one succeeds. The same after a flood of every request that anybody may send.
+then the right one succeeds. So it does after a flood of every request that anybody may send.
 
 `WAYS` has every form or request that signs in, and every kind of credential that a request may
 carry. The first test compares it with the routing tables and authenticators of all services, so
@@ -46,7 +46,7 @@ NAME = "Ada"
 OWN_ADDRESS = "127.0.0.1"
 FAILURES: Final = 20
 NETWORKS, REQUESTS_PER_NETWORK = 15, 8
-"""A flood: more than the 60 codes of a name that strangers may request, and than the 15 wrong
+"""A flood: more than the 60 codes of a name for unknown clients, and than the 15 wrong
 passwords of an address."""
 STUDIO, OWN_SCHEMA = "studio", BOX.name
 SYSTEMS = [*filter(has_service, NAMES), STUDIO, OWN_SCHEMA]
@@ -398,11 +398,11 @@ def test_the_right_one_signs_in_after_twenty_failures_from_other_addresses(
 
 @pytest.mark.parametrize("known_by", ["address", "cookie"])
 @pytest.mark.parametrize(("system", "way"), list(WAYS))
-def test_a_user_signs_in_again_whatever_strangers_have_sent(
+def test_a_user_signs_in_again_whatever_others_have_sent(
     system: str, way: str, known_by: str, tmp_path: Path
 ) -> None:
     """60 requests for codes of a name from 12 networks stopped its codes for 15 minutes. With a
-    cookie, the strangers share the address of the user."""
+    cookie, the others share the address of the user."""
 
     async def main() -> None:
         async with running(system, tmp_path) as served:

@@ -226,7 +226,7 @@ def test_a_device_is_known_for_its_user_only_whatever_its_address_and_for_half_a
     assert not known.device("ann", cookie)
 
 
-def test_strangers_at_the_same_address_do_not_stop_a_known_device() -> None:
+def test_others_at_the_same_address_do_not_stop_a_known_device() -> None:
     guard = LoginGuard(clock=ManualClock())
     assert attempts(guard, "ann", HERE, 100) == 20
     with pytest.raises(RateError):

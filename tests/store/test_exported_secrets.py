@@ -1,4 +1,4 @@
-"""What files of a store show: an export and a backup are the rows as they are stored, so private
+"""Secrets in files of a store. An export and a backup are the rows as they are stored, so private
 members are in clear and sealed ones encrypted; an export for reading has no private members, and
 no record with sealed ones."""
 

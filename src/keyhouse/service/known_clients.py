@@ -1,4 +1,4 @@
-"""Clients from which a user has signed in before: nothing that strangers send limits them.
+"""Clients from which a user has signed in before: requests of others do not limit them.
 
 A limit by account can be used up by anybody who knows the account's name, and one by address by
 anybody behind the same address. So a service counts known clients of an account apart from all
@@ -27,7 +27,7 @@ DEVICE_SECONDS: Final = 180 * 24 * 3_600
 """Lifetime of the cookie: browsers keep one for 400 days at most."""
 
 _FUTURE_MS: Final = 24 * 3_600 * 1_000
-"""How far the clock of the process that issued a cookie may be ahead."""
+"""Tolerance for the clock of the process that issued a cookie."""
 
 
 class KnownClients:

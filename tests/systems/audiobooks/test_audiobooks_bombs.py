@@ -504,13 +504,21 @@ def test_organizing_moves_no_file_through_a_linked_folder(
     assert len(segments(admin, book)) == 2
 
 
+def _replaced(make: Callable[[Path], object]) -> Callable[[Path], None]:
+    def replace(path: Path) -> None:
+        path.unlink()
+        make(path)
+
+    return replace
+
+
 CHANGES: Mapping[str, Callable[[Path], object]] = {
     "endless": lambda path: os.truncate(path, 1 << 42),
     "longer": lambda path: write_audio(path, 50, tags={}),
-    "fifo": lambda path: (path.unlink(), os.mkfifo(path)),
-    "device": lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
+    "fifo": _replaced(os.mkfifo),
+    "device": _replaced(lambda path: path.symlink_to("/dev/zero")),
     "empty": lambda path: path.write_bytes(b""),
-    "folder": lambda path: (path.unlink(), path.mkdir()),
+    "folder": _replaced(Path.mkdir),
 }
 
 

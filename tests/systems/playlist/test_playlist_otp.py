@@ -248,7 +248,7 @@ def test_codes_are_limited_by_name_and_by_address(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_requests_of_strangers_do_not_stop_the_codes_of_a_known_client(tmp_path: Path) -> None:
+def test_requests_of_others_do_not_stop_the_codes_of_a_known_client(tmp_path: Path) -> None:
     """60 requests for codes of a name from 12 networks stopped its codes for 15 minutes."""
 
     async def work(service: PlaylistService) -> None:

@@ -14,8 +14,8 @@ A code has 41 bits, so guesses are what must be bounded, and what is stored must
 - Codes are bounded, so guesses are: 60 codes of a name in 15 minutes, with three guesses each, and
   three of others are 723 guesses an hour at most. A code is one of 36^8 = 2.8e12, so guessing at
   full speed succeeds once in about 445,000 years.
-- Those 60 are of strangers, who can use them up. A client from which this user has signed in before
-  (`known_clients`) has its own five, whatever others request for the name or from its address.
+- Those 60 are of unknown clients, which can use them up. A client from which this user has signed
+  in before (`known_clients`) has five, whatever others request for the name or from its address.
 - A new request never resets the lock, and a name is locked whether or not anybody has it.
 """
 
