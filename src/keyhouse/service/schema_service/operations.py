@@ -203,7 +203,11 @@ class SpaceOperations(Tenant):
         await self._check_row(served, by)
         found = await self.store.lookup(served.record, by.row, **fields)
         if found is None:
-            raise _absent(served, fields)
+            pairs = zip(by.row.template.fields, by.row.template.segments, strict=True)
+            shown = {
+                name: fields[name] for name, segment in pairs if not segment.innermost.is_hashed
+            }
+            raise _absent(served, shown)
         return item_of(served, found)
 
     async def page(
