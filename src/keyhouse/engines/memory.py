@@ -1,12 +1,12 @@
 """The engine in memory: the simplest form of the contract, and the model for the other engines.
 
-Every call but `watch` is one step of the event loop, so nothing needs a lock. Closing it loses all
+Every call but a watch is one step of the event loop, so nothing needs a lock. Closing it loses all
 rows.
 """
 
 import asyncio
 from bisect import bisect_left, insort
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Final, NamedTuple
@@ -22,10 +22,9 @@ from keyhouse.engine import (
     Put,
     Row,
     Span,
-    check_since,
     fitting_rows,
-    outdated,
 )
+from keyhouse.engines.watch_loop import ChangedKey, LogPage, newest_change, watch_log
 from keyhouse.errors import ClosedError
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
 
@@ -69,6 +68,44 @@ class _Space:
     def span(self, span: Span) -> list[str]:
         stop = len(self.keys) if span.stop is None else bisect_left(self.keys, span.stop)
         return self.keys[bisect_left(self.keys, span.start) : stop]
+
+
+class _SpaceLog:
+    """The log of one space, for one watch."""
+
+    reconnects = False
+
+    def __init__(self, engine: "MemoryEngine", space: str, span: Span) -> None:
+        self._engine = engine
+        self._space = space
+        self._span = span
+
+    async def start(self, since: int | None) -> int:
+        return self._engine._revision
+
+    def wakeup(self) -> asyncio.Event:
+        return self._engine._committed
+
+    async def page(self, position: int) -> LogPage[ChangedKey]:
+        engine = self._engine
+        engine._check_open()
+        commits = enumerate(engine._log[max(0, position - engine._pruned) :], position + 1)
+        changed = [
+            ChangedKey(key, revision, deleted)
+            for revision, commit in commits
+            if commit.space == self._space
+            for keys, deleted in ((commit.put, False), (commit.deleted, True))
+            for key in keys
+            if key in self._span
+        ]
+        return LogPage(changed, engine._revision, engine._pruned)
+
+    async def change(self, entry: ChangedKey) -> Change | None:
+        engine = self._engine
+        return newest_change(entry, engine._stored(self._space, entry.key), engine._clock)
+
+    def leave(self) -> None:
+        pass
 
 
 class MemoryEngine:
@@ -146,7 +183,7 @@ class MemoryEngine:
             self._applied[space, batch.id] = _Applied(revision, self._clock.now())
         return revision
 
-    async def watch(
+    def watch(
         self,
         space: str,
         span: Span,
@@ -154,18 +191,7 @@ class MemoryEngine:
         since: int | None = None,
         caught_up: CaughtUp | None = None,
     ) -> AsyncGenerator[Change, None]:
-        check_since(since, self._revision)
-        position = self._revision if since is None else since
-        while True:
-            self._check_open()
-            committed, commits = self._committed, self._commits_after(position)
-            for position, commit in commits:
-                for change in self._changes(position, commit, space, span):
-                    yield change
-            if committed is self._committed:
-                if caught_up is not None:
-                    caught_up(position)
-                await committed.wait()
+        return watch_log(_SpaceLog(self, space, span), since, caught_up)
 
     async def sweep(self, *, limit: int) -> int:
         self._check_open()
@@ -243,31 +269,6 @@ class MemoryEngine:
     def _notify(self) -> None:
         self._committed.set()
         self._committed = asyncio.Event()
-
-    def _commits_after(self, position: int) -> list[tuple[int, _Commit]]:
-        if position < self._pruned:
-            raise outdated(position, self._pruned + 1)
-        return list(enumerate(self._log[position - self._pruned :], position + 1))
-
-    def _changes(self, revision: int, commit: _Commit, space: str, span: Span) -> Iterator[Change]:
-        """Yield the changes in the span, except those that a newer commit has changed again.
-
-        An expired row is a deletion: a reader may still hold the value that it replaced.
-        """
-        if commit.space != space:
-            return
-        for key in commit.put:
-            row = self._stored(space, key)
-            if key in span and row is not None and row.revision == revision:
-                live = self._live(space, key) is not None
-                yield (
-                    Change(key, revision, row.value, row.expires)
-                    if live
-                    else Change(key, revision, None)
-                )
-        for key in commit.deleted:
-            if key in span and self._stored(space, key) is None:
-                yield Change(key, revision, None)
 
     def _prune(self) -> None:
         extra = max(0, len(self._log) - self._changes_kept)

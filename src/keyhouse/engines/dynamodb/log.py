@@ -25,20 +25,12 @@ from typing import Any, Final, NamedTuple
 
 from keyhouse.engines.dynamodb.flattening import Attribute, Item
 from keyhouse.engines.dynamodb.items import ttl_of
+from keyhouse.engines.watch_loop import ChangedKey, newest_of_keys
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 
 SPACES: Final = "spaces"
 _DIGITS: Final = 16
 REVISION_MAX: Final = 10**_DIGITS - 1
-
-
-class ChangedKey(NamedTuple):
-    """One key that a commit changed."""
-
-    key: str
-    revision: int
-    deleted: bool = False
-    expires: int | None = None
 
 
 class Entry(NamedTuple):
@@ -145,13 +137,8 @@ def applied_of(item: Mapping[str, Attribute] | None, now: int) -> int | None:
 
 def newest(entries: Sequence[Entry], after: int) -> list[ChangedKey]:
     """Return the newest change of each key after a revision, in revision order."""
-    changed_keys: dict[str, ChangedKey] = {}
-    for entry in entries:
-        for changed in entry.changes:
-            if changed.revision > after:
-                changed_keys.pop(changed.key, None)
-                changed_keys[changed.key] = changed
-    return sorted(changed_keys.values(), key=lambda changed: changed.revision)
+    changes = [changed for entry in entries for changed in entry.changes]
+    return newest_of_keys([changed for changed in changes if changed.revision > after])
 
 
 def _key(space: str, key: str) -> Item:

@@ -22,6 +22,7 @@ from keyhouse.engines.dynamodb.pending import (
     DynamodbRemoval,
     TransactedWrite,
 )
+from keyhouse.engines.watch_loop import ChangedKey
 from keyhouse.errors import CounterError
 
 ROWS_MAX: Final = TRANSACTION_ITEMS_MAX - OWN_ITEMS - 1
@@ -62,7 +63,7 @@ class Plan:
         self._applied: dict[str, int | None] = dict(state.applied)
         self._now: dict[str, Row | _Assumed | None] = dict(state.rows)
         self._writes: dict[str, Row | None] = {}
-        self._changed_keys: dict[str, log.ChangedKey] = {}
+        self._changed_keys: dict[str, ChangedKey] = {}
         self._conditions: dict[str, Condition] = {}
         self._ids: dict[str, int] = {}
         self._bytes = 0
@@ -198,6 +199,6 @@ class Plan:
         row = None if put is None else Row(key, put.value, self.revision, put.expires)
         self._now[key] = self._writes[key] = row
         self._changed_keys.pop(key, None)
-        self._changed_keys[key] = log.ChangedKey(
+        self._changed_keys[key] = ChangedKey(
             key, self.revision, put is None, None if put is None else put.expires
         )

@@ -33,9 +33,10 @@ from keyhouse.engines.jetstream.reader import page, rows
 from keyhouse.engines.jetstream.retry import until_available
 from keyhouse.engines.jetstream.settings import Settings, parse
 from keyhouse.engines.jetstream.sweep import prune, sweep
-from keyhouse.engines.jetstream.watch import changes
+from keyhouse.engines.jetstream.watch import MirrorLog
 from keyhouse.engines.jetstream.writer import JetstreamWriter
 from keyhouse.engines.url import public_url
+from keyhouse.engines.watch_loop import watch_log
 from keyhouse.errors import (
     ClosedError,
     EngineError,
@@ -161,10 +162,9 @@ class JetstreamEngine:
             bucket = await self._bucket_of(space)
             if not await bucket.open():
                 await bucket.open(writing=True)  # there is nothing to watch yet
-            async with aclosing(
-                changes(bucket, space, span, since, self._clock, self._check_open, caught_up)
-            ) as changes_found:
-                async for change in changes_found:
+            log = MirrorLog(bucket, space, span, self._clock, self._check_open)
+            async with aclosing(watch_log(log, since, caught_up)) as changes:
+                async for change in changes:
                     yield change
 
     async def sweep(self, *, limit: int) -> int:
