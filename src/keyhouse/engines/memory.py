@@ -12,21 +12,22 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from keyhouse.clock import Clock, SystemClock
-from keyhouse.counter import sum_of
 from keyhouse.engine import (
     Batch,
     Capabilities,
     CaughtUp,
     Change,
+    Check,
     Page,
     Put,
     Row,
     Span,
     fitting_rows,
 )
+from keyhouse.engines.batch_plan import Writes, evaluate, ids_expired_at
 from keyhouse.engines.watch_loop import ChangedKey, LogPage, newest_change, watch_log
 from keyhouse.errors import ClosedError
-from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
+from keyhouse.limits import CHANGES_KEPT
 
 CAPABILITIES: Final = Capabilities(name="memory", durable=False, shared=False, snapshots=True)
 
@@ -35,8 +36,8 @@ class _Commit(NamedTuple):
     """One commit in the log: keys only, because a watch delivers the newest row."""
 
     space: str
-    put: tuple[str, ...]
-    deleted: tuple[str, ...]
+    put: Sequence[str]
+    deleted: Sequence[str]
 
 
 class _Applied(NamedTuple):
@@ -70,6 +71,31 @@ class _Space:
         return self.keys[bisect_left(self.keys, span.start) : stop]
 
 
+class _State:
+    """The rows of an engine, as a batch finds them."""
+
+    def __init__(self, engine: "MemoryEngine") -> None:
+        self._engine = engine
+
+    @property
+    def revision(self) -> int:
+        return self._engine._revision
+
+    def applied(self, space: str, batch_id: str) -> int | None:
+        applied = self._engine._applied.get((space, batch_id))
+        if applied is None or applied.at <= ids_expired_at(self._engine._clock.now()):
+            return None
+        return applied.revision
+
+    def holds(self, space: str, check: Check) -> bool:
+        row = self._engine._live(space, check.key)
+        return (None if row is None else row.revision) == check.revision
+
+    def counter(self, space: str, key: str) -> tuple[bytes | None, int | None]:
+        row = self._engine._live(space, key)
+        return (None, None) if row is None else (row.value, row.expires)
+
+
 class _SpaceLog:
     """The log of one space, for one watch."""
 
@@ -87,17 +113,16 @@ class _SpaceLog:
         return self._engine._committed
 
     async def page(self, position: int) -> LogPage[ChangedKey]:
-        engine = self._engine
+        engine, span = self._engine, self._span
         engine._check_open()
         commits = enumerate(engine._log[max(0, position - engine._pruned) :], position + 1)
-        changed = [
-            ChangedKey(key, revision, deleted)
-            for revision, commit in commits
-            if commit.space == self._space
-            for keys, deleted in ((commit.put, False), (commit.deleted, True))
-            for key in keys
-            if key in self._span
-        ]
+        changed: list[ChangedKey] = []
+        for revision, commit in commits:
+            if commit.space == self._space:
+                changed += [ChangedKey(key, revision) for key in commit.put if key in span]
+                changed += [
+                    ChangedKey(key, revision, True) for key in commit.deleted if key in span
+                ]
         return LogPage(changed, engine._revision, engine._pruned)
 
     async def change(self, entry: ChangedKey) -> Change | None:
@@ -121,6 +146,7 @@ class MemoryEngine:
         self._applied: dict[tuple[str, str], _Applied] = {}
         self._committed = asyncio.Event()  # every commit sets and replaces it
         self._closed = False
+        self._state = _State(self)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -165,20 +191,10 @@ class MemoryEngine:
 
     async def commit(self, space: str, batch: Batch) -> int | None:
         self._check_open()
-        if (
-            batch.id is not None
-            and (applied := self._applied.get((space, batch.id)))
-            and not self._is_expired(applied)
-        ):
-            return applied.revision
-        for check in batch.checks:
-            row = self._live(space, check.key)
-            if (None if row is None else row.revision) != check.revision:
-                return None
-        puts = [*batch.puts, *self._sums(space, batch)]
-        if not puts and not batch.deletes:
-            return self._revision
-        revision = self._write(space, puts, batch.deletes)
+        writes = evaluate(space, batch, self._state)
+        if not isinstance(writes, Writes):
+            return writes
+        revision = self._write(space, writes.puts, writes.deletes)
         if batch.id is not None:
             self._applied[space, batch.id] = _Applied(revision, self._clock.now())
         return revision
@@ -247,22 +263,14 @@ class MemoryEngine:
             else row
         )
 
-    def _sums(self, space: str, batch: Batch) -> list[Put]:
-        sums = []
-        for add in batch.adds:
-            row = self._live(space, add.key)
-            value, expires = (None, None) if row is None else (row.value, row.expires)
-            sums.append(Put(add.key, sum_of(add.key, value, add.by), expires))
-        return sums
-
-    def _write(self, space: str, puts: Sequence[Put], deletes: tuple[str, ...]) -> int:
+    def _write(self, space: str, puts: Sequence[Put], deletes: Sequence[str]) -> int:
         rows = self._spaces.setdefault(space, _Space())
         self._revision += 1
         for put in puts:
             rows.put(Row(put.key, put.value, self._revision, put.expires))
         for key in deletes:
             rows.delete(key)
-        self._log.append(_Commit(space, tuple(put.key for put in puts), deletes))
+        self._log.append(_Commit(space, [put.key for put in puts], deletes))
         self._notify()
         return self._revision
 
@@ -274,9 +282,5 @@ class MemoryEngine:
         extra = max(0, len(self._log) - self._changes_kept)
         del self._log[:extra]
         self._pruned += extra
-        self._applied = {
-            key: applied for key, applied in self._applied.items() if not self._is_expired(applied)
-        }
-
-    def _is_expired(self, applied: _Applied) -> bool:
-        return applied.at <= self._clock.now() - BATCH_ID_KEPT_SECONDS * 1_000
+        expired_at = ids_expired_at(self._clock.now())
+        self._applied = {key: each for key, each in self._applied.items() if each.at > expired_at}

@@ -23,6 +23,7 @@ retention floor `pruned`. A watch at position p reads the entries after p:
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from keyhouse.engines.batch_plan import ids_expired_at
 from keyhouse.engines.dynamodb.flattening import Attribute, Item
 from keyhouse.engines.dynamodb.items import ttl_of
 from keyhouse.engines.watch_loop import ChangedKey, newest_of_keys
@@ -115,22 +116,21 @@ def head_update(space: str, before: int, revision: int) -> dict[str, Any]:
 
 def applied_put(space: str, batch_id: str, revision: int, now: int) -> dict[str, Any]:
     """Return the put that records an applied batch, conditional on not being recorded yet."""
-    kept = BATCH_ID_KEPT_SECONDS * 1_000
     item = applied_key(space, batch_id)
     item["revision"] = {"N": str(revision)}
     item["at"] = {"N": str(now)}
-    item["ttl"] = {"N": str(ttl_of(now + kept))}
+    item["ttl"] = {"N": str(ttl_of(now + BATCH_ID_KEPT_SECONDS * 1_000))}
     return {
         "Item": item,
         "ConditionExpression": "attribute_not_exists(#a) OR #a <= :forgotten",
         "ExpressionAttributeNames": {"#a": "at"},
-        "ExpressionAttributeValues": {":forgotten": {"N": str(now - kept)}},
+        "ExpressionAttributeValues": {":forgotten": {"N": str(ids_expired_at(now))}},
     }
 
 
 def applied_of(item: Mapping[str, Attribute] | None, now: int) -> int | None:
     """Return the revision of an applied batch, or None if it is not recorded or too old."""
-    if item is None or int(item["at"]["N"]) <= now - BATCH_ID_KEPT_SECONDS * 1_000:
+    if item is None or int(item["at"]["N"]) <= ids_expired_at(now):
         return None
     return int(item["revision"]["N"])
 

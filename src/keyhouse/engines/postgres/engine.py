@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, CaughtUp, Change, Page, Row, Span
+from keyhouse.engines.batch_plan import ids_expired_at
 from keyhouse.engines.pace import Pace
 from keyhouse.engines.postgres.feed import Feed
 from keyhouse.engines.postgres.pool import Pool
@@ -25,7 +26,7 @@ from keyhouse.engines.postgres.sql import statements
 from keyhouse.engines.postgres.writer import PostgresWriter
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.url import split_layout
-from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
+from keyhouse.limits import CHANGES_KEPT
 
 SWEEP_ROWS_MAX: Final = 5_000
 """Rows that a sweep deletes per transaction, while no commit of this process is in flight."""
@@ -153,7 +154,7 @@ class PostgresEngine:
             await asyncio.sleep(pace.next(elapsed, elapsed, int(self._writer.busy)))
         self._pace_until = perf_counter() + PACE_KEPT_SECONDS
         await self._prune(self._sql.prune, self._changes_kept)
-        await self._prune(self._sql.forget, self._clock.now() - BATCH_ID_KEPT_SECONDS * 1_000)
+        await self._prune(self._sql.forget, ids_expired_at(self._clock.now()))
         return swept
 
     async def forget(self, space: str, *, last: str | None = None) -> None:
