@@ -29,7 +29,8 @@ from keyhouse.clock import Clock
 from keyhouse.engine import CaughtUp, Change, Span
 from keyhouse.engines.postgres.connection import Connection
 from keyhouse.engines.postgres.error_map import DRIVER
-from keyhouse.engines.postgres.pool import Pool, close_quietly
+from keyhouse.engines.postgres.pool import Pool
+from keyhouse.engines.postgres.server import close_quietly
 from keyhouse.engines.postgres.sql import Statements
 from keyhouse.engines.watch_loop import LogPage, watch_log, without_expired
 from keyhouse.errors import ClosedError, KeyhouseError

@@ -11,7 +11,8 @@ from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
 from keyhouse.engines.postgres.connection import Connection
 from keyhouse.engines.postgres.error_map import DRIVER, translate
-from keyhouse.engines.postgres.pool import Pool, close_quietly
+from keyhouse.engines.postgres.pool import Pool
+from keyhouse.engines.postgres.server import close_quietly
 from keyhouse.engines.postgres.sql import Statements
 
 SPACES_ROWS: Final = 100
