@@ -49,14 +49,19 @@ class MirrorLog:
 
     async def change(self, entry: tuple[str, Entry]) -> Change | None:
         key, change = entry
-        newest = (await self._mirror()).entry(self._space, key)
+        mirror = self._bucket.mirror
+        if mirror.state is not MirrorState.SERVING:
+            mirror = await self._mirror()
+        newest = mirror.entry(self._space, key)
         if newest is None:  # a tombstone may have been pruned meanwhile
             return Change(key, change.revision, None) if change.is_tombstone else None
         if newest.sequence != change.sequence:
             return None
         if not change.is_live(self._clock.now()):
             return Change(key, change.revision, None)
-        value = await self._value(change)
+        value = mirror.values.get(change.sequence)
+        if value is None:
+            value = await self._value(change)
         return None if value is None else Change(key, change.revision, value, change.expires)
 
     def leave(self) -> None:

@@ -125,14 +125,14 @@ class RocksdbTransaction:
             return None, None
         return data[HEAD_BYTES:], None if expires == NEVER else expires
 
-    def sweep(self, limit: int, looks: int) -> SweepResult:
-        """Delete up to `limit` expired rows, as one change of each space; examine up to `looks`.
+    def sweep(self, limit: int, examined: int) -> SweepResult:
+        """Delete up to `limit` expired rows, as one change of each space, of the first `examined`.
 
         It is alone in its transaction, so the overlay is empty.
         """
         removed: dict[str, list[str]] = {}
         count = 0
-        found = self._due(self._database.expiry, b"", self.now, looks)
+        found = self._due(self._database.expiry, b"", self.now, examined)
         for due in found:
             if count == limit:
                 break
@@ -147,10 +147,10 @@ class RocksdbTransaction:
         for space, keys in removed.items():
             swept = CommittedKeys(space, (), keys)
             self._record(swept, encode_keys(swept))
-        return SweepResult(count, len(found) == looks)
+        return SweepResult(count, len(found) == examined)
 
-    def prune(self, kept: int, looks: int) -> bool:
-        """Delete the changes beyond the newest `kept`, and up to `looks` expired batch ids.
+    def prune(self, kept: int, examined: int) -> bool:
+        """Delete the changes beyond the newest `kept`, and up to `examined` expired batch ids.
 
         Return True if more may be left.
         """
@@ -159,14 +159,14 @@ class RocksdbTransaction:
             self.batch.delete_range(number(self.oldest), number(oldest), self._families[CHANGES])
             self.oldest = oldest
         applied = self._families[APPLIED]
-        found = self._due(self._database.applied, IDS_BY_TIME, ids_expired_at(self.now), looks)
+        found = self._due(self._database.applied, IDS_BY_TIME, ids_expired_at(self.now), examined)
         for due in found:
             name = IDS + due[9:]
             data = self._got(self._database.applied, name)
             if data is not None and _head_of(data)[1] == moment_of(due[1:]):
                 self.batch.delete(name, applied)
             self.batch.delete(due, applied)
-        return len(found) == looks
+        return len(found) == examined
 
     def forget(self, space: str, limit: int, kept: str | None) -> int:
         """Delete up to `limit` rows, but not the row `kept`, and as many batch ids of a space;
@@ -288,10 +288,10 @@ class RocksdbTransaction:
             raise translate(error, self._database.folder) from error
         return data
 
-    def _due(self, family: Rdict, start: bytes, until: int, looks: int) -> list[bytes]:
+    def _due(self, family: Rdict, start: bytes, until: int, examined: int) -> list[bytes]:
         """Return the keys of a family with the prefix `start` and a time up to `until`, earliest
         first.
         """
         reading = bounded(start + moment(until + 1))
-        found = islice(steps(family.iter(reading), start, self._database.folder), looks)
+        found = islice(steps(family.iter(reading), start, self._database.folder), examined)
         return [key for key, _ in found]
