@@ -83,7 +83,7 @@ class _State:
 
     def applied(self, space: str, batch_id: str) -> int | None:
         applied = self._engine._applied.get((space, batch_id))
-        if applied is None or applied.at <= ids_expired_at(self._engine._clock.now()):
+        if applied is None or applied.at <= ids_expired_at(self._engine.clock.now()):
             return None
         return applied.revision
 
@@ -127,7 +127,7 @@ class _SpaceLog:
 
     async def change(self, entry: ChangedKey) -> Change | None:
         engine = self._engine
-        return newest_change(entry, engine._stored(self._space, entry.key), engine._clock)
+        return newest_change(entry, engine._stored(self._space, entry.key), engine.clock)
 
     def leave(self) -> None:
         pass
@@ -137,7 +137,7 @@ class MemoryEngine:
     """See `keyhouse.engine` for the contract of each method."""
 
     def __init__(self, clock: Clock | None = None, *, changes_kept: int = CHANGES_KEPT) -> None:
-        self._clock = clock or SystemClock()
+        self.clock = clock or SystemClock()
         self._changes_kept = changes_kept
         self._spaces: dict[str, _Space] = {}
         self._revision = 0
@@ -151,10 +151,6 @@ class MemoryEngine:
     @property
     def capabilities(self) -> Capabilities:
         return CAPABILITIES
-
-    @property
-    def clock(self) -> Clock:
-        return self._clock
 
     async def read(
         self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
@@ -196,22 +192,17 @@ class MemoryEngine:
             return writes
         revision = self._write(space, writes.puts, writes.deletes)
         if batch.id is not None:
-            self._applied[space, batch.id] = _Applied(revision, self._clock.now())
+            self._applied[space, batch.id] = _Applied(revision, self.clock.now())
         return revision
 
     def watch(
-        self,
-        space: str,
-        span: Span,
-        *,
-        since: int | None = None,
-        caught_up: CaughtUp | None = None,
+        self, space: str, span: Span, *, since: int | None = None, caught_up: CaughtUp | None = None
     ) -> AsyncGenerator[Change, None]:
         return watch_log(_SpaceLog(self, space, span), since, caught_up)
 
     async def sweep(self, *, limit: int) -> int:
         self._check_open()
-        now = self._clock.now()
+        now = self.clock.now()
         expired = sorted(
             (row.expires, name, row.key)
             for name, space in self._spaces.items()
@@ -239,7 +230,7 @@ class MemoryEngine:
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator["MemoryEngine"]:
         self._check_open()
-        copy = MemoryEngine(self._clock)
+        copy = MemoryEngine(self.clock)
         copy._spaces = {name: space.copy() for name, space in self._spaces.items()}
         copy._revision = self._revision
         yield copy
@@ -259,7 +250,7 @@ class MemoryEngine:
         row = self._stored(space, key)
         return (
             None
-            if row is None or (row.expires is not None and row.expires <= self._clock.now())
+            if row is None or (row.expires is not None and row.expires <= self.clock.now())
             else row
         )
 
@@ -282,5 +273,5 @@ class MemoryEngine:
         extra = max(0, len(self._log) - self._changes_kept)
         del self._log[:extra]
         self._pruned += extra
-        expired_at = ids_expired_at(self._clock.now())
+        expired_at = ids_expired_at(self.clock.now())
         self._applied = {key: each for key, each in self._applied.items() if each.at > expired_at}

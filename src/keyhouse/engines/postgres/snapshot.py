@@ -28,21 +28,17 @@ class Snapshot:
         self._connection = connection
         self._server = server
         self._sql = sql
-        self._clock = clock
-
-    @property
-    def clock(self) -> Clock:
-        return self._clock
+        self.clock = clock
 
     async def scan(self, space: str, span: Span, *, limit: int) -> Page:
         sql = self._sql.scans[False, False, span.stop is not None]
-        arguments = scan_arguments(space, span, self._clock.now(), limit)
+        arguments = scan_arguments(space, span, self.clock.now(), limit)
         return page_of(await self._await_call(self._connection.fetch(sql, *arguments)), limit)
 
     async def spaces(self) -> AsyncIterator[str]:
         after = ""
         while found := await self._await_call(
-            self._connection.fetch(self._sql.spaces, after, self._clock.now(), SPACES_ROWS)
+            self._connection.fetch(self._sql.spaces, after, self.clock.now(), SPACES_ROWS)
         ):
             for (after,) in found:
                 yield after
