@@ -341,7 +341,7 @@ def test_a_reload_of_the_mirror_loses_no_change_of_a_page_that_is_being_delivere
     tmp_path: Path,
 ) -> None:
     """The new mirror's entries were other objects than those of the page, so none of the rest was
-    delivered, and the watch went on behind them."""
+    delivered, and the watch continued after them."""
 
     async def scenario(there: SharedBucket) -> None:
         for key in "abc":
