@@ -134,7 +134,6 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "apsw": ("engines", "bench", "search", "catalog"),
     "asyncpg": ("engines",),
     "botocore": ("engines",),
-    "sqlalchemy": ("engines",),
     "rocksdict": ("engines",),
     "typer": ("cli",),
     "rich": ("cli", "demo"),

@@ -367,6 +367,29 @@ def test_a_feed_that_missed_a_pruning_reloads_its_mirror(
     run(tmp_path, scenario, clock=clock, changes_kept=10)
 
 
+def test_a_reload_of_the_mirror_loses_no_change_of_a_page_that_is_being_delivered(
+    tmp_path: Path,
+) -> None:
+    """The new mirror's entries were other objects than those of the page, so none of the rest was
+    delivered, and the watch continued after them."""
+
+    async def scenario(there: SharedBucket) -> None:
+        for key in "abc":
+            await put(there.engine, key)
+        await there.engine.commit("s", Batch(deletes=("b",)))
+        watch = there.engine.watch("s", ALL, since=0)
+        keys = [(await step(watch)).key]
+        bucket = next(iter(there.engine._buckets.values()))
+        await bucket._feed.stop()
+        bucket._feed._replace_mirror()
+        bucket._feed.start()
+        keys += [(await step(watch)).key for _ in range(2)]
+        assert keys == ["a", "c", "b"]
+        await watch.aclose()
+
+    run(tmp_path, scenario)
+
+
 @pytest.mark.parametrize(
     "garbage", [b"", b"\xff", b"[]", b'{"horizon": 1000000, "pruned": 0, "at": 0}']
 )

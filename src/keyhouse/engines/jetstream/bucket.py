@@ -14,7 +14,7 @@ first commit, and created by the first commit or watch.
 
 import asyncio
 from base64 import b64decode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from keyhouse.engines.jetstream.layout import BucketNames, RowKey
 from keyhouse.engines.jetstream.message import Entry
 from keyhouse.engines.jetstream.mirror import Mirror
 from keyhouse.engines.jetstream.retry import TIMEOUT_SECONDS, until_available
-from keyhouse.engines.jetstream.settings import Settings
+from keyhouse.engines.jetstream.settings import Settings, parse
 from keyhouse.engines.jetstream.value_cache import ValueCache
 from keyhouse.errors import ClosedError, UnavailableError, UsageError
 
@@ -294,3 +294,15 @@ class _SingleFlight:
             await asyncio.wait([before])
         self._running, self._next = self._next, None
         return await self._call()
+
+
+async def delete_buckets(url: str, spaces: Iterable[str]) -> None:
+    """Delete the buckets of these spaces, for callers that created temporary ones."""
+    settings = parse(url)
+    connection = Connection(settings, on_disconnect=lambda: None)
+    await connection.open()
+    try:
+        for stream in sorted({settings.layout.names(space).stream for space in spaces}):
+            await connection.api(f"STREAM.DELETE.{stream}")
+    finally:
+        await connection.close()
