@@ -15,6 +15,7 @@ from keyhouse.engines.dynamodb import DynamoDBEngine
 from keyhouse.store import Store, move, verify
 from keyhouse.systems.history.schema import SCHEMAS
 from keyhouse.testing.conformance import Opener
+from tests.sizes import size
 from tests.support import engine_openers
 from tests.support.dynamodb_tables import THROTTLED, Step, intercept, plain_client, raising
 from tests.systems.history.conftest import dynamodb_settings_of
@@ -31,6 +32,8 @@ PATHS = (
     "/assets/a1",
     "/assets/a%2F2",
 )
+
+EVENTS = size(20, 64, 64)
 
 
 def fill(opener: Opener, folder: Path) -> None:
@@ -112,7 +115,7 @@ def test_no_event_is_lost_while_the_table_is_throttled(tmp_path: Path) -> None:
         engine = await DynamoDBEngine.open(dynamodb_settings_of()[0], clock=ManualClock())
         app = app_of(engine, tmp_path)
         bearer = token(ManualClock(), sub="jobs", scope="history.service")
-        todo = [(f"p{n % 4}", f"a{n}") for n in range(64)]
+        todo = [(f"p{n % 4}", f"a{n}") for n in range(EVENTS)]
 
         async def send(http: httpx.AsyncClient) -> None:
             while todo:
@@ -133,8 +136,8 @@ def test_no_event_is_lost_while_the_table_is_throttled(tmp_path: Path) -> None:
                     for n in range(4):
                         listed = (await http.get(f"/profiles/p{n}/facets/asset/all")).json()
                         ids = [entry["attr"]["assetId"] for entry in listed["entries"]]
-                        assert ids == [f"a{each}" for each in range(60 + n, -1, -4)]
-            assert refused[0] > 20
+                        assert ids == [f"a{each}" for each in range(EVENTS - 4 + n, -1, -4)]
+            assert refused[0] > EVENTS // 4
             for n in range(4):
                 store = Store(SCHEMAS[0], engine, f"p{n}")
                 assert [finding async for finding in verify(store)] == []
