@@ -57,7 +57,7 @@ class ThreadedService:
         *,
         runs_tasks: bool = False,
         root_path: str = "",
-        docs: bool = False,
+        docs: bool = True,
         **settings: Any,
     ) -> None:
         self.clock = ManualClock()

@@ -34,6 +34,7 @@ class LibraryService(ThreadedService):
         *,
         roots: Sequence[Path] = (),
         cost: Argon2Params | None = CHEAP,
+        docs: bool = False,
         **settings: Any,
     ) -> None:
         self.roots = list(roots)
@@ -44,6 +45,7 @@ class LibraryService(ThreadedService):
             build,
             "/audiobooks/api/v1",
             runs_tasks=True,
+            docs=docs,
             roots=[str(root) for root in roots],
             **settings,
         )
