@@ -200,6 +200,7 @@ def test_a_book_is_edited_and_put_into_playlists(library: ServedLibrary) -> None
     assert changed["isbn13"] == "9780060512750"
 
 
+@pytest.mark.soak
 def test_every_page_is_accessible_in_every_theme_and_width(library: ServedLibrary) -> None:
     async def scenario(browser: Pages) -> None:
         async with browser.visit(f"{library.url}/login") as page:

@@ -213,6 +213,7 @@ def test_a_member_tells_the_whole_story_with_the_keyboard_alone(
     run(tmp_path, scenario, queue_interval_seconds=1.5)
 
 
+@pytest.mark.soak
 def test_every_page_is_accessible_in_every_theme_and_width(tmp_path: Path) -> None:
     async def scenario(visit: Visit) -> None:
         await visit.robot.play()

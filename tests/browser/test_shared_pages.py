@@ -24,6 +24,7 @@ async def sample() -> HtmlPage:
 SPEC = ServiceSpec(name="sample", routes=[Route(method="GET", path="/", handler=sample)])
 
 
+@pytest.mark.soak
 def test_every_element_is_readable_in_every_theme_and_width() -> None:
     async def scenario(browser: Pages) -> None:
         async with serving(make_app([SPEC])) as url:

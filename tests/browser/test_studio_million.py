@@ -38,6 +38,7 @@ async def load(store: Store) -> None:
         await store.engine.commit(store.space, Batch(puts=tuple(puts)))
 
 
+@pytest.mark.soak
 def test_many_rows_are_browsed_by_tree_table_and_index(studio: Studio) -> None:
     async def scenario(space: str, store: Store) -> None:
         await load(store)

@@ -27,6 +27,7 @@ def studio(folder: Path) -> Iterator[Studio]:
         yield opened
 
 
+@pytest.mark.soak
 def test_every_page_opens_with_a_heading_and_is_accessible_in_every_theme_and_width(
     studio: Studio,
 ) -> None:
@@ -49,6 +50,7 @@ def test_every_page_opens_with_a_heading_and_is_accessible_in_every_theme_and_wi
     studio.run("accessible", scenario)
 
 
+@pytest.mark.soak
 def test_answers_to_forms_are_accessible_too(studio: Studio) -> None:
     """Preview, conflict, error, revealed key, wrong number and job: pages that have no link."""
 

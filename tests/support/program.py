@@ -119,7 +119,7 @@ class ForkedProcess:
 
 def write_program(folder: Path) -> Path:
     """Write `keyhouse` into a folder for a PATH: a script whose commands are forked as those of
-    `run`. A command that is to be killed needs an interpreter of its own."""
+    `run`. A command that is to be killed needs a separate interpreter."""
     client = REPOSITORY / "tests" / "support" / "fork_client.py"
     path = folder / "keyhouse"
     path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {client} {_fork_server()} "$@"\n')

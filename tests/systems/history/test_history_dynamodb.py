@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine
@@ -110,6 +111,7 @@ def often_throttled(engine: DynamoDBEngine, draw: random.Random) -> Iterator[lis
     yield refused
 
 
+@pytest.mark.soak
 def test_no_event_is_lost_while_the_table_is_throttled(tmp_path: Path) -> None:
     async def main() -> None:
         engine = await DynamoDBEngine.open(dynamodb_settings_of()[0], clock=ManualClock())

@@ -123,6 +123,7 @@ async def requests(
 @pytest.mark.parametrize(
     ("schema", "record"), RECORDS, ids=[f"{s.name}-{r.name}" for s, r in RECORDS]
 )
+@pytest.mark.soak
 def test_a_malformed_row_of_any_record_is_not_a_fault_of_the_service_and_stays(
     tmp_path: Path, schema: Any, record: Record[Any]
 ) -> None:

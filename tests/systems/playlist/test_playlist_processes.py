@@ -66,6 +66,7 @@ def test_a_client_gets_the_item_that_started_before_the_bucket_was_watched(tmp_p
         run((served, server), work)
 
 
+@pytest.mark.soak
 def test_many_parallel_guesses_over_two_processes_evaluate_three(both: Both) -> None:
     async def work(view: Shared) -> None:
         code = await view.code(0, "Gil")
@@ -104,6 +105,7 @@ def test_one_code_sent_many_times_to_both_processes_starts_one_session(both: Bot
     run(both, work)
 
 
+@pytest.mark.soak
 def test_likes_are_exact_under_many_clients_of_two_processes(both: Both) -> None:
     async def work(view: Shared) -> None:
         await view.robot.play_media(ITEMS[1].manifest_url, "Title 1", 100)

@@ -277,6 +277,7 @@ def test_many_customers_with_hostile_names_are_isolated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.soak
 def test_customers_with_hostile_names_are_isolated_over_http(kind: str, tmp_path: Path) -> None:
     print(f"KEYHOUSE_SEED={SEED}")
     chance = random.Random(SEED)
