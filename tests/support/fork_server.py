@@ -44,6 +44,8 @@ def main(path: Path) -> None:
     os.chdir(command.folder)
     os.environ.clear()
     os.environ.update(command.environment)
+    # The stream of this server may be of a file, which can seek, and that of the command a pipe.
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     sys.argv = [sys.argv[0], *command.arguments]
     first = command.environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:1] = [command.folder, *filter(None, first)]  # as `python -m` does

@@ -117,6 +117,16 @@ class ForkedProcess:
         self.wait()
 
 
+def write_program(folder: Path) -> Path:
+    """Write `keyhouse` into a folder for a PATH: a script whose commands are forked as those of
+    `run`. A command that is to be killed needs a separate interpreter."""
+    client = REPOSITORY / "tests" / "support" / "fork_client.py"
+    path = folder / "keyhouse"
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {client} {_fork_server()} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
 @cache
 def _fork_server() -> Path:
     """Start the server of this process; return its socket."""
