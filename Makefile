@@ -100,6 +100,10 @@ bench: .venv-bench/installed ## Measure against hand-written code and against pe
 soak: .venv/installed ## Run random and fault tests at release length, hours (SIZE=20: percent)
 	@KEYHOUSE_SOAK=$(SIZE) KEYHOUSE_ENGINES=$(ENGINES) $(PYTEST) -rA -m 'soak or hypothesis' $(ARGS)
 
+.PHONY: steady
+steady: .venv/installed browser ## Run the tests 15 times, alone, beside a load and in random order
+	@KEYHOUSE_ENGINES=$(ENGINES) $(BIN)/python -m tools.steady --jobs $(JOBS) $(ARGS)
+
 .PHONY: docs
 docs: .venv/installed ## Regenerate the generated pages of docs/
 	@$(BIN)/python -m tools.reference

@@ -3,6 +3,7 @@
 import atexit
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from tests.support.failure_report import COMMANDS
 from tests.support.fork_server import NUMBER, Command
 
 REPOSITORY = Path(__file__).parents[2]
@@ -49,9 +51,9 @@ def run(
             encoding="utf-8",
             timeout=TIMEOUT_SECONDS,
         )
-    assert code is None or process.returncode == code, (
-        f"exit code {process.returncode}\n{process.stdout}\n{process.stderr}"
-    )
+    ended = f"exit code {process.returncode}\n{process.stdout}\n{process.stderr}"
+    COMMANDS.append(f"$ {shlex.join([*program, *arguments])}\n{ended}")
+    assert code is None or process.returncode == code, ended
     return process
 
 
