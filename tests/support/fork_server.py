@@ -41,11 +41,12 @@ NUMBER = struct.Struct("!q")
 
 class Command(NamedTuple):
     module: str
+    """A module, or a file."""
     arguments: list[str]
     folder: str
     environment: dict[str, str]
     on_terminal: bool = False
-    """Whether file 0 is a terminal, which becomes that of the process."""
+    """File 0 is a terminal, which becomes that of the process."""
 
 
 def main(path: Path) -> None:
@@ -58,7 +59,11 @@ def main(path: Path) -> None:
     first = command.environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:1] = [command.folder, *filter(None, first)]  # as `python -m` does
     try:
-        runpy.run_module(command.module, run_name="__main__", alter_sys=True)
+        if command.module.endswith(".py"):
+            sys.argv[0] = command.module
+            runpy.run_path(command.module, run_name="__main__")
+        else:
+            runpy.run_module(command.module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         if not isinstance(end.code, int | None):
             raise
@@ -129,16 +134,20 @@ def start(connection: socket.socket, clients: dict[int, socket.socket]) -> Comma
         for target, file in enumerate(files):
             os.dup2(file, target)
             os.close(file)
-        if command.on_terminal:  # as Python opens them
-            sys.stdin = open(0, closefd=False)
-            sys.stdout = open(1, "w", buffering=1, closefd=False)
-            sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+        open_streams()
         return command
     for file in files:
         os.close(file)
     clients[process] = connection
     answer(connection, process)
     return None
+
+
+def open_streams() -> None:
+    """Open the standard streams again, as Python does when it starts."""
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
 
 def report_ends(clients: dict[int, socket.socket]) -> None:

@@ -9,9 +9,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 from tests.support.failure_report import COMMANDS
 from tests.support.fork_server import NUMBER, Command
@@ -33,13 +35,13 @@ def run(
     """Run `keyhouse ARGUMENTS` with `given` as its input, without a terminal. `environment` is
     added to that of this process, `only` replaces it.
 
-    Fails unless it exits with `code`; None accepts any. The program's own process is forked from
-    one that has imported it; another `program` is started the usual way.
+    Fails unless it exits with `code`; None accepts any. The process of Keyhouse, or of a file with
+    a `program`, is forked from one that has imported it; another is started the usual way.
     """
     variables = os.environ if only is None else only
     variables = variables | {"PYTHONPATH": str(SOURCE), "COLUMNS": "100"} | (environment or {})
-    if program == ("-m", "keyhouse.cli"):
-        command = Command("keyhouse.cli", list(arguments), str(cwd or Path.cwd()), variables)
+    if program == ("-m", "keyhouse.cli") or program[0].endswith(".py"):
+        command = Command(program[-1], list(arguments), str(cwd or Path.cwd()), variables)
         process = _forked(command, given)
     else:
         process = subprocess.run(
@@ -117,6 +119,58 @@ class ForkedProcess:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
         self.wait()
+
+
+class PipedProcess(ForkedProcess):
+    """A process with pipes, as `subprocess.Popen` in text mode. Leaving its block kills it."""
+
+    def __init__(self, command: Command) -> None:
+        (given, stdin), (stdout, output), (stderr, errors) = os.pipe(), os.pipe(), os.pipe()
+        super().__init__(command, given, output, errors)
+        for file in (given, output, errors):
+            os.close(file)
+        self.stdin = os.fdopen(stdin, "w", encoding="utf-8")
+        self.stdout = os.fdopen(stdout, encoding="utf-8")
+        self.stderr = os.fdopen(stderr, encoding="utf-8")
+
+    def communicate(self, given: str = "", timeout: float = TIMEOUT_SECONDS) -> tuple[str, str]:
+        """Write this input, and return the rest of both outputs when the process has ended."""
+        with suppress(BrokenPipeError):
+            self.stdin.write(given)
+            self.stdin.close()
+        with ThreadPoolExecutor(2) as readers:
+            texts = [readers.submit(file.read) for file in (self.stdout, self.stderr)]
+            self.wait(timeout)
+            return texts[0].result(), texts[1].result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        for file in (self.stdin, self.stdout, self.stderr):
+            with suppress(BrokenPipeError):
+                file.close()
+
+
+def started(
+    *arguments: str, cwd: Path | None = None, environment: dict[str, str] | None = None
+) -> PipedProcess:
+    """Start `keyhouse ARGUMENTS`; `environment` replaces that of this process."""
+    variables = environment or os.environ | {"PYTHONPATH": str(SOURCE)}
+    folder = str(cwd or Path.cwd())
+    return PipedProcess(Command("keyhouse.cli", list(arguments), folder, dict(variables)))
+
+
+def installed(folder: Path) -> Path:
+    """Write the program `keyhouse` for shell scripts into a folder, and return that folder."""
+    program = folder / "keyhouse"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    client = Path(__file__).with_name("fork_client.py")
+    words = [sys.executable, "-I", "-S", str(client), str(_fork_server())]
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    program.chmod(0o755)
+    return folder
 
 
 @cache
