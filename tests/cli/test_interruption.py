@@ -14,9 +14,9 @@ import pytest
 from keyhouse.engine import Batch, Put, Span
 from keyhouse.engines.registry import open_engine
 from keyhouse.errors import UsageError
+from tests.support.polling import wait_until
 from tests.support.program import SOURCE, run, started
 from tests.support.terminal import CTRL_C, on_terminal
-from tests.support.waiting import wait_until
 
 ROWS = 20_000
 PART = 500_000

@@ -13,8 +13,8 @@ import pytest
 
 from keyhouse import Store, load_system, open_engine
 from tests.serve.support.serve_process import serving
+from tests.support.polling import wait_until
 from tests.support.program import run, started
-from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize("write", [False, True])

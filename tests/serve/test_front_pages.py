@@ -21,7 +21,7 @@ from keyhouse.systems.registry import NAMES, has_service
 from tests.abuse.support.server import ServerProcess
 from tests.serve.support.serve_process import environment
 from tests.support.browser_pages import open_browser
-from tests.support.program import installed
+from tests.support.program import write_program
 
 SYSTEMS = [name for name in NAMES if has_service(name)]
 SCHEMAS = {
@@ -125,7 +125,7 @@ def test_every_command_to_try_runs_with_what_is_installed(server: ServerProcess)
     assert len(shown) == len(served(server)), "each card has one"
     folder = server.folder
     settings = environment(
-        PATH=f"{installed(folder / 'bin')}{os.pathsep}{os.environ['PATH']}",
+        PATH=f"{write_program(folder / 'bin').parent}{os.pathsep}{os.environ['PATH']}",
         KEYHOUSE_DATA=str(folder / "data"),
     )
     (folder / "keyhouse-data").symlink_to(folder / "data")

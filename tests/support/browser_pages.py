@@ -6,24 +6,20 @@
         await browser.check(url)   # axe in both themes, wide and at 320 px
 
 Leaving a visit fails the test if the page broke its Content Security Policy, logged an error, or
-sent a request to another origin. A test that fails in a visit names a screenshot of the page.
+sent a request to another origin.
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from pathlib import Path
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
-from playwright.async_api import Error as PlaywrightError
 
 from tools.browser import ADVICE, AXE_SCRIPT, find
 
 WIDE, NARROW = 1_280, 320
-SCREENSHOTS = Path("build") / "screenshots"
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 _VIOLATIONS = """
 window.__violations = [];
@@ -92,13 +88,6 @@ class Pages:
             yield page
             if options.get("scripts", True) and not page.is_closed():
                 problems += await page.evaluate("window.__violations || []")
-        except Exception as error:
-            with suppress(PlaywrightError):
-                SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-                path = SCREENSHOTS / f"{uuid4().hex}.png"
-                await page.screenshot(path=path, full_page=True)
-                error.add_note(f"{page.url} looks like {path}")
-            raise
         finally:
             await page.close()
             if own:

@@ -121,7 +121,7 @@ class ForkedProcess:
         self.wait()
 
 
-class PipedProcess(ForkedProcess):
+class TextProcess(ForkedProcess):
     """A process with pipes, as `subprocess.Popen` in text mode. Leaving its block kills it."""
 
     def __init__(self, command: Command) -> None:
@@ -155,22 +155,23 @@ class PipedProcess(ForkedProcess):
 
 def started(
     *arguments: str, cwd: Path | None = None, environment: dict[str, str] | None = None
-) -> PipedProcess:
+) -> TextProcess:
     """Start `keyhouse ARGUMENTS`; `environment` replaces that of this process."""
     variables = environment or os.environ | {"PYTHONPATH": str(SOURCE)}
     folder = str(cwd or Path.cwd())
-    return PipedProcess(Command("keyhouse.cli", list(arguments), folder, dict(variables)))
+    return TextProcess(Command("keyhouse.cli", list(arguments), folder, dict(variables)))
 
 
-def installed(folder: Path) -> Path:
-    """Write the program `keyhouse` for shell scripts into a folder, and return that folder."""
-    program = folder / "keyhouse"
-    program.parent.mkdir(parents=True, exist_ok=True)
+def write_program(folder: Path) -> Path:
+    """Write `keyhouse` into a folder for a PATH: a script whose commands are forked as those of
+    `run`. A command that is to be killed needs its own interpreter."""
+    folder.mkdir(parents=True, exist_ok=True)
     client = Path(__file__).with_name("fork_client.py")
     words = [sys.executable, "-I", "-S", str(client), str(_fork_server())]
-    program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
-    program.chmod(0o755)
-    return folder
+    path = folder / "keyhouse"
+    path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    path.chmod(0o755)
+    return path
 
 
 @cache
