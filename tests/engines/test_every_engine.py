@@ -58,6 +58,8 @@ def _collect() -> str:
         "--collect-only",
         "-p",
         "no:cacheprovider",
+        "-p",
+        "no:schemathesis",
         *COLLECTED,
     ]
     ran = subprocess.run(
