@@ -72,7 +72,7 @@ QUICK := $(wildcard tests/project tests/docs tests/adapters tests/base tests/key
 
 .PHONY: quick
 quick: check ## Run the checks and the fast tests on memory and SQLite, under 90 seconds
-	@KEYHOUSE_ENGINES=memory,sqlite $(PYTEST) -m 'not extra and not long and not soak and not hypothesis' \
+	@KEYHOUSE_ENGINES=memory,sqlite $(PYTEST) -m 'not extra and not long and not soak and not hypothesis and not browser' \
 	 --ignore tests/serve/test_serve.py $(QUICK)
 	@echo "Left out, and in make test: servers, most commands, systems, pages, abuse, kills, random and long tests."
 
