@@ -1,32 +1,33 @@
-"""Runs a command of the program by the fork server, in place of a new interpreter: for programs and
-shells that tests start, which find it as `keyhouse` on their path.
+"""`keyhouse` for shell scripts: its process is forked from one that has imported it.
 
-    python -I -S fork_client.py SOCKET ARGUMENT…
+    python -I -S fork_client.py SOCKET ARGUMENTS...
 
-It imports nothing but the standard library, so that it starts in 20 milliseconds. Its files,
-folder and environment are those of the command, and so is its exit code.
+It hands its files, folder and environment to `fork_server.py`, forwards signals, and exits as the
+program does.
 """
 
 import json
 import os
+import signal
 import socket
 import struct
 import sys
 
-NUMBER = struct.Struct("!q")
+_NUMBER = struct.Struct("!q")  # as in fork_server.py, whose imports take longer than this program
 
 
-def main(path: str, arguments: list[str]) -> int:
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(path)
+def main(path: str, *arguments: str) -> int:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.connect(path)
         command = ["keyhouse.cli", arguments, os.getcwd(), dict(os.environ)]
         request = json.dumps(command).encode() + b"\n"
-        sent = socket.send_fds(connection, [request], [0, 1, 2])
-        connection.sendall(request[sent:])
-        connection.recv(NUMBER.size)  # its process id
-        code: int = NUMBER.unpack(connection.recv(NUMBER.size))[0]
-        return code if code >= 0 else 128 - code
+        server.sendall(request[socket.send_fds(server, [request], [0, 1, 2]) :])
+        (process,) = _NUMBER.unpack(server.recv(_NUMBER.size))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, _: os.kill(process, number))
+        (code,) = _NUMBER.unpack(server.recv(_NUMBER.size))
+    return int(code) if code >= 0 else 128 - int(code)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    sys.exit(main(*sys.argv[1:]))
