@@ -27,6 +27,9 @@ from typing import NamedTuple
 IMPORTED = ("cli.commands", "http", "serve", "service", "studio", "systems")
 """Packages whose modules are imported, with all that they import."""
 
+CLIENTS = ("httpx", "nats")
+"""Imported too, for the processes of tests that are clients."""
+
 REQUEST_BYTES_MAX = 2**20
 NUMBER = struct.Struct("!q")
 
@@ -97,6 +100,8 @@ def import_program() -> None:
         package = import_module(f"keyhouse.{name}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             import_module(module.name)
+    for name in CLIENTS:
+        import_module(name)
     gc.collect()
     gc.freeze()  # a process that looks at all objects copies their pages
 

@@ -80,6 +80,8 @@ class ForkedProcess:
     """The process of a command, forked from one that has imported the program. It has the methods
     of `subprocess.Popen` that tests use; `wait` or `kill` must be called last."""
 
+    pid: int
+
     def __init__(self, command: Command, given: int, output: int, errors: int) -> None:
         self.arguments = command.arguments
         self.returncode: int | None = None

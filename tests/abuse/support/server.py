@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any, Self
@@ -13,8 +12,10 @@ from urllib.parse import urlsplit
 import jwt
 
 from keyhouse.nats.embedded_users import BUCKETS_USER, with_embedded_user
+from tests.serve.support.serve_process import environment
+from tests.support.fork_server import Command
+from tests.support.program import REPOSITORY, ForkedProcess
 
-START_SECONDS = 60
 SYSTEMS = ("rosey", "streamkit")
 SECRET = "abuse-tests-0123456789-abcdefghijklmnopqrstuvwxyz"
 
@@ -28,7 +29,7 @@ class ServerProcess:
         self._tables: dict[str, dict[str, Any]] = {"streamkit": {"jwt_secret": SECRET}}
         for name, table in tables.items():
             self._tables.setdefault(name, {}).update(table)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProcess | None = None
         self.http = self.nats = ""
         self.routes_path = folder / "routes.json"
         """The routing table: see `listing_server`."""
@@ -38,19 +39,19 @@ class ServerProcess:
         config = self.folder / "keyhouse.toml"
         config.write_text(_toml(self._tables))
         self.log = self.folder / "serve.log"
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "tests.abuse.support.listing_server"),
-                    *(str(self.routes_path), "serve", *self._systems),
-                    *("--data", str(self.folder / "data"), "--config", str(config)),
-                    *("--http", "127.0.0.1:0", "--nats-port", "0", "--json"),
-                ],
-                stdout=subprocess.PIPE,
-                stderr=log,
-            )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        arguments = [
+            *(str(self.routes_path), "serve", *self._systems),
+            *("--data", str(self.folder / "data"), "--config", str(config)),
+            *("--http", "127.0.0.1:0", "--nats-port", "0", "--json"),
+        ]
+        command = Command(
+            "tests.abuse.support.listing_server", arguments, str(REPOSITORY), environment()
+        )
+        reading, writing = os.pipe()
+        self._output = os.fdopen(reading)
+        with open(os.devnull) as given, open(writing, "w") as output, self.log.open("wb") as log:
+            self._process = ForkedProcess(command, given.fileno(), output.fileno(), log.fileno())
+        line = self._output.readline()
         assert line, f"the server did not start: {self.log.read_text()[-2000:]}"
         ready = json.loads(line)
         self.http, self.nats = ready["http"], ready["nats"]
@@ -63,9 +64,7 @@ class ServerProcess:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        self._output.close()
 
     @property
     def pid(self) -> int:
