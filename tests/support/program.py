@@ -17,6 +17,7 @@ from tests.support.fork_server import NUMBER, Command
 REPOSITORY = Path(__file__).parents[2]
 SOURCE = REPOSITORY / "src"
 TIMEOUT_SECONDS = 60
+STDERR = 2
 
 
 def run(
@@ -117,6 +118,33 @@ class ForkedProcess:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
         self.wait()
+
+
+class PipedProcess(ForkedProcess):
+    """`python -m MODULE ARGUMENTS`, forked, with pipes as its standard input and output."""
+
+    def __init__(
+        self,
+        module: str,
+        *arguments: str,
+        environment: dict[str, str] | None = None,
+        errors: int = STDERR,
+    ) -> None:
+        variables = environment or {**os.environ, "PYTHONPATH": str(SOURCE)}
+        given, writing = os.pipe()
+        reading, output = os.pipe()
+        self.stdin = os.fdopen(writing, "wb")
+        self.stdout = os.fdopen(reading, "rb")
+        command = Command(module, list(arguments), str(REPOSITORY), variables)
+        super().__init__(command, given, output, errors)
+        os.close(given)
+        os.close(output)
+
+    def close(self) -> None:
+        """Kill it if it still runs, and close the pipes."""
+        self.kill()
+        self.stdin.close()
+        self.stdout.close()
 
 
 @cache

@@ -7,7 +7,6 @@ its standard input one JSON object: seconds by kind of request.
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Awaitable, Callable
 from time import perf_counter
@@ -18,12 +17,9 @@ import msgspec
 import nats
 
 from tests.abuse.support.server import ServerProcess
-from tests.serve.support.serve_process import environment
 from tests.sizes import SOAK
-from tests.support.fork_server import Command
-from tests.support.program import REPOSITORY, ForkedProcess
+from tests.support.program import PipedProcess
 
-STDERR = 2
 PER_SECOND = 25
 TIMEOUT_SECONDS = 30 if SOAK else 120
 """Without a response until then, a request has failed."""
@@ -54,26 +50,19 @@ class Neighbor:
     """A measurement that runs in its own process, from the start of the block to `result`."""
 
     def __init__(self, server: ServerProcess) -> None:
-        arguments = [server.http, server.nats, server.token("neighbor")]
-        command = Command("tests.abuse.support.neighbor", arguments, str(REPOSITORY), environment())
-        given, self._end = os.pipe()
-        reading, output = os.pipe()
-        self._output = os.fdopen(reading, "rb")
-        self._process = ForkedProcess(command, given, output, STDERR)
-        os.close(given)
-        os.close(output)
+        arguments = (server.http, server.nats, server.token("neighbor"))
+        self._process = PipedProcess("tests.abuse.support.neighbor", *arguments)
 
     def __enter__(self) -> Self:
-        self._output.readline()
+        self._process.stdout.readline()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._output.close()
+        self._process.close()
 
     def result(self) -> Latencies:
-        os.close(self._end)
-        output = self._output.read()
+        self._process.stdin.close()
+        output = self._process.stdout.read()
         assert self._process.wait(60) == 0, "the neighbor has failed"
         return msgspec.json.decode(output, type=Latencies)
 

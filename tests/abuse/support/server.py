@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -13,8 +14,7 @@ import jwt
 
 from keyhouse.nats.embedded_users import BUCKETS_USER, with_embedded_user
 from tests.serve.support.serve_process import environment
-from tests.support.fork_server import Command
-from tests.support.program import REPOSITORY, ForkedProcess
+from tests.support.program import PipedProcess
 
 SYSTEMS = ("rosey", "streamkit")
 SECRET = "abuse-tests-0123456789-abcdefghijklmnopqrstuvwxyz"
@@ -29,7 +29,7 @@ class ServerProcess:
         self._tables: dict[str, dict[str, Any]] = {"streamkit": {"jwt_secret": SECRET}}
         for name, table in tables.items():
             self._tables.setdefault(name, {}).update(table)
-        self._process: ForkedProcess | None = None
+        self._process: PipedProcess | None = None
         self.http = self.nats = ""
         self.routes_path = folder / "routes.json"
         """The routing table: see `listing_server`."""
@@ -44,14 +44,14 @@ class ServerProcess:
             *("--data", str(self.folder / "data"), "--config", str(config)),
             *("--http", "127.0.0.1:0", "--nats-port", "0", "--json"),
         ]
-        command = Command(
-            "tests.abuse.support.listing_server", arguments, str(REPOSITORY), environment()
-        )
-        reading, writing = os.pipe()
-        self._output = os.fdopen(reading)
-        with open(os.devnull) as given, open(writing, "w") as output, self.log.open("wb") as log:
-            self._process = ForkedProcess(command, given.fileno(), output.fileno(), log.fileno())
-        line = self._output.readline()
+        with self.log.open("wb") as log:
+            self._process = PipedProcess(
+                "tests.abuse.support.listing_server",
+                *arguments,
+                environment=environment(),
+                errors=log.fileno(),
+            )
+        line = self._process.stdout.readline()
         assert line, f"the server did not start: {self.log.read_text()[-2000:]}"
         ready = json.loads(line)
         self.http, self.nats = ready["http"], ready["nats"]
@@ -60,11 +60,9 @@ class ServerProcess:
     def __exit__(self, *_: object) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-        self._output.close()
+        self._process.close()
 
     @property
     def pid(self) -> int:
