@@ -41,7 +41,7 @@ def test_a_missing_a_damaged_and_an_outdated_file_are_built_again(tmp_path: Path
         async def rebuilt(schema: SearchSchema = SEARCH) -> int:
             index = SearchIndex(schema, folder, store_on(engine))
             assert await found(index, "one") == ["1"]
-            rebuilds = index._followers[""].rebuilds
+            rebuilds = index.followers[""].rebuilds
             await index.close()
             return rebuilds
 
@@ -123,9 +123,9 @@ def test_an_index_whose_engine_dies_at_every_step_is_right_afterwards(tmp_path: 
             await index.search("changed", after=entry.revision, timeout_seconds=0.2)
         except (Killed, UnavailableError):
             died = True
-        for follower in index._followers.values():
-            follower._task.cancel()
-            died = died or not (await asyncio.gather(follower._task, return_exceptions=True))
+        for follower in index.followers.values():
+            follower.task.cancel()
+            died = died or not (await asyncio.gather(follower.task, return_exceptions=True))
         volumes["1"] = volume("1", "Changed")
         entry = await store.put(VOLUME, volumes["1"])
         again = index_on(engine, folder)
