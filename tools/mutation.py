@@ -1,10 +1,11 @@
 """Change the source of keys, schema and store in small ways, and count the changes that no test
 notices: `python -m tools.mutation [--mutants 60] [--seed 1] [FOLDER...]`, in the tree to measure.
 
-The tests run once with the line contexts of coverage. Each mutant of the sample is then run in a
-copy of the source with the tests that cover its line, the quickest first, on the memory engine,
-until one fails. A usual run measures `make test`; the survivors are run again as `make test-all`
-does, which has more cases. Random tests have a fixed seed, so that a result can be repeated.
+The tests run once with the line contexts of coverage (`--data` keeps them for the next run). Each
+mutant of the sample is then run in a copy of the source with the tests that cover its line, the
+quickest first, on the memory engine, until one fails: first those of `make test`, then the
+survivors with those of `make test-all`, which has more cases. Random tests have a fixed seed, so
+that a result can be repeated.
 """
 
 import argparse
@@ -45,6 +46,7 @@ class Mutant(NamedTuple):
     line: int
     change: str
     source: str
+    tests: list[str]
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
@@ -79,14 +81,14 @@ def mutants(file: Path, covering: dict[int, list[str]]) -> Iterator[Mutant]:
             if name in ("annotation", "returns"):
                 continue
             for at, node in enumerate(field if isinstance(field, list) else [field]):
-                is_covered = covering.get(getattr(node, "lineno", 0))
-                for kind, new in changes(node) if is_covered else ():
+                tests = covering.get(getattr(node, "lineno", 0), [])
+                for kind, new in changes(node) if tests else ():
                     owner: Any = field if isinstance(field, list) else vars(parent)
                     key = at if isinstance(field, list) else name
                     before = ast.unparse(node).partition("\n")[0]
                     owner[key] = ast.fix_missing_locations(ast.copy_location(new, node))
                     change = f"{kind}: {before}  ->  {ast.unparse(new)}"
-                    yield Mutant(str(file), node.lineno, change, ast.unparse(tree))
+                    yield Mutant(str(file), node.lineno, change, ast.unparse(tree), tests)
                     owner[key] = node
 
 
@@ -113,6 +115,11 @@ def child(job: dict[str, Any], **variables: Any) -> int:
             return 1
 
 
+def name_of(test: str) -> str:
+    """Return the id of a test; in `make test-all` without parameters, since there are more."""
+    return test if os.environ["KEYHOUSE_TESTS"] == "usual" else test.partition("[")[0]
+
+
 class Job:
     """A plugin of pytest. It traces all tests and notes their durations, or runs some of them."""
 
@@ -123,8 +130,11 @@ class Job:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if (tests := self.job.get("tests")) is not None:
-            by_id = {item.nodeid: item for item in items}
-            items[:] = [by_id[test] for test in tests if test in by_id]
+            order: dict[str, int] = {}
+            for test in tests:
+                order.setdefault(name_of(test), len(order))
+            chosen = [item for item in items if name_of(item.nodeid) in order]
+            items[:] = sorted(chosen, key=lambda item: order[name_of(item.nodeid)])
         for item in items:  # tests marked `long` are not traced
             item.own_markers = [mark for mark in item.own_markers if mark.name != "long"]
 
@@ -144,13 +154,13 @@ class Job:
         return int(code)
 
 
-def covering_tests(tests: str, work: Path) -> dict[str, dict[int, list[str]]]:
+def covering_tests(folder: Path) -> dict[str, dict[int, list[str]]]:
     """Return the tests that cover each line of each file, the quickest first."""
-    seconds_path, data_path = work / f"{tests}.json", work / f"{tests}.coverage"
-    child(
-        {"seconds": str(seconds_path)},
-        env=environment(tests, Path("src"), COVERAGE_FILE=str(data_path)),
-    )
+    folder.mkdir(exist_ok=True)
+    seconds_path, data_path = folder / "usual.json", folder / "usual.coverage"
+    if not seconds_path.exists():
+        variables = environment("usual", Path("src"), COVERAGE_FILE=str(data_path))
+        child({"seconds": str(seconds_path)}, env=variables)
     seconds = json.loads(seconds_path.read_text())
     data = CoverageData(str(data_path))
     data.read()
@@ -168,6 +178,7 @@ def main() -> None:
     parser.add_argument("folders", nargs="*", default=FOLDERS)
     parser.add_argument("--mutants", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--data", type=Path)
     parser.add_argument("--job", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.job is not None:
@@ -177,31 +188,30 @@ def main() -> None:
         for worker in range(WORKERS):
             sources.put(Path(shutil.copytree("src", Path(name) / f"src-{worker}")))
 
-        def survives(tests: str, mutant: Mutant, chosen: list[str]) -> bool:
+        def survives(tests: str, mutant: Mutant) -> bool:
             source = sources.get()
             path = source / Path(mutant.file).relative_to("src")
             before = path.read_text()
             path.write_text(mutant.source)
             path.with_name("__pycache__").joinpath(f"{path.stem}.cpython-311.pyc").unlink(True)
             variables = environment(tests, source, PYTHONDONTWRITEBYTECODE="1")
-            code = child({"tests": chosen}, env=variables) if chosen else 0
+            code = child({"tests": mutant.tests}, env=variables)
             path.write_text(before)
             sources.put(source)
             return code == 0
 
-        covering = {tests: covering_tests(tests, Path(name)) for tests in ("usual", "all")}
+        covering = covering_tests(options.data or Path(name) / "data")
         for folder in options.folders:
             every = [
                 mutant
-                for file, tests_of in covering["all"].items()
+                for file, tests_of in covering.items()
                 if file.startswith(f"src/keyhouse/{folder}/")
                 for mutant in mutants(Path(file), tests_of)
             ]
             count = min(options.mutants, len(every))
             left = random.Random(options.seed).sample(every, count)
-            for tests, of_lines in covering.items():
-                chosen = [of_lines.get(each.file, {}).get(each.line, []) for each in left]
-                survived = pool.map(partial(survives, tests), left, chosen)
+            for tests in ("usual", "all"):
+                survived = pool.map(partial(survives, tests), left)
                 left = [each for each, there in zip(left, survived, strict=True) if there]
                 print(f"{folder}, {tests}: {count - len(left)} of {count} are noticed", flush=True)
                 for each in left:

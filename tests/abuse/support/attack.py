@@ -27,7 +27,7 @@ END_SECONDS_MAX = 60.0
 
 
 class Stop(threading.Event):
-    """Ends the clients of an attack. Those that send or wait for a response are disconnected."""
+    """Ends the clients of an attack, and disconnects them: they may wait for a response."""
 
     def __init__(self) -> None:
         super().__init__()

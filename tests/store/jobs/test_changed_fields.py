@@ -132,7 +132,7 @@ KINDS: dict[str, Callable[[str, str], list[Derived]]] = {
 }
 
 SOME_KINDS = ("index", "unique", "first", "rebuilt summary", "count")
-"""Those whose rows are written in different ways."""
+"""Kinds whose rows are written in different ways."""
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "created": {"created": "made"},
