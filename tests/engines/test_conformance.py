@@ -7,7 +7,6 @@ import pytest
 from keyhouse.testing.conformance import Conformance, Opener
 from tests.support.engine_openers import OPENERS
 
-
 LAYOUTS = ("jetstream-buckets",)
 """Second layouts of an engine. A usual run plays random scripts and the model on them."""
 
