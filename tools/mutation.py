@@ -201,6 +201,7 @@ def main() -> None:
             return code == 0
 
         covering = covering_tests(options.data or Path(name) / "data")
+        chosen: dict[str, list[Mutant]] = {}
         for folder in options.folders:
             every = [
                 mutant
@@ -209,12 +210,17 @@ def main() -> None:
                 for mutant in mutants(Path(file), tests_of)
             ]
             count = min(options.mutants, len(every))
-            left = random.Random(options.seed).sample(every, count)
-            for tests in ("usual", "all"):
-                survived = pool.map(partial(survives, tests), left)
-                left = [each for each, there in zip(left, survived, strict=True) if there]
-                print(f"{folder}, {tests}: {count - len(left)} of {count} are noticed", flush=True)
-                for each in left:
+            chosen[folder] = random.Random(options.seed).sample(every, count)
+        left = dict(chosen)
+        for tests in ("usual", "all"):
+            for folder, mutants_of in left.items():
+                survived = pool.map(partial(survives, tests), mutants_of)
+                left[folder] = [
+                    each for each, there in zip(mutants_of, survived, strict=True) if there
+                ]
+                count = len(chosen[folder])
+                print(f"{folder}, {tests}: {count - len(left[folder])} of {count} are noticed")
+                for each in left[folder]:
                     print(f"  {each.file}:{each.line}  {each.change}", flush=True)
 
 
