@@ -85,6 +85,8 @@ def _matches(value: object, hint: Any) -> bool:
         )
     if hint in (int, float) and isinstance(value, bool):
         return False
+    if hint is float:
+        return isinstance(value, int | float)
     return not isinstance(value, type) and isinstance(value, origin or hint)
 
 

@@ -25,7 +25,7 @@ from keyhouse.errors import (
     RateError,
     RevisionError,
 )
-from keyhouse.limits import RATE_DELAY_SECONDS
+from keyhouse.http.limits import RATE_DELAY_SECONDS
 from keyhouse.nats.endpoint import Body, Endpoint, Request
 from keyhouse.service.errors import SubjectError
 from keyhouse.service.nats_watches import Watches
@@ -379,9 +379,10 @@ class SchemaSubjects:
             return {"stopped": await self.watches.stop(space.name, body.subject)}
         served = self._named(body, "record", "counter", "log")
         fields = served.of_json(body.fields)
-        space.store.span(served.record, **fields)  # raises for fields that are not leading ones
+        store = await space.watched_store()
+        store.span(served.record, **fields)  # raises for fields that are not leading ones
         revision = await self.watches.start(
-            space.store,
+            store,
             served.record,
             body.subject,
             request.publisher,

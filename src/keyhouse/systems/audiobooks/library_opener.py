@@ -65,7 +65,9 @@ class LibraryOpener:
         engine, ring = self._context.engine, self._runtime.key_ring
         while True:
             try:
-                await open_migrated(library.store.schema, engine, library.name, key_ring=ring)
+                await open_migrated(
+                    library.store.schema, engine, library.name, key_ring=ring, wait_seconds=0
+                )
                 if ring is not None:
                     await seal_users(library.store)
                 return
