@@ -15,12 +15,12 @@ from keyhouse.testing.script import parse, play
 from tests.sizes import SOAK, size
 from tests.support.engine_openers import ALL, OPENERS
 
-SEEDS = range(size(4, 10, 100))
+SEEDS = range(size(2, 10, 100))
 OPERATIONS = size(1_000, 2_000, 5_000)
 FEWER_SEEDS = {} if SOAK else {"jetstream": SEEDS[::2], "jetstream-buckets": SEEDS[1::2]}
 FEWER_OPERATIONS = {} if SOAK else {"dynamodb": size(100, 250, 250)}
 
-LONG_OPERATIONS = size(1_500, 5_000, 5_000)
+LONG_OPERATIONS = size(1_200, 5_000, 5_000)
 LONG_OPERATIONS_OF = {"dynamodb": size(500, 5_000, 5_000)}
 LONG_SEED = int(os.environ.get("KEYHOUSE_SEED") or 5_000)
 
