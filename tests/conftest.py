@@ -1,7 +1,7 @@
 """Hypothesis settings, the order of tests over processes, and coverage of the core.
 
-Hypothesis has no deadline (two cores are shared), and a failure prints its replay. A soak
-(`tests/soak.py`) tries up to twenty times as many examples.
+Hypothesis has no deadline (two cores are shared), and a failure prints its replay. The number of
+its examples is one of `tests/sizes.py`.
 
 The conformance suite is in the package, so its asserts must be registered for rewriting before
 anything imports it.
@@ -39,7 +39,7 @@ settings.register_profile(
     "keyhouse",
     deadline=None,
     print_blob=True,
-    max_examples=size(100, 100, 2_000),
+    max_examples=size(30, 100, 2_000),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("keyhouse")

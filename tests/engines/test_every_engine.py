@@ -83,7 +83,7 @@ def test_the_list_of_engines_is_complete() -> None:
 def test_ci_tests_every_engine() -> None:
     """`make` takes ENGINES from the environment unless it is set on the command line."""
     assert "make test-all ENGINES= " in (ROOT / ".ci" / "run").read_text()
-    assert "KEYHOUSE_ENGINES=$(ENGINES) $(PYTEST)" in (ROOT / "Makefile").read_text()
+    assert (ROOT / "Makefile").read_text().count("KEYHOUSE_ENGINES=$(ENGINES) $(PYTEST)") == 3
 
 
 def test_the_conformance_suite_runs_on_every_engine(collected: dict[str, set[str]]) -> None:

@@ -35,6 +35,9 @@ IMPORTED = ("cli", "demo", "engines.sql", "http", "serve", "service", "studio", 
 NOT_IMPORTED = (".__main__", ".env", ".v0001")
 """Modules that run when they are imported."""
 
+CLIENTS = ("httpx", "nats")
+"""Imported too, for the processes of tests that are clients."""
+
 REQUEST_BYTES_MAX = 2**20
 NUMBER = struct.Struct("!q")
 
@@ -174,6 +177,8 @@ def import_program() -> None:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith(NOT_IMPORTED):
                 import_module(module.name)
+    for name in CLIENTS:
+        import_module(name)
     gc.collect()
     gc.freeze()  # a process that looks at all objects copies their pages
 

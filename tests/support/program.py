@@ -21,6 +21,7 @@ from tests.support.fork_server import NUMBER, Command
 REPOSITORY = Path(__file__).parents[2]
 SOURCE = REPOSITORY / "src"
 TIMEOUT_SECONDS = 60
+STDERR = 2
 
 
 def run(
@@ -83,6 +84,8 @@ def _forked(command: Command, given: str | None) -> subprocess.CompletedProcess[
 class ForkedProcess:
     """The process of a command, forked from one that has imported the program. It has the methods
     of `subprocess.Popen` that tests use; `wait` or `kill` must be called last."""
+
+    pid: int
 
     def __init__(self, command: Command, given: int, output: int, errors: int) -> None:
         self.arguments = command.arguments
@@ -172,6 +175,33 @@ def write_program(folder: Path) -> Path:
     path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
     path.chmod(0o755)
     return path
+
+
+class PipedProcess(ForkedProcess):
+    """`python -m MODULE ARGUMENTS`, forked, with pipes as its standard input and output."""
+
+    def __init__(
+        self,
+        module: str,
+        *arguments: str,
+        environment: dict[str, str] | None = None,
+        errors: int = STDERR,
+    ) -> None:
+        variables = environment or {**os.environ, "PYTHONPATH": str(SOURCE)}
+        given, writing = os.pipe()
+        reading, output = os.pipe()
+        self.stdin = os.fdopen(writing, "wb")
+        self.stdout = os.fdopen(reading, "rb")
+        command = Command(module, list(arguments), str(REPOSITORY), variables)
+        super().__init__(command, given, output, errors)
+        os.close(given)
+        os.close(output)
+
+    def close(self) -> None:
+        """Kill it if it still runs, and close the pipes."""
+        self.kill()
+        self.stdin.close()
+        self.stdout.close()
 
 
 @cache
