@@ -22,6 +22,7 @@ from keyhouse.schema import (
 )
 from keyhouse.store import Store, Transaction, write_plan
 from keyhouse.store.jobs import job, logs
+from keyhouse.store.jobs.lease import JobLease
 from keyhouse.store.reads.scan import Scan
 from tests.store.support.planted_bug_checks import (
     CHECKS,
@@ -201,46 +202,30 @@ def escape_missing(patch: pytest.MonkeyPatch) -> None:
 def checkpoint_outside_the_commit(patch: pytest.MonkeyPatch) -> None:
     """A migration's step commits its checkpoint in a second transaction."""
 
-    async def work(
-        store: Store,
-        name: str,
-        owner: str,
-        scan: Any,
-        over: Any,
-        step: Any,
-        chunk_rows: int,
-        tx: Transaction,
-    ) -> JobState:
-        record = job._record(store)
-        state = await tx.get(record, name=name)
-        assert state is not None
-        state = await job._advance(store, tx, state, scan, over, step, chunk_rows)
+    async def renew(self: JobLease, tx: Transaction, state: JobState) -> None:
         await tx.commit()
         tx.discard()
-        later = Transaction(store.engine, store.space, store.binding)
-        await later.put(record, state, name=name)
+        later = Transaction(tx._engine, tx._space, tx.binding)
+        await later.put(self.job, state, name=self.name)
         await later.commit()
-        return state
 
     patch.setattr(job, "_CHUNK_ROWS", 2)
-    patch.setattr(job, "_work", work)
+    patch.setattr(JobLease, "renew", renew)
 
 
 def migration_starts_over(patch: pytest.MonkeyPatch) -> None:
     """A resumed run does not start at the last checkpoint."""
-    whole = job._claim
+    whole = JobLease.claim
 
-    async def claim(
-        store: Store, name: str, owner: str, unless: Any, tx: Transaction
-    ) -> JobState | None:
-        state = await whole(store, name, owner, unless, tx)
+    async def claim(self: JobLease, tx: Transaction) -> JobState | None:
+        state = await whole(self, tx)
         assert state is not None
         state.cursor = ""
-        await tx.put(job._record(store), state, name=name)
+        await tx.put(self.job, state, name=self.name)
         return state
 
     patch.setattr(job, "_CHUNK_ROWS", 2)
-    patch.setattr(job, "_claim", claim)
+    patch.setattr(JobLease, "claim", claim)
 
 
 def through_not_moved(patch: pytest.MonkeyPatch) -> None:

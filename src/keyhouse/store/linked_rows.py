@@ -22,7 +22,7 @@ with the revision seen last and an absent guard as checks. They hold for as long
 the other record. If they do not, the race is lost, and the next attempt reads both.
 
 All of it happens in `commit`, so records can be put and deleted in any order before it. A deletion
-that one commit cannot hold is a job: see `removal`.
+that one commit cannot hold is a job: see `cascade_delete`.
 """
 
 from abc import abstractmethod

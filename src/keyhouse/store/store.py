@@ -50,10 +50,10 @@ from keyhouse.schema import (
 )
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import ANY, Entry, Unset
+from keyhouse.store.jobs.cascade_delete import cascade_delete
 from keyhouse.store.jobs.delete_records import clear
-from keyhouse.store.jobs.forget import FORGET_KEY, WATCH_SECONDS, forget, has_mark
+from keyhouse.store.jobs.erase_space import FORGET_KEY, WATCH_SECONDS, forget, has_mark
 from keyhouse.store.jobs.log_append import append_in
-from keyhouse.store.jobs.removal import delete_with_owned
 from keyhouse.store.reads.record_reads import RecordReads
 from keyhouse.store.sealer import Sealer
 from keyhouse.store.transaction import Transaction
@@ -228,12 +228,12 @@ class Store(RecordReads):
         it was there.
 
         A job deletes more than one commit can hold; another call resumes it if this one is
-        interrupted (see `removal`). Raises LinkError if other records still refer to it.
+        interrupted (see `cascade_delete`). Raises LinkError if other records still refer to it.
         """
         if positional:
             raise unnamed_fields(record, positional)
         if self.binding.has_links and self.binding.links(self.binding.record(record)).dependents:
-            return await delete_with_owned(self, record, expect, fields)
+            return await cascade_delete(self, record, expect, fields)
         return await self.transact(lambda tx: tx.delete(record, expect=expect, **fields))
 
     async def add(self, counter: Counter, by: int, /, *positional: Never, **fields: Any) -> None:

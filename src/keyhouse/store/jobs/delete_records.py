@@ -5,15 +5,19 @@ continues. `clear` deletes the records of a store's schema; `bulk_delete` those 
 spaces.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from keyhouse.engine import Batch, Check, Engine, Row
 from keyhouse.errors import ContentionError, DataError, LimitError
 from keyhouse.schema import KeyMatch, Record
+from keyhouse.store.binding import Binding
 from keyhouse.store.entry import ANY
-from keyhouse.store.jobs.removal import Linked, delete_with_owned
+from keyhouse.store.jobs.cascade_delete import cascade_delete
+from keyhouse.store.jobs.chunk import in_halves
+from keyhouse.store.jobs.store_like import StoreLike
 from keyhouse.store.reads.long_read import PAGE_BYTES, LongWork
 from keyhouse.store.transaction import Transaction
 
@@ -33,7 +37,7 @@ class RecordKey(NamedTuple):
 
 
 async def delete_group(
-    store: Linked,
+    store: StoreLike,
     group: list[RecordKey],
     delete_unreadable: Callable[[str], Awaitable[int]],
     *,
@@ -44,31 +48,37 @@ async def delete_group(
     `linked`: also all that belongs to them; raises LinkError if others refer to them.
     """
 
-    async def work(tx: Transaction) -> int:
-        await tx.prefetch([each.key for each in group])
-        delete = tx.delete if linked else tx.delete_alone
-        deleted = 0
-        long_work = LongWork(store.space)
-        for _, record, fields in group:
-            await long_work.turn()
-            deleted += await delete(record, **fields)
-        return deleted
+    async def delete(some: Sequence[RecordKey]) -> int:
+        try:
+            return await store.transact(partial(_delete_each, store.space, some, linked))
+        except DataError:
+            if len(some) > 1:
+                raise
+            return await delete_unreadable(some[0].key)
+        except LimitError:
+            [_, record, fields], *others = some
+            if others or not linked or not _has_dependents(store.binding, record):
+                raise
+            return await cascade_delete(store, record, ANY, fields)
 
-    try:
-        return await store.transact(work) if group else 0
-    except (LimitError, DataError) as error:
-        if len(group) > 1:
-            half = len(group) // 2
-            return await delete_group(
-                store, group[:half], delete_unreadable, linked=linked
-            ) + await delete_group(store, group[half:], delete_unreadable, linked=linked)
-        [(key, record, fields)] = group
-        if isinstance(error, DataError):
-            return await delete_unreadable(key)
-        binding = store.binding
-        if linked and binding.has_links and binding.links(binding.record(record)).dependents:
-            return await delete_with_owned(store, record, ANY, fields)
-        raise
+    return await in_halves(group, delete, DataError, LimitError)
+
+
+async def _delete_each(
+    space: str, group: Sequence[RecordKey], linked: bool, tx: Transaction
+) -> int:
+    await tx.prefetch([each.key for each in group])
+    delete = tx.delete if linked else tx.delete_alone
+    deleted = 0
+    long_work = LongWork(space)
+    for _, record, fields in group:
+        await long_work.turn()
+        deleted += await delete(record, **fields)
+    return deleted
+
+
+def _has_dependents(binding: Binding, record: Record[Any]) -> bool:
+    return binding.has_links and bool(binding.links(binding.record(record)).dependents)
 
 
 async def delete_unchanged(engine: Engine, space: str, rows: Iterable[Row | None]) -> None:
@@ -86,7 +96,7 @@ def still_written(space: str) -> ContentionError:
 
 
 async def clear(
-    store: Linked, on_progress: Progress | None = None, *, records_max: int | None = None
+    store: StoreLike, on_progress: Progress | None = None, *, records_max: int | None = None
 ) -> tuple[int, bool]:
     """Delete the records of a store, or about the first `records_max`; return their number, and
     whether none is left. `on_progress` is called with the number so far.
@@ -124,7 +134,7 @@ async def clear(
     raise still_written(store.space)
 
 
-async def _groups(store: Linked) -> AsyncGenerator[list[tuple[Row, KeyMatch]], None]:
+async def _groups(store: StoreLike) -> AsyncGenerator[list[tuple[Row, KeyMatch]], None]:
     """Yield the rows of the schema, without those that the store keeps about itself."""
     meta = store.binding.schema.meta
     own = {id(store.binding.record(record)) for record in (meta.records if meta else ())}
@@ -144,7 +154,7 @@ async def _groups(store: Linked) -> AsyncGenerator[list[tuple[Row, KeyMatch]], N
         yield group
 
 
-async def _delete_rows(store: Linked) -> None:
+async def _delete_rows(store: StoreLike) -> None:
     """Delete the rows that no record has any more: counts, and rows of unreadable records."""
     limit = min(GROUP_RECORDS, store.engine.capabilities.commit_rows_max)
     async for group in _groups(store):

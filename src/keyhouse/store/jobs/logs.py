@@ -19,7 +19,7 @@ from keyhouse.engine import Row, Span
 from keyhouse.errors import KeyFieldError, UsageError
 from keyhouse.schema import Keys, Log, Record
 from keyhouse.store.entry import Entry
-from keyhouse.store.jobs.job import transact_chunk
+from keyhouse.store.jobs.chunk import Chunk
 from keyhouse.store.jobs.log_append import fold_event, invalid_state, stream_values
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
@@ -44,11 +44,10 @@ async def fold(store: Store, log: Log[Any], /, **stream: Any) -> int:
     """Fold the pending events of one stream of a deferred log, and return their number."""
     if log.state is None:
         raise UsageError("The log does not fold: it has no state.", log=log.name)
-    folded = 0
-    while chunk := await transact_chunk(
-        store, partial(_fold_chunk, store, log, stream), _CHUNK_ROWS
-    ):
-        folded += chunk
+    folded, chunk = 0, Chunk(_CHUNK_ROWS)
+    work = partial(_fold_chunk, store, log, stream)
+    while events := await chunk.transact(store, work):
+        folded += events
     return folded
 
 
@@ -71,9 +70,10 @@ async def prune(
     async for stream in streams(store, log, fields):
         if log.deferred:
             await fold(store, log, **stream)
+        chunk = Chunk(_CHUNK_ROWS)
         work = partial(_prune_chunk, store, log, stream, cutoff, keep)
-        while chunk := await transact_chunk(store, work, _CHUNK_ROWS):
-            pruned += chunk
+        while events := await chunk.transact(store, work):
+            pruned += events
             yield pruned
 
 

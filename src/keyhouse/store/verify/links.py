@@ -14,7 +14,7 @@ from keyhouse.errors import DataError
 from keyhouse.schema import BoundLink, Keys, Record, deletion_job
 from keyhouse.schema.meta import DELETION_JOBS
 from keyhouse.store.entry import ANY
-from keyhouse.store.jobs.removal import delete_with_owned, resume_deletions
+from keyhouse.store.jobs.cascade_delete import cascade_delete, resume_deletions
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 from keyhouse.store.verify.finding import Finding, confirmed
@@ -76,7 +76,7 @@ async def _repaired(store: Store, record: Record[Any], keys: Keys, finding: Find
         return finding
     fields: dict[str, Any] = dict(zip(record.template.fields, keys, strict=True))
     try:
-        await delete_with_owned(store, store.binding.original(record), ANY, fields)
+        await cascade_delete(store, store.binding.original(record), ANY, fields)
     except DataError:
         return finding
     return Finding(finding.kind, finding.key, finding.of, finding.detail, repaired=True)
