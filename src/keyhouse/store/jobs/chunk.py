@@ -1,11 +1,14 @@
-"""As many rows as fit: work that is tried with fewer of them until one commit holds it."""
+"""As many rows as fit into one commit: groups of them, and work that is tried with fewer of them
+until it fits."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import TypeVar
 
 from keyhouse.errors import KeyhouseError, LimitError
 from keyhouse.store.jobs.store_like import StoreLike
+from keyhouse.store.reads.long_read import PAGE_BYTES
 from keyhouse.store.transaction import Transaction
 
 R = TypeVar("R")
@@ -55,3 +58,20 @@ async def in_halves(
             half = len(group) // 2
             groups += [group[half:], group[:half]]
     return total
+
+
+async def grouped(
+    items: AsyncGenerator[T, None], count: int, size: Callable[[T], int] = lambda item: 0
+) -> AsyncGenerator[list[T], None]:
+    """Yield the items in lists of `count`; of fewer, if their size in bytes is that of a page."""
+    group: list[T] = []
+    bytes_read = 0
+    async with aclosing(items):
+        async for item in items:
+            group.append(item)
+            bytes_read += size(item)
+            if len(group) == count or bytes_read >= PAGE_BYTES:
+                yield group
+                group, bytes_read = [], 0
+    if group:
+        yield group

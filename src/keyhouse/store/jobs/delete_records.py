@@ -16,9 +16,9 @@ from keyhouse.schema import KeyMatch, Record
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import ANY
 from keyhouse.store.jobs.cascade_delete import cascade_delete
-from keyhouse.store.jobs.chunk import in_halves
+from keyhouse.store.jobs.chunk import grouped, in_halves
 from keyhouse.store.jobs.store_like import StoreLike
-from keyhouse.store.reads.long_read import PAGE_BYTES, LongWork
+from keyhouse.store.reads.long_read import LongWork
 from keyhouse.store.transaction import Transaction
 
 GROUP_RECORDS: Final = 50
@@ -81,8 +81,19 @@ def _has_dependents(binding: Binding, record: Record[Any]) -> bool:
     return binding.has_links and bool(binding.links(binding.record(record)).dependents)
 
 
+async def delete_rows(engine: Engine, space: str, rows: AsyncGenerator[Row, None]) -> bool:
+    """Delete rows as they are; return whether there were any. A group of which one has changed
+    stays: the next pass finds it again."""
+    found = False
+    limit = min(GROUP_RECORDS, engine.capabilities.commit_rows_max)
+    async for group in grouped(rows, limit):
+        found = True
+        await delete_unchanged(engine, space, group)
+    return found
+
+
 async def delete_unchanged(engine: Engine, space: str, rows: Iterable[Row | None]) -> None:
-    """Delete rows if none has changed; else the next pass finds them again."""
+    """Delete rows if none has changed."""
     group = [row for row in rows if row is not None]
     if group:
         checks = tuple([Check(row.key, row.revision) for row in group])
@@ -115,10 +126,11 @@ async def clear(
         return 1
 
     for _ in range(PASSES_MAX):
-        found = 0
-        async with aclosing(_groups(store)) as groups:
+        found = False
+        groups = grouped(_rows(store), GROUP_RECORDS, lambda each: len(each[0].value))
+        async with aclosing(groups):
             async for group in groups:
-                found += len(group)
+                found = True
                 records = [
                     RecordKey(row.key, store.binding.original(match.record), match.fields)
                     for row, match in group
@@ -130,34 +142,20 @@ async def clear(
                     return deleted, False
         if not found:
             return deleted, True
-        await _delete_rows(store)
+        # rows that no record has any more: counts, and rows of unreadable records
+        derived = (
+            row async for row, match in _rows(store) if not isinstance(match.declared, Record)
+        )
+        await delete_rows(store.engine, store.space, derived)
     raise still_written(store.space)
 
 
-async def _groups(store: StoreLike) -> AsyncGenerator[list[tuple[Row, KeyMatch]], None]:
+async def _rows(store: StoreLike) -> AsyncGenerator[tuple[Row, KeyMatch], None]:
     """Yield the rows of the schema, without those that the store keeps about itself."""
     meta = store.binding.schema.meta
     own = {id(store.binding.record(record)) for record in (meta.records if meta else ())}
-    group: list[tuple[Row, KeyMatch]] = []
-    size = 0
     async with aclosing(store.row_scan()) as rows:
         async for row in rows:
             match = store.binding.find(row.key)
-            if match is None or id(match.record) in own:
-                continue
-            group.append((row, match))
-            size += len(row.value)
-            if len(group) == GROUP_RECORDS or size >= PAGE_BYTES:
-                yield group
-                group, size = [], 0
-    if group:
-        yield group
-
-
-async def _delete_rows(store: StoreLike) -> None:
-    """Delete the rows that no record has any more: counts, and rows of unreadable records."""
-    limit = min(GROUP_RECORDS, store.engine.capabilities.commit_rows_max)
-    async for group in _groups(store):
-        derived = [row for row, match in group if not isinstance(match.declared, Record)]
-        for start in range(0, len(derived), limit):
-            await delete_unchanged(store.engine, store.space, derived[start : start + limit])
+            if match is not None and id(match.record) not in own:
+                yield row, match
