@@ -14,7 +14,7 @@ import msgspec
 
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError
-from keyhouse.keys.segment_protocol import Segment
+from keyhouse.keys.segment import Segment
 from keyhouse.keys.template import Template
 from keyhouse.limits import SPACE_BYTES_MAX
 from keyhouse.schema.compiled_rows import Keys

@@ -6,15 +6,14 @@ sequence are read-only: only `append` writes them.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
 from keyhouse.errors import AccessError, DeclarationError, NotFoundError, RecordError, UsageError
-from keyhouse.keys import Day
 from keyhouse.keys.proof import example
-from keyhouse.keys.segment_protocol import Segment
-from keyhouse.keys.segments import TextSegment
+from keyhouse.keys.segment import Segment
 from keyhouse.schema import (
     Counter,
     Derived,
@@ -146,9 +145,9 @@ class ServedRecord:
         """Return an address as JSON, for examples: a text field has its own name as value."""
         found = self.record.template.parse(example(self.record.template)) or {}
         others = {
-            name: _EXAMPLE_DAY if isinstance(segment, Day) else found.get(name, name)
+            name: _EXAMPLE_DAY if date in segment.takes else found.get(name, name)
             for name, segment in self.segments.items()
-            if not isinstance(segment, TextSegment)
+            if not segment.is_text
         }
         return {name: msgspec.to_builtins(others.get(name, name)) for name in self.segments}
 
