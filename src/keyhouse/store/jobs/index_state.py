@@ -13,7 +13,7 @@ complete stays so as long as all writers declare it.
                          built again if it returns
 
 Building is a job over the records of each such row: leased, with checkpoints. It writes the rows of
-a record only where one is missing. A RecordCount is counted by scans, as `count_rebuild` explains.
+a record only where one is missing. A RecordCount is counted by scans, as `recount` explains.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ from typing import Any
 from keyhouse.errors import UnbuiltIndexError
 from keyhouse.schema import Derived, JobState, Meta, Record, RecordCount
 from keyhouse.store.entry import Entry
-from keyhouse.store.jobs.count_rebuild import rebuild_counts
 from keyhouse.store.jobs.job import forget_job, run_job
+from keyhouse.store.jobs.recount import rebuild_counts
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 from keyhouse.store.write_plan import stored_rows

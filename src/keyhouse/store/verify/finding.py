@@ -1,13 +1,15 @@
 """Findings of `verify`, and their confirmation in a transaction."""
 
 from collections.abc import Awaitable, Callable
-from typing import Literal
+from typing import Concatenate, Literal, ParamSpec
 
 import msgspec
 
 from keyhouse.errors import DataError, KeyFieldError
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
+
+P = ParamSpec("P")
 
 _ATTEMPTS_MAX = 20
 
@@ -40,7 +42,10 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 async def confirmed(
-    store: Store, work: Callable[[Transaction], Awaitable[Finding | None]]
+    store: Store,
+    check: Callable[Concatenate[Transaction, P], Awaitable[Finding | None]],
+    *args: P.args,
+    **options: P.kwargs,
 ) -> Finding | None:
     """Run a check in a transaction, and return its finding if everything it read was current.
 
@@ -49,7 +54,7 @@ async def confirmed(
 
     async def attempt(tx: Transaction) -> tuple[Finding | None, bool]:
         try:
-            finding = await work(tx)
+            finding = await check(tx, *args, **options)
         except (DataError, KeyFieldError):
             tx.discard()
             return None, True  # the row has become unreadable, which is a separate finding

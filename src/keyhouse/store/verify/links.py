@@ -7,7 +7,6 @@ deleted is not an orphan: the deletion's job is a separate finding, and `repair`
 """
 
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Any
 
 from keyhouse.errors import DataError
@@ -46,14 +45,14 @@ async def check_links(
     for link in store.binding.links(record).links:
         owners = link.owner_keys(value, keys)
         for owner, row in zip(owners, await store.rows(owners), strict=True):
-            if row is None:
-                work = partial(_confirm, store, link, key, keys, owner)
-                if (finding := await confirmed(store, work)) is not None:
-                    yield await _repaired(store, record, keys, finding) if repair else finding
+            if row is None and (
+                finding := await confirmed(store, _unlinked, link, key, keys, owner)
+            ):
+                yield await _repaired(store, record, keys, finding) if repair else finding
 
 
-async def _confirm(
-    store: Store, link: BoundLink, key: str, keys: Keys, owner: str, tx: Transaction
+async def _unlinked(
+    tx: Transaction, link: BoundLink, key: str, keys: Keys, owner: str
 ) -> Finding | None:
     written = await tx.row(key)
     if written is None or await tx.row(owner) is not None:
@@ -63,7 +62,7 @@ async def _confirm(
     if not link.owns:
         detail = f"refers to {owner}, which does not exist"
         return Finding("unresolved", key, link.child.name, detail)
-    meta = store.schema.meta
+    meta = tx.binding.schema.meta
     assert meta is not None  # a schema with links has one
     if await tx.get(meta.job, name=deletion_job(link.owner.name, owner)) is not None:
         return None

@@ -8,7 +8,6 @@ than the state are normal.
 """
 
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -29,7 +28,7 @@ async def check_streams(store: Store, *, repair: bool) -> AsyncIterator[Finding]
             continue
         check = _check_state if log.state is not None else _check_sequence
         async for stream in _all_streams(store, log):
-            finding = await confirmed(store, partial(check, store, log, stream, repair))
+            finding = await confirmed(store, check, store, log, stream, repair)
             if finding is None:
                 continue
             if repair and finding.kind == "unfolded" and not log.deferred:
@@ -53,7 +52,7 @@ async def _all_streams(store: Store, log: Log[Any]) -> AsyncIterator[Stream]:
 
 
 async def _check_state(
-    store: Store, log: Log[Any], stream: Stream, repair: bool, tx: Transaction
+    tx: Transaction, store: Store, log: Log[Any], stream: Stream, repair: bool
 ) -> Finding | None:
     assert log.state is not None
     key = tx.binding.record(log.state).template.build(stream)
@@ -76,7 +75,7 @@ async def _check_state(
 
 
 async def _check_sequence(
-    store: Store, log: Log[Any], stream: Stream, repair: bool, tx: Transaction
+    tx: Transaction, store: Store, log: Log[Any], stream: Stream, repair: bool
 ) -> Finding | None:
     assert log.sequence is not None
     key = tx.binding.record(log.sequence).template.build(stream)
