@@ -21,7 +21,6 @@ from typing import Any, get_args, get_origin
 import msgspec
 import typer
 
-from keyhouse import limits
 from keyhouse.cli.app import EXIT_CODES, SystemGroup, app
 from keyhouse.cli.commands.describe import document, mermaid
 from keyhouse.engine import Capabilities
@@ -133,9 +132,15 @@ def commands(group: Any) -> Iterator[tuple[str, Any]]:
                 yield from ((f"{name} {inner} {each}", nested[each]) for each in nested)
 
 
+LIMITED = ("", ".http", ".nats", ".auth", ".service", ".search")
+"""Packages with limits, below `keyhouse`, in the order of the page."""
+
+
 def limits_list() -> str:
     """Return a Markdown list of the limits, each with its value and its docstring."""
-    lines = [*_limit_lines(limits, "")]
+    lines: list[str] = []
+    for package in LIMITED:
+        lines += _limit_lines(import_module(f"keyhouse{package}.limits"), "")
     for name in NAMES:
         if (module := load_system(name).limits) is not None:
             lines += _limit_lines(module, f"{name}.")

@@ -9,8 +9,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from keyhouse.auth.jwks import check_location
+from keyhouse.auth.limits import SECRET_BYTES_MIN, SECRET_CHARS_MIN
 from keyhouse.errors import UsageError
-from keyhouse.limits import SECRET_BYTES_MIN, SECRET_CHARS_MIN
 from keyhouse.settings.parser import setting
 
 _LEEWAY_SECONDS_MAX = 300

@@ -14,13 +14,10 @@ import msgspec
 
 from keyhouse.auth.caller import HeaderPairs
 from keyhouse.errors import DeclarationError, DocumentError, NotFoundError, RecordError, UsageError
+from keyhouse.http.limits import HTTP_BODY_BYTES_PER_VALUE, HTTP_LARGE_BODY_VALUES_MAX
 from keyhouse.http.response import ANYTHING, Responder, Response, ResponseSpec
 from keyhouse.http.router import Route, path_fields
-from keyhouse.limits import (
-    HTTP_BODY_BYTES_PER_VALUE,
-    HTTP_BODY_VALUES_MAX,
-    HTTP_LARGE_BODY_VALUES_MAX,
-)
+from keyhouse.limits import HTTP_BODY_VALUES_MAX
 from keyhouse.schema.document import check_request
 from keyhouse.schema.nearest import nearest
 from keyhouse.schema.rejected_members import rejected_member

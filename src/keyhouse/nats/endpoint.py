@@ -21,7 +21,7 @@ from keyhouse.errors import (
     UsageError,
     error_urn,
 )
-from keyhouse.limits import NATS_PARTITIONS
+from keyhouse.nats.limits import NATS_PARTITIONS
 from keyhouse.schema.document import check_request
 from keyhouse.schema.rejected_members import rejected_in
 

@@ -14,7 +14,7 @@ import msgspec
 from keyhouse.clock import Clock, SystemClock, monotonic
 from keyhouse.errors import RateError
 from keyhouse.http import ClientAddress
-from keyhouse.limits import LOGIN_ENTRIES_MAX
+from keyhouse.service.limits import LOGIN_ENTRIES_MAX
 
 __all__ = ["LoginGuard"]
 

@@ -25,7 +25,7 @@ from keyhouse.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from keyhouse.limits import LOG_TEXT_CHARS_MAX
+from keyhouse.service.limits import LOG_TEXT_CHARS_MAX
 
 __all__ = ["OperationLog", "SlowOperation", "error_code", "traceback_fields"]
 

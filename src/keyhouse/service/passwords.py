@@ -14,9 +14,13 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from argon2.low_level import Type
 
 from keyhouse.errors import LimitError, UnreadableError
-from keyhouse.limits import PASSWORD_BYTES_MAX, PASSWORD_HASHES_MAX, PASSWORD_HASHES_PENDING_MAX
 from keyhouse.normalization import normalized
 from keyhouse.service.blocking import BlockingPool
+from keyhouse.service.limits import (
+    PASSWORD_BYTES_MAX,
+    PASSWORD_HASHES_MAX,
+    PASSWORD_HASHES_PENDING_MAX,
+)
 from keyhouse.thread_priority import lower_priority, spare_cores
 
 __all__ = ["PasswordCheck", "PasswordParameters", "Passwords"]

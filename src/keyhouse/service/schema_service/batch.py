@@ -9,9 +9,9 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from keyhouse.errors import KeyhouseError, LimitError, RecordError, RevisionError, UsageError
-from keyhouse.limits import SERVED_BATCH_OPERATIONS_MAX
 from keyhouse.read_meter import report_read
 from keyhouse.schema.rejected_members import rejected_in
+from keyhouse.service.limits import SERVED_BATCH_OPERATIONS_MAX
 from keyhouse.service.schema_service.answers import ServedItem, item_of
 from keyhouse.service.schema_service.catalog import Catalog, Kind, ServedRecord
 from keyhouse.service.schema_service.operations import SpaceOperations, patch_in, put_in

@@ -16,16 +16,16 @@ from msgspec import UNSET
 from keyhouse.engine import Engine
 from keyhouse.errors import ConflictError, NotFoundError, RevisionError, UsageError
 from keyhouse.keyring import KeyRing
-from keyhouse.limits import (
+from keyhouse.read_meter import report_read
+from keyhouse.schema import RecordCount, Schema, Summary, Unique
+from keyhouse.schema.operation import Access
+from keyhouse.service.key_locks import KeyLocks
+from keyhouse.service.limits import (
     SERVED_CLEAR_RECORDS,
     SERVED_PAGE_BYTES_MAX,
     SERVED_PAGE_ITEMS_MAX,
     SERVED_PAGE_KEYS_MAX,
 )
-from keyhouse.read_meter import report_read
-from keyhouse.schema import RecordCount, Schema, Summary, Unique
-from keyhouse.schema.operation import Access
-from keyhouse.service.key_locks import KeyLocks
 from keyhouse.service.operation_log import OperationLog
 from keyhouse.service.schema_service.answers import (
     ClearedRecords,

@@ -25,7 +25,7 @@ from keyhouse.errors import (
     RateError,
     RevisionError,
 )
-from keyhouse.limits import RATE_DELAY_SECONDS
+from keyhouse.http.limits import RATE_DELAY_SECONDS
 from keyhouse.nats.endpoint import Body, Endpoint, Request
 from keyhouse.service.errors import SubjectError
 from keyhouse.service.nats_watches import Watches

@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.errors import KeyFieldError
-from keyhouse.limits import TENANTS_CACHED
 from keyhouse.metrics import Timing
 from keyhouse.nats.endpoint import Endpoint, Request
+from keyhouse.nats.limits import TENANTS_CACHED
 from keyhouse.service.errors import SubjectError
 from keyhouse.service.nats_watches import Watches
 from keyhouse.service.operation_log import error_code
