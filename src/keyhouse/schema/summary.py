@@ -19,14 +19,13 @@ class Summary(Derived):
 
     `member` is the field of the record's key that is listed; `under` is the member of the JSON
     object that holds the list. With `entry` it is a map from the member to what `entry` returns for
-    the record. `constant` are further members that are always the same. `version` is the member
-    with the version of the row, and the version that this code writes: a row of a newer version is
-    not changed, and a write that would change it raises NewerError. Members that this code does not
-    know are kept. A map that another program stored as a plain list gets its entries from the
-    records with the next write. A map that is `rebuilt` is made from all records of its key
-    whenever it is missing, or is not a map, whatever it is: nobody has to repair it first. Then
-    `newer_entry` returns the entry of a record that newer code wrote, from its JSON object; without
-    it, such records are not listed.
+    the record. `version` is the member with the version of the row, and the version that this code
+    writes: a row of a newer version is not changed, and a write that would change it raises
+    NewerError. Members that this code does not know are kept. A map that another program stored as
+    a plain list gets its entries from the records with the next write. A map that is `rebuilt` is
+    made from all records of its key whenever it is missing, or is not a map, whatever it is: nobody
+    has to repair it first. Then `newer_entry` returns the entry of a record that newer code wrote,
+    from its JSON object; without it, such records are not listed.
 
     `members_max` bounds a plain list, and so the bytes that a write changes. A row that is full
     lists no further members, and has `"truncated": true` from then on, also after members have
@@ -45,7 +44,6 @@ class Summary(Derived):
         member: str,
         under: str,
         entry: Callable[[Any], object] | None = None,
-        constant: Mapping[str, object] | None = None,
         version: tuple[str, int] | None = None,
         rebuilt: bool = False,
         newer_entry: Callable[[dict[str, Any]], object] | None = None,
@@ -60,8 +58,8 @@ class Summary(Derived):
         self.member_field = member
         self.under = under
         self.entry = entry
-        self.constant = dict(constant or {})
         self.version = version
+        self._version_member = {} if version is None else dict([version])
         self.rebuilt = rebuilt
         self.newer_entry = newer_entry
         self.members_max = members_max
@@ -78,11 +76,9 @@ class Summary(Derived):
                 "Only a summary that is rebuilt has entries of newer records.",
                 template=self.template.text,
             )
-        if version is not None:
-            self.constant[version[0]] = version[1]
-        if under in self.constant:
+        if version is not None and version[0] == under:
             raise DeclarationError(
-                "A constant member has the name of the list.",
+                "The version of a summary has the name of the list.",
                 name=under,
                 template=self.template.text,
             )
@@ -190,8 +186,8 @@ class Summary(Derived):
         if not members and not others.get(TRUNCATED):
             return None
         listed: object = members if self.entry is not None else list(members)
-        kept = {name: part for name, part in others.items() if name not in self.constant}
-        return document.encode_checked({self.under: listed, **self.constant, **kept})
+        version = self._version_member
+        return document.encode_checked({self.under: listed, **version, **others, **version})
 
     def _is_full(self, members: dict[str, object]) -> bool:
         return self.members_max is not None and len(members) >= self.members_max

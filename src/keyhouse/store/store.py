@@ -248,8 +248,7 @@ class Store(RecordReads):
         await self.transact(work)
 
     async def append(self, log: Log[T], event: T, /, *positional: Never, **fields: Any) -> Entry[T]:
-        """Append an event to a log, and fold it in the same commit unless the log is `deferred`;
-        return the entry as stored.
+        """Append an event to a log, and fold it in the same commit; return the entry as stored.
 
         The store assigns its position in the stream. An import may pass it instead, by the name of
         the key's last field (`at=…`); it must be after the last folded event.

@@ -365,8 +365,7 @@ class Transaction(RecordBuffer):
         self._writes[key] = Put(key, value, bound.expires(by, expires, None, self._now))
 
     async def append(self, log: Log[T], event: T, /, *positional: Never, **fields: Any) -> None:
-        """Append an event to a log, and fold it in the same commit unless the log is `deferred`.
-        See `Store.append`."""
+        """Append an event to a log, and fold it in the same commit. See `Store.append`."""
         if positional:
             raise unnamed_fields(log, positional)
         from keyhouse.store.jobs.log_append import append_in  # it writes through transactions

@@ -39,13 +39,14 @@ async def append_in(
 async def append_folded(
     tx: Transaction, ids: IdSource, log: Log[T], event: T, found: Mapping[str, Any], /
 ) -> FoldResult:
-    """Append as `append_in` does, to a log that folds on append; return the effect of the event, as
+    """Append as `append_in` does, to a log that folds; return the effect of the event, as
     its fold returned it."""
+    if log.state is None:
+        raise UsageError("The log does not fold: it has no state.", log=log.name)
     with tx.one_write():
         folded = (await _append(tx, ids, log, event, found, {}))[1]
-        if folded is None:
-            raise UsageError("The log does not fold events when they are appended.", log=log.name)
-        return folded
+    assert folded is not None  # it has a state
+    return folded
 
 
 async def _append(
@@ -87,17 +88,7 @@ async def _append(
     entry = await tx.apply_put(bound, event, None, None, fields, address=event_at)
     if log.state is None:
         return entry, None
-    if not log.deferred:
-        return entry, await fold_event(tx, log, stream, state, entry, found, state_at)
-    await tx.apply_put(
-        tx.binding.record(log.state),
-        state if state is not None else log.state.type(through=""),
-        None,
-        ANY,
-        state_key_fields(log, stream),
-        address=state_at,
-    )
-    return entry, None
+    return entry, await fold_event(tx, log, stream, state, entry, found, state_at)
 
 
 async def fold_event(

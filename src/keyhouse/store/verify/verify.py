@@ -13,7 +13,7 @@ them at a time. Memory grows only with the number of RecordCount rows.
                   or a truncated list has room again (only with repair)
     dangling      no record has this derived row                                yes
     miscounted    a count differs from the number of records                    yes
-    unfolded      events of a log that its state does not include               unless deferred
+    unfolded      events of a log that its state does not include               yes
     foreign       a row that another program wrote past the engine              yes: adopted
     orphan        a record whose owner does not exist                           yes: deleted
     unfinished    a deletion that was interrupted                               yes: finished
