@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 INDEXES_JOB = "indexes"
-"""The job row with the list."""
+"""The job row with the list: that of a finished job, so that nobody takes it for work."""
 
 _SAMPLE_RECORDS = 32
 """Records at either end of a space that are looked at where the list does not tell."""
