@@ -136,7 +136,7 @@ async def test_a_count_is_right_though_one_record_came_as_another_went(harness: 
 
 @everywhere
 async def test_all_wrong_counts_of_a_record_are_counted_by_one_scan(harness: Harness) -> None:
-    """Each wrong count had a scan of all records of its own."""
+    """Each wrong count was counted by a separate scan of all records."""
     await sound(harness)
     scans = []
     for wrong in (1, 40):
