@@ -56,6 +56,13 @@ class Derived:
     has_siblings: ClassVar[bool] = False
     """True if several records may make the same contribution: those whose keys differ in a Choice.
     """
+    has_successors: ClassVar[bool] = False
+    """True if another record takes the row over when its holder leaves: `successor`."""
+    has_entries: bool = False
+    """True if the row has an entry of each record, of which it can be made: `rebuild`."""
+    is_claimed: ClassVar[bool] = True
+    """True if a record writes the row even if it stays as it is: the row gets the record's expiry,
+    and whoever leaves it meanwhile loses the race."""
 
     @checked(DeclarationError)
     def __init__(
@@ -137,26 +144,10 @@ class Derived:
         """Return whether the stored row has this contribution."""
         return bool(row == contribution)
 
-    # Rows that several records share: the kinds with strategy "merge"
-
     def merge(self, key: str, row: bytes | None, removed: Any, added: Any) -> bytes | None:
         """Return the row's new value; None: no row. `removed` and `added` are the contributions of
         one record before and after."""
         raise AssertionError("each kind that is merged has its own")
-
-    def is_written(self, row: bytes | None, merged: bytes, added: Any) -> bool:
-        """Return whether a merge writes the row. One that a record claims is written though it
-        stays as it is: it gets the record's expiry, and whoever leaves it meanwhile loses the
-        race."""
-        return merged != row or added is not None
-
-    def needs_rebuild(self, row: bytes | None) -> bool:
-        """Return whether the row must be made of its records, before it is merged: `rebuild`."""
-        return False
-
-    def needs_successor(self, row: bytes | None, merged: bytes | None) -> bool:
-        """Return whether another record takes the row over: `successor`."""
-        return False
 
     def owners(self, key: str, row: bytes) -> list[list[Keys]]:
         """Return, for each contribution in the row, the key values of every record that may have
@@ -421,6 +412,8 @@ class First(Unique):
     leading fields.
     """
 
+    has_successors = True
+
     @checked(DeclarationError)
     def __init__(
         self,
@@ -448,9 +441,6 @@ class First(Unique):
         if mine or row is None:
             return added
         return row
-
-    def needs_successor(self, row: bytes | None, merged: bytes | None) -> bool:
-        return merged is None and row is not None
 
     def successor(self, key: str, row: bytes) -> bytes:
         """Return the value of the row once the record at this row of `among` holds it."""

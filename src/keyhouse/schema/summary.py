@@ -36,6 +36,7 @@ class Summary(Derived):
 
     strategy = "merge"
     has_siblings = True
+    is_claimed = False
 
     @checked(DeclarationError)
     def __init__(
@@ -60,6 +61,7 @@ class Summary(Derived):
         self.member_field = member
         self.under = under
         self.entry = entry
+        self.has_entries = entry is not None
         self.constant = dict(constant or {})
         self.version = version
         self.rebuilt = rebuilt
@@ -162,8 +164,6 @@ class Summary(Derived):
     def needs_rebuild(self, row: bytes | None) -> bool:
         """Return whether the entries must be made from the records: a map is stored as a plain
         list, or it is `rebuilt` and is missing or something else."""
-        if self.entry is None:
-            return False
         return self.rebuilt if row is None else not self._parsed(row)[2]
 
     def rebuild(self, key: str, row: bytes | None, entries: dict[str, object]) -> bytes:
@@ -191,9 +191,6 @@ class Summary(Derived):
         if not members and not others.get(TRUNCATED):
             return None
         return self._encoded(members, others)
-
-    def is_written(self, row: bytes | None, merged: bytes, added: Any) -> bool:
-        return merged != row
 
     def _encoded(self, members: dict[str, object], others: dict[str, object]) -> bytes:
         listed: object = members if self.entry is not None else list(members)

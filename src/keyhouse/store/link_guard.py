@@ -29,6 +29,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import msgspec
+
 from keyhouse.engine import Batch, Check, Put, Row, Span
 from keyhouse.errors import ConflictError, DataError, KeyhouseError, LimitError, LinkError
 from keyhouse.schema import NO_LINKS, BoundLink, JobState, Keys, Record
@@ -79,25 +81,22 @@ class LinkNotes:
         return copy
 
 
-class LinkGuard:
+class LinkGuard(msgspec.Struct, eq=False):
     """Notes what a transaction does to linked records, and makes their links hold in `commit`.
 
-    `notes` is None while nothing was notes.
+    `notes` is None while nothing was noted.
     """
 
-    __slots__ = ("_binding", "_now", "_rows", "notes")
-
-    def __init__(self, rows: RowBuffer, binding: Binding, now: int) -> None:
-        self._rows = rows
-        self._binding = binding
-        self._now = now
-        self.notes: LinkNotes | None = None
+    rows: RowBuffer
+    binding: Binding
+    now: int
+    notes: LinkNotes | None = None
 
     # Noting what a commit must check
 
     def note_put(self, bound: Record[Any], before: Entry[Any] | None, after: Entry[Any]) -> None:
         """Note that a record is put in the place of another one, or of none."""
-        linked = self._binding.links(bound)
+        linked = self.binding.links(bound)
         if linked is NO_LINKS:
             return
         notes = self._noted()
@@ -126,12 +125,12 @@ class LinkGuard:
             return
         notes.created.pop(after.key, None)
         if needed := notes.needed.get(after.key):
-            for key in self._binding.former_owner_keys(former, stored.record, stored.values):
+            for key in self.binding.former_owner_keys(former, stored.record, stored.values):
                 needed.pop(key, None)
 
     def note_add(self, bound: Record[Any], key: str, keys: Keys) -> None:
         """Note that a counter is added to."""
-        linked = self._binding.links(bound)
+        linked = self.binding.links(bound)
         if linked.links:
             self._noted().needed[key] = linked.owner_keys(None, keys)
 
@@ -150,7 +149,7 @@ class LinkGuard:
         self, bound: Record[Any], key: str, keys: Keys, delete: DeleteRecord
     ) -> None:
         """Buffer the deletion of all that belongs to a record, which is deleted as well."""
-        linked = self._binding.links(bound)
+        linked = self.binding.links(bound)
         if not linked.dependents:
             return
         self._noted().removed[key] = Removal(bound, keys)
@@ -159,7 +158,7 @@ class LinkGuard:
                 await self._delete_dependents(link, keys, delete)
 
     async def _delete_dependents(self, link: BoundLink, keys: Keys, delete: DeleteRecord) -> None:
-        rows, rows_max = self._rows, self._rows.engine.capabilities.commit_rows_max
+        rows, rows_max = self.rows, self.rows.engine.capabilities.commit_rows_max
         dependents = [each async for each in self.dependents(link, keys)]
         if link.child.derived:
             await rows.read([key for key, _ in dependents])
@@ -183,10 +182,10 @@ class LinkGuard:
             if child.derived or child.legacy is not None:
                 await delete(child, key, values)
             else:
-                self._rows.writes[key] = None
-                self._rows.adds.pop(key, None)
+                self.rows.writes[key] = None
+                self.rows.adds.pop(key, None)
         except DataError:
-            self._rows.writes[key] = None
+            self.rows.writes[key] = None
         await self.delete_owned(child, key, values, delete)
 
     async def dependents(self, link: BoundLink, keys: Keys) -> AsyncIterator[tuple[str, Keys]]:
@@ -197,7 +196,7 @@ class LinkGuard:
             async for rows in self._pages(span):
                 found = [each for row in rows if (each := _dependent(link, declared, row))]
                 if link.by:
-                    await self._rows.read([key for key, _ in found])
+                    await self.rows.read([key for key, _ in found])
                 for key, values in found:
                     if key not in seen and (
                         not link.by or await self._is_linked(link, key, values, keys)
@@ -210,25 +209,25 @@ class LinkGuard:
         yield [
             *[
                 Row(put.key, put.value, 0)
-                for put in self._rows.writes.values()
+                for put in self.rows.writes.values()
                 if put and put.key in span
             ],
-            *[Row(key, b"", 0) for key in self._rows.adds if key in span],
+            *[Row(key, b"", 0) for key in self.rows.adds if key in span],
         ]
         rest: Span | None = span
         while rest is not None:
-            page = await self._rows.engine.scan(self._rows.space, rest, limit=_PAGE_ROWS)
-            yield [row for row in page.rows if row.key not in self._rows.writes]
+            page = await self.rows.engine.scan(self.rows.space, rest, limit=_PAGE_ROWS)
+            yield [row for row in page.rows if row.key not in self.rows.writes]
             rest = rest.after(page.rows[-1].key) if page.more else None
 
     async def _is_linked(self, link: BoundLink, key: str, values: Keys, owner: Keys) -> bool:
         """Return whether a record that an index row leads to has the link. One that does not decode
         is taken to have it."""
-        written = await self._rows.row(key)
-        if written is None:
+        row = await self.rows.row(key)
+        if row is None:
             return False
         try:
-            linked = link.owner_keys(link.child.decode(written[0], key), values)
+            linked = link.owner_keys(link.child.decode(row.value, key), values)
             return link.owner.template.join(owner) in linked
         except DataError:
             return True
@@ -250,9 +249,9 @@ class LinkGuard:
     async def commit(self, batch_id: str | None, delete: DeleteRecord) -> int | None:
         """Commit the rows if the links of all records then hold; None if the race is lost."""
         if (notes := self.notes) is None:
-            return await self._rows.commit(batch_id)
+            return await self.rows.commit(batch_id)
         if self._assume_links(notes):
-            revision = await self._rows.commit(batch_id)
+            revision = await self.rows.commit(batch_id)
         else:
             revision = await self._commit_checked(notes, batch_id, delete)
         self._remember_owners(revision)
@@ -269,7 +268,7 @@ class LinkGuard:
                 if not await self._guard(removals, guards, delete):
                     await self._release(guards)
                     return None
-            revision = await self._rows.commit(batch_id)
+            revision = await self.rows.commit(batch_id)
         except Exception:
             await self._release(guards)
             raise
@@ -282,16 +281,16 @@ class LinkGuard:
 
         One that was put before it was deleted may not have been read.
         """
-        await self._rows.read(
-            [key for key in notes.removed if self._rows.writes.get(key, "") is None]
+        await self.rows.read(
+            [key for key in notes.removed if self.rows.writes.get(key, "") is None]
         )
         return {
             key: removal
             for key, removal in notes.removed.items()
-            if key in self._rows.writes
-            and self._rows.writes[key] is None
-            and self._rows.stored.get(key) is not None
-            and self._binding.guard_key(removal.record, key) not in guards
+            if key in self.rows.writes
+            and self.rows.writes[key] is None
+            and self.rows.stored.get(key) is not None
+            and self.binding.guard_key(removal.record, key) not in guards
         }
 
     def _assume_links(self, notes: LinkNotes) -> bool:
@@ -300,18 +299,18 @@ class LinkGuard:
 
         Return False if one was not seen yet, or this is not a first attempt.
         """
-        if not self._rows.may_assume or notes.removed:
+        if not self.rows.may_assume or notes.removed:
             return False
         stored, writes, seen_owners = (
-            self._rows.stored,
-            self._rows.writes,
-            self._binding.seen_owners,
+            self.rows.stored,
+            self.rows.writes,
+            self.binding.seen_owners,
         )
-        checks: dict[str, Check] = {} if self._rows.assumed is None else self._rows.assumed.copy()
+        checks: dict[str, Check] = {} if self.rows.assumed is None else self.rows.assumed.copy()
         for key, bound in notes.created.items():
             if key not in stored:
                 return False
-            guard = self._binding.guard_key(bound, key)
+            guard = self.binding.guard_key(bound, key)
             checks[guard] = Check(guard, None)
         for owners in notes.needed.values():
             for owner in owners:
@@ -323,14 +322,14 @@ class LinkGuard:
                 elif writes.get(owner, stored.get(owner)) is None:
                     return False
                 checks[seen.guard.key] = seen.guard
-        self._rows.assumed = checks
+        self.rows.assumed = checks
         return True
 
     def _remember_owners(self, revision: int | None) -> None:
         """Keep what is known of owners up to date after a commit, or a lost race."""
-        owners, writes = self._binding.seen_owners, self._rows.writes
+        owners, writes = self.binding.seen_owners, self.rows.writes
         if revision is None:
-            for key in self._rows.assumed or ():
+            for key in self.rows.assumed or ():
                 owners.pop(key, None)
         elif not owners.keys().isdisjoint(writes):
             for key in owners.keys() & writes.keys():
@@ -343,26 +342,26 @@ class LinkGuard:
         """Check that all records which are linked to exist, and that no new record has the key of
         one whose deletion has not ended. Return False if one of them is being deleted."""
         created = {
-            key: self._binding.guard_key(bound, key)
+            key: self.binding.guard_key(bound, key)
             for key, bound in notes.created.items()
-            if self._rows.writes.get(key) is not None
+            if self.rows.writes.get(key) is not None
         }
         needed = {
-            owner: (link, key, self._binding.guard_key(link.owner, owner))
+            owner: (link, key, self.binding.guard_key(link.owner, owner))
             for key, owners in notes.needed.items()
-            if self._rows.writes.get(key) is not None or key in self._rows.adds
+            if self.rows.writes.get(key) is not None or key in self.rows.adds
             for owner, link in owners.items()
         }
         guards = [guard for _, _, guard in needed.values()]
-        await self._rows.read([*created, *created.values(), *needed, *guards])
+        await self.rows.read([*created, *created.values(), *needed, *guards])
         for key, guard in created.items():
-            if self._rows.stored[key] is None and await self._rows.row(guard) is not None:
+            if self.rows.stored[key] is None and await self.rows.row(guard) is not None:
                 raise ConflictError(
                     "What belonged to the deleted record of this key is still being deleted.",
                     key=key,
                 )
         for owner, (link, key, guard) in needed.items():
-            if await self._rows.row(owner) is None:
+            if await self.rows.row(owner) is None:
                 raise LinkError(
                     _ABSENT[link.owns],
                     key=key,
@@ -372,19 +371,19 @@ class LinkGuard:
                 )
             if not self._pass_guard(guard):
                 return False
-            if (row := self._rows.stored[owner]) is not None:
+            if (row := self.rows.stored[owner]) is not None:
                 seen = SeenOwner(Check(owner, row.revision), Check(guard, None))
-                self._binding.saw_owner(owner, seen)
+                self.binding.saw_owner(owner, seen)
         return True
 
     def _pass_guard(self, guard: str) -> bool:
         """Return False if a deletion is under way; remove the guard of one that has died."""
-        row = self._rows.stored[guard]
-        if row is None or guard in self._rows.writes:
+        row = self.rows.stored[guard]
+        if row is None or guard in self.rows.writes:
             return True
-        if self._job_record().decode(row.value, guard).lease_until > self._now:
+        if self._job_record().decode(row.value, guard).lease_until > self.now:
             return False
-        self._rows.writes[guard] = None
+        self.rows.writes[guard] = None
         return True
 
     async def _guard(
@@ -395,30 +394,26 @@ class LinkGuard:
         Returns False if the race is lost.
         """
         await self._reject_references(removals)
-        keys = {key: self._binding.guard_key(each.record, key) for key, each in removals.items()}
-        await self._rows.read(list(keys.values()))
+        keys = {key: self.binding.guard_key(each.record, key) for key, each in removals.items()}
+        await self.rows.read(list(keys.values()))
         if not all(self._pass_guard(guard) for guard in keys.values()):
             return False
         puts = [Put(guard, self._guard_value(key)) for key, guard in keys.items()]
         checks = [
-            Check(each, revision_of(self._rows.stored[each]))
+            Check(each, revision_of(self.rows.stored[each]))
             for pair in keys.items()
             for each in pair
         ]
-        revision = await self._rows.engine.commit(
-            self._rows.space, Batch(tuple(checks), tuple(puts))
-        )
+        revision = await self.rows.engine.commit(self.rows.space, Batch(tuple(checks), tuple(puts)))
         if revision is None:
             return False
         for put in puts:
             guards[put.key] = revision
-            self._rows.stored[put.key] = Row(put.key, put.value, revision)
-            self._rows.writes[put.key] = None
+            self.rows.stored[put.key] = Row(put.key, put.value, revision)
+            self.rows.writes[put.key] = None
         for key, removal in removals.items():
             if removal.job is not None:
-                self._rows.writes[keys[key]] = Put(
-                    keys[key], self._job_record().encode(removal.job)
-                )
+                self.rows.writes[keys[key]] = Put(keys[key], self._job_record().encode(removal.job))
             else:
                 await self.delete_owned(removal.record, key, removal.values, delete)
         await self._reject_references(removals)
@@ -426,7 +421,7 @@ class LinkGuard:
 
     async def _reject_references(self, removals: dict[str, Removal]) -> None:
         for key, removal in removals.items():
-            for link in self._binding.links(removal.record).dependents:
+            for link in self.binding.links(removal.record).dependents:
                 if link.owns:
                     continue
                 async for found, _ in self.dependents(link, removal.values):
@@ -443,19 +438,17 @@ class LinkGuard:
         if guards:
             checks = tuple(Check(key, revision) for key, revision in guards.items())
             with suppress(KeyhouseError):  # else their lease expires
-                await self._rows.engine.commit(
-                    self._rows.space, Batch(checks, deletes=tuple(guards))
-                )
+                await self.rows.engine.commit(self.rows.space, Batch(checks, deletes=tuple(guards)))
 
     def _job_record(self) -> Record[JobState]:
-        meta = self._binding.schema.meta
+        meta = self.binding.schema.meta
         assert meta is not None  # a schema with links has one
-        return self._binding.record(meta.job)
+        return self.binding.record(meta.job)
 
     def _guard_value(self, key: str) -> bytes:
-        lease = self._now + _GUARD_LEASE_MS
+        lease = self.now + _GUARD_LEASE_MS
         return self._job_record().encode(
-            JobState(owner="", lease_until=lease, started_at=self._now, cursor=key)
+            JobState(owner="", lease_until=lease, started_at=self.now, cursor=key)
         )
 
 

@@ -6,6 +6,8 @@ It knows two things of a record that its row does not tell: a record may be at i
 
 from typing import Any, TypeVar
 
+import msgspec
+
 from keyhouse.engine import check_key
 from keyhouse.errors import UnreadableError
 from keyhouse.schema import Keys, Record
@@ -15,17 +17,16 @@ from keyhouse.store.row_buffer import RowBuffer
 T = TypeVar("T")
 
 
-class RecordView:
-    """Bound records in a RowBuffer."""
+class RecordView(msgspec.Struct, eq=False):
+    """Bound records in the rows of a transaction, whose time is `now`.
 
-    __slots__ = ("_now", "_rows", "live_until")
+    `live_until` is the time at which the first of the records read here expires by its own field,
+    whatever its row says; None if none of them does.
+    """
 
-    def __init__(self, rows: RowBuffer, now: int) -> None:
-        self._rows = rows
-        self._now = now
-        self.live_until: int | None = None
-        """The time at which the first of the records read here expires by its own field, whatever
-        its row says; None if none of them does."""
+    rows: RowBuffer
+    now: int
+    live_until: int | None = None
 
     async def stored_key(self, bound: Record[Any], key: str) -> str:
         """Return the key at which a bound record is: its legacy key while there is no row at its
@@ -33,7 +34,7 @@ class RecordView:
         if bound.legacy is None:
             return key
         legacy = bound.legacy_key(key)
-        rows, stored = self._rows, self._rows.stored
+        rows, stored = self.rows, self.rows.stored
         is_first_read = key not in stored and legacy not in stored
         await rows.read((legacy, key))
         if is_first_read and stored[key] is None and stored[legacy] is None:
@@ -43,15 +44,16 @@ class RecordView:
 
     async def entry(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
         """Return a bound record by its key, or None."""
-        return self.live(bound, await self.stored(bound, key, keys))
+        if bound.legacy is not None:
+            key = await self.stored_key(bound, key)
+        elif key not in self.rows.stored and key not in self.rows.writes:
+            await self.rows.read((key,))
+        return self.live(bound, self.seen(bound, key, keys))
 
     async def stored(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
         """Return the record in the row, even if it has expired by its own field."""
-        if bound.legacy is not None:
-            key = await self.stored_key(bound, key)
-        rows = self._rows
-        if key not in rows.stored and key not in rows.writes:
-            await rows.read((key,))
+        key = await self.stored_key(bound, key)
+        await self.rows.row(key)
         return self.seen(bound, key, keys)
 
     def live(self, bound: Record[T], entry: Entry[T] | None) -> Entry[T] | None:
@@ -61,7 +63,7 @@ class RecordView:
         expires = bound.field_expiry(entry.record, entry.key)
         if expires is None:
             return entry
-        if expires <= self._now:
+        if expires <= self.now:
             return None
         if self.live_until is None or expires < self.live_until:
             self.live_until = expires
@@ -78,12 +80,11 @@ class RecordView:
     def seen(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
         """Return a bound record whose row was read or written here, as this transaction sees
         it."""
-        if (written := self._rows.seen(key)) is None:
+        if (row := self.rows.seen(key)) is None:
             return None
-        value, expires = written
-        revision = 0 if key in self._rows.writes else self._rows.revision_read(key)
+        value = row.value
         decoded, stored = bound.decode(value, key), value if bound.keeps_unknown else None
-        return Entry(decoded, key, keys, revision, expires, bound.template.fields, stored)
+        return Entry(decoded, key, keys, row.revision, row.expires, bound.template.fields, stored)
 
     async def leave_one_key(self, bound: Record[Any], key: str, *, writes_legacy_keys: bool) -> str:
         """Return the key at which to write a record that has legacy keys, and delete the row at the
@@ -93,11 +94,11 @@ class RecordView:
         its current key.
         """
         legacy = bound.legacy_key(key)
-        if writes_legacy_keys and await self._rows.row(key) is None:
+        if writes_legacy_keys and await self.rows.row(key) is None:
             check_key(legacy)
             return legacy
-        if await self._rows.row(legacy) is not None:
-            self._rows.writes[legacy] = None
+        if await self.rows.row(legacy) is not None:
+            self.rows.writes[legacy] = None
         return key
 
 

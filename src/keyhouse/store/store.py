@@ -155,7 +155,8 @@ class Store(RecordReads):
         if positional:
             raise unnamed_fields(record, positional)
         plan = put_plan(self.binding, record, value, fields, ttl)
-        return _committed(*await self._transact(lambda tx: tx.apply(plan, expect)))
+        entry, revision = await self._transact(lambda tx: tx.apply(plan, expect))
+        return replace(entry, revision=revision)
 
     async def update(
         self,
@@ -172,11 +173,10 @@ class Store(RecordReads):
 
         if positional:
             raise unnamed_fields(record, positional)
-        return _committed(
-            *await self._transact(
-                lambda tx: tx.update(record, patch, ttl=ttl, expect=expect, **fields)
-            )
+        entry, revision = await self._transact(
+            lambda tx: tx.update(record, patch, ttl=ttl, expect=expect, **fields)
         )
+        return replace(entry, revision=revision)
 
     async def put_many(self, record: Record[T], values: Iterable[T], /) -> list[Entry[T]]:
         """Write several records that hold all fields of their keys: all of them, or none."""
@@ -186,7 +186,7 @@ class Store(RecordReads):
 
         values = list(values)
         entries, revision = await self._transact(work)
-        return [_committed(entry, revision) for entry in entries]
+        return [replace(entry, revision=revision) for entry in entries]
 
     async def applied(self, batch_id: str) -> int | None:
         """Return the revision of the transaction with this batch id; None if there was none within
@@ -232,9 +232,10 @@ class Store(RecordReads):
         """
         if positional:
             raise unnamed_fields(log, positional)
-        return _committed(
-            *await self._transact(lambda tx: append_in(tx, self.ids, log, event, **fields))
+        entry, revision = await self._transact(
+            lambda tx: append_in(tx, self.ids, log, event, **fields)
         )
+        return replace(entry, revision=revision)
 
     async def transact(
         self, work: Callable[[Transaction], Awaitable[R]], *, batch_id: str | None = None
@@ -245,6 +246,8 @@ class Store(RecordReads):
         `work` must only read and write through the transaction. With a `batch_id`, a repeat after
         an unknown outcome is applied once.
         """
+        if not callable(work):
+            raise UsageError("A transaction runs an async function of one argument.", given=work)
         return (await self._transact(work, batch_id))[0]
 
     async def _transact(
@@ -257,9 +260,12 @@ class Store(RecordReads):
         tx = self.transaction_type(
             self.engine, self.space, self.binding, now, is_first_attempt=True
         )
+        started = work(tx)
         try:
-            result = await _started(work, tx)
+            result = await started
         except Exception:
+            if not hasattr(started, "__await__"):
+                raise _not_async(work, started) from None
             if not tx.rows.assumed:
                 raise
             # the error may come of an assumption that is no longer true: decide by what is stored
@@ -401,21 +407,10 @@ class Store(RecordReads):
         )
 
 
-def _committed(entry: Entry[T], revision: int) -> Entry[T]:
-    """Return an entry of a transaction with the revision of its commit."""
-    return replace(entry, revision=revision)
-
-
-def _started(work: Callable[[Transaction], Awaitable[R]], tx: Transaction) -> Awaitable[R]:
-    """Call the work of a transaction. Raises UsageError if it is not an async function."""
-    if not callable(work):
-        raise UsageError("A transaction runs an async function of one argument.", given=work)
-    started = work(tx)
-    if not hasattr(started, "__await__"):
-        raise UsageError(
-            "A transaction runs an async function: write `async def work(tx): …`, or return what "
-            "the verb of `tx` returns.",
-            work=getattr(work, "__qualname__", repr(work)),
-            returned=type(started).__name__,
-        )
-    return started
+def _not_async(work: Callable[..., object], returned: object) -> UsageError:
+    return UsageError(
+        "A transaction runs an async function: write `async def work(tx): …`, or return what the "
+        "verb of `tx` returns.",
+        work=getattr(work, "__qualname__", repr(work)),
+        returned=type(returned).__name__,
+    )

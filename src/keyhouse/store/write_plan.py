@@ -5,8 +5,8 @@ row that several records share. A Transaction buffers them for its Batch: shared
 first, so it merges their changes one by one.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -122,7 +122,7 @@ def completed(bound: Record[T], value: T, ids: IdSource | None = None) -> T:
     return bound.compute(value) if bound.computed else value
 
 
-class SharedRowChange(NamedTuple):
+class SharedRowChange(msgspec.Struct, frozen=True):
     """The change of one record in one row that it shares with others.
 
     `derived` is a kind of derived row with the strategy "merge". `removed` and `added` are the
@@ -149,7 +149,7 @@ def shared_changes(
     counts: dict[str, int] = {}
     changes: list[SharedRowChange] = []
     for derived in (
-        bound.changed_shared(before.record, after.record)  # type: ignore[union-attr]  # both are there
+        bound.changed_shared.between(before.record, after.record)  # type: ignore[union-attr]  # both are there
         if same_expiry
         else bound.shared_rows
     ):
@@ -174,9 +174,18 @@ def owned_changes(
     """Return the changes of the rows that a record owns: rows to put, None for keys to delete."""
     expires = None if after is None else after.expires
     if before is not None and after is not None and before.expires == expires:
-        return _changes_of(bound.changed_owned(before.record, after.record), before, after)
+        changes: dict[str, Put | None] = {}
+        for derived in bound.changed_owned.between(before.record, after.record):
+            removed, added = stored_rows(derived, before), derived.rows(after.record, after.values)
+            for key in removed:
+                if key not in added:
+                    changes[key] = None
+            for key, value in added.items():
+                if removed.get(key) != value:
+                    changes[key] = Put(key, value, expires)
+        return changes
     added = {} if after is None else bound.owned_rows.rows(after.record, after.values)
-    changes: dict[str, Put | None] = {key: Put(key, value, expires) for key, value in added.items()}
+    changes = {key: Put(key, value, expires) for key, value in added.items()}
     if before is not None:
         removed = _owned_rows_stored(bound, before)
         changes |= {key: None for key in removed if key not in added}
@@ -195,23 +204,6 @@ def replaced_changes(
     for key, value in added.items():
         if not same_expiry or removed.get(key) != value:
             changes[key] = Put(key, value, after.expires)
-    return changes
-
-
-def _changes_of(
-    changed: Iterable[Derived], before: Entry[Any], after: Entry[Any]
-) -> dict[str, Put | None]:
-    """Return what changes in rows of these kinds, if the record's expiry stays."""
-    changes: dict[str, Put | None] = {}
-    for derived in changed:
-        removed = stored_rows(derived, before)
-        added = derived.rows(after.record, after.values)
-        for key in removed:
-            if key not in added:
-                changes[key] = None
-        for key, value in added.items():
-            if removed.get(key) != value:
-                changes[key] = Put(key, value, after.expires)
     return changes
 
 

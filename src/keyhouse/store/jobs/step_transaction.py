@@ -154,7 +154,7 @@ class StepTransaction(Transaction):
     async def _take_over(self, change: SharedRowChange) -> None:
         """Write the row with nothing but this contribution."""
         self.write(change.key, None)
-        await super().merge(change._replace(removed=None))
+        await super().merge(replace(change, removed=None))
 
     async def _is_held_by_unvisited(self, derived: Unique, key: str) -> bool:
         row = await self.row(key)
