@@ -35,6 +35,7 @@ class Summary(Derived):
 
     strategy = "merge"
     has_siblings = True
+    is_claimed = False
 
     @checked(DeclarationError)
     def __init__(
@@ -58,6 +59,7 @@ class Summary(Derived):
         self.member_field = member
         self.under = under
         self.entry = entry
+        self.has_entries = entry is not None
         self.version = version
         self._version_member = {} if version is None else dict([version])
         self.rebuilt = rebuilt
@@ -158,9 +160,13 @@ class Summary(Derived):
     def needs_rebuild(self, row: bytes | None) -> bool:
         """Return whether the entries must be made from the records: a map is stored as a plain
         list, or it is `rebuilt` and is missing or something else."""
-        if self.entry is None:
-            return False
         return self.rebuilt if row is None else not self._parsed(row)[2]
+
+    def rebuild(self, key: str, row: bytes | None, entries: dict[str, object]) -> bytes:
+        """Return the row with these members and entries in the place of its own."""
+        others = {} if row is None else self._parsed(row)[1]
+        self._reject_newer(key, others)
+        return self._encoded(entries, others)
 
     def merge(
         self,
@@ -168,14 +174,9 @@ class Summary(Derived):
         row: bytes | None,
         removed: tuple[str, object] | None,
         added: tuple[str, object] | None,
-        rebuilt: dict[str, object] | None = None,
     ) -> bytes | None:
-        """Return the row's new value; None: no row. `rebuilt` are the members with their entries,
-        for a row that lacks entries."""
         members, others, _ = ({}, {}, True) if row is None else self._parsed(row)
         self._reject_newer(key, others)
-        if rebuilt is not None:
-            members = dict(rebuilt)
         if removed is not None and added is None:
             members.pop(removed[0], None)
         if added is not None:
@@ -185,6 +186,9 @@ class Summary(Derived):
                 others[TRUNCATED] = True
         if not members and not others.get(TRUNCATED):
             return None
+        return self._encoded(members, others)
+
+    def _encoded(self, members: dict[str, object], others: dict[str, object]) -> bytes:
         listed: object = members if self.entry is not None else list(members)
         version = self._version_member
         return document.encode_checked({self.under: listed, **version, **others, **version})

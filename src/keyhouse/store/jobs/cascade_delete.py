@@ -24,6 +24,7 @@ from keyhouse.store.entry import ANY, Unset
 from keyhouse.store.jobs.chunk import Chunk
 from keyhouse.store.jobs.lease import JobLease, leased
 from keyhouse.store.jobs.store_like import StoreLike
+from keyhouse.store.link_guard import LinkGuard
 from keyhouse.store.transaction import Transaction
 
 _CHUNK_ROWS: Final = 100
@@ -148,12 +149,13 @@ class _Deletion:
         """Delete some of what belonged to the record. Returns dependents that own records
         themselves; None when nothing is left."""
         state = await self._lease.held(tx)
+        assert tx.links is not None  # a record that owns others has links
         owners: list[Owned] = []
-        async for child, key, values in self._owned(tx):
+        async for child, key, values in self._owned(tx.links):
             if self._store.binding.links(child).is_owner:
                 owners.append((child, values))
             else:
-                await tx.delete_dependent(child, key, values)
+                await tx.links.delete_dependent(child, key, values, tx.delete_record)
             if len(owners) + tx.pending >= rows:
                 break
         if not owners and not tx.pending:
@@ -163,11 +165,11 @@ class _Deletion:
         await self._lease.renew(tx, state)
         return owners
 
-    async def _owned(self, tx: Transaction) -> AsyncIterator[tuple[Record[Any], str, Keys]]:
+    async def _owned(self, guard: LinkGuard) -> AsyncIterator[tuple[Record[Any], str, Keys]]:
         keys = tuple(self._fields[name] for name in self._bound.template.fields)
         for link in self._store.binding.links(self._bound).dependents:
             if link.owns:
-                async for key, values in tx.dependents(link, keys):
+                async for key, values in guard.dependents(link, keys):
                     yield link.child, key, values
 
 

@@ -152,7 +152,7 @@ class _Walk(Generic[T]):
             found = [by.owner_at(row.key, row.value) for row in page.rows]
         else:
             found = [(self._scan.values(row.key), bound.current_key(row.key)) for row in page.rows]
-        await tx.prefetch([key for _, key in found])
+        await tx.rows.read([key for _, key in found])
         for row, (values, current) in zip(page.rows, found, strict=True):
             entry = await self._entry(tx, current, values)
             if entry is None:
@@ -175,14 +175,14 @@ class _Walk(Generic[T]):
     async def _entry(self, tx: Transaction, current: str, values: Keys) -> Entry[T] | None:
         """Return a record that the step is to be called for; None if it is gone, or if newer code
         has written it already."""
-        key = await tx.stored_key(self._bound, current)
+        key = await tx.records.stored_key(self._bound, current)
         written = await tx.row(key)
         if written is None or not isinstance(tx, StepTransaction):
-            return tx.seen(self._bound, key, values)
+            return tx.records.seen(self._bound, key, values)
         if _is_rewritten(self.store, self._over, key, written[0]):
             return None
         try:
-            return tx.seen(self._bound, key, values)
+            return tx.records.seen(self._bound, key, values)
         except DataError as error:
             raise _unreadable(self._over, error) from error
 

@@ -38,7 +38,7 @@ class CountedRow(NamedTuple):
         corrects it then."""
         tx = Transaction(store.engine, store.space, store.binding)
         written = await tx.row(self.key)
-        if tx.revision_read(self.key) != (0 if self.before is None else self.before.revision):
+        if tx.rows.revision_read(self.key) != (0 if self.before is None else self.before.revision):
             return False
         value = str(self.number).encode()
         if not writes or (b"0" if written is None else written[0]) == value:

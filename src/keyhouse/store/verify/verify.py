@@ -55,6 +55,7 @@ from keyhouse.store.verify.finding import Finding, Kind, confirmed
 from keyhouse.store.verify.links import check_deletions, check_links
 from keyhouse.store.verify.lists import TruncatedLists, refill_lists
 from keyhouse.store.verify.logs import check_streams
+from keyhouse.store.write_plan import SharedRowChange
 
 _PAGE_ROWS = 500
 
@@ -268,7 +269,7 @@ class Verifier:
     ) -> Finding | None:
         """Report a row at `key` that does not have what the record at `owner` contributes."""
         record: Record[Any] = match.record
-        written = await tx.row(await tx.stored_key(record, record.current_key(owner)))
+        written = await tx.row(await tx.records.stored_key(record, record.current_key(owner)))
         if written is None:
             return None
         rows, expires = derived.rows(record.decode(written[0], owner), match.values), written[1]
@@ -294,7 +295,9 @@ class Verifier:
         elif is_repaired:
             if kind == "unreadable":
                 tx.write(key, None)
-            await tx.merge(record, derived, key, match.values, None, rows[key], expires)
+            await tx.merge(
+                SharedRowChange(record, derived, key, match.values, None, rows[key], expires)
+            )
         return Finding(kind, key, record.name, detail, is_repaired)
 
     async def _is_held(
@@ -359,7 +362,9 @@ class Verifier:
         if self._repair and derived.strategy == "put":
             tx.write(key, None)
         elif self._repair:
-            await tx.merge(record, derived, key, candidates[0], removed, None, there[1])
+            await tx.merge(
+                SharedRowChange(record, derived, key, candidates[0], removed, None, there[1])
+            )
         return Finding("dangling", key, record.name, detail, self._repair)
 
     async def _is_derived(
@@ -371,7 +376,7 @@ class Verifier:
         values: Keys,
         owner: str,
     ) -> bool:
-        written = await tx.row(await tx.stored_key(record, owner))
+        written = await tx.row(await tx.records.stored_key(record, owner))
         row = None if written is None else Row(owner, written[0], 0)
         return _derives(record, derived, key, row, values)
 
