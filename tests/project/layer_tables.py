@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "remote_store": (*BASE, *CORE, "nats"),
     "sync": (*BASE, *CORE, "engines.registry", "opened_store", "remote_store"),
     "search": (*BASE, *CORE, "metrics"),
-    "settings": (*BASE, "engines"),
+    "settings": (*BASE, "engines", "schema"),
     "testing": (*BASE, *CORE, "engines", "nats"),
     "auth": (*BASE, "settings"),
     "http": (*BASE, "eager_task", "schema", "auth", "metrics", "settings", ""),

@@ -35,7 +35,7 @@ class JwtSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     jwks: Annotated[
         str | None,
-        setting("The key set (JWKS), if not HS256: a file, or a URL with https://."),
+        setting("The key set (JWKS), if not HS256: a file, or a URL with https://.", path=True),
     ] = None
     jwks_cache_seconds: Annotated[
         float, setting("Time after which the key set is fetched again.")

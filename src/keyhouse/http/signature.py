@@ -202,7 +202,8 @@ class Parameters:
     """Converts texts by name to a Struct: the query, or headers. A list may come repeatedly.
 
     A Struct with `unknown_parameter(name)` makes the error for names that are not misspelled ones
-    itself; one with a member that is a dict has them there.
+    itself; one with a member that is a dict has them there. One with `invalid_choice(name, value)`
+    may make the error for a value that is not one of a Literal.
     """
 
     __slots__ = (
@@ -263,7 +264,7 @@ class Parameters:
             return error
         return UsageError(f"Unknown {self._what}.", name=name, **near, known=sorted(self._names))
 
-    def _invalid(self, values: dict[str, Any], reason: str) -> UsageError:
+    def _invalid(self, values: dict[str, Any], reason: str) -> Exception:
         """Return the error of values that do not convert; it names the known values of a choice."""
         for name in self._required:
             if name not in values:
@@ -272,6 +273,10 @@ class Parameters:
         for name, known in self._choices.items():
             value = values.get(name)
             if isinstance(value, str) and value not in known:
+                make_error = getattr(self._kind, "invalid_choice", None)
+                made: Exception | None = None if make_error is None else make_error(name, value)
+                if made is not None:
+                    return made
                 near = nearest(value[:_CHOICE_CHARS_MAX], known)
                 return UsageError(
                     f"Invalid {self._what}.", name=name, value=value, **near, known=known

@@ -268,8 +268,9 @@ class Template(compiler.KeyParts):
         try:
             return bound.format(value)
         except ValueError as error:
+            shown = {} if bound.innermost.is_hashed else {"value": value}
             raise KeyFieldError(
-                f"The field {error}.", field=name, value=value, template=self.text
+                f"The field {error}.", field=name, **shown, template=self.text
             ) from None
 
     def _blame(self, values: Mapping[str, object]) -> KeyFieldError:

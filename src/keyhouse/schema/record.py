@@ -140,7 +140,9 @@ class Record(RecordJson[T]):
         check_given_fields(self._type_info, self.name, self.template, fields or ())
         check_declaration(self)
         self.timestamps = (
-            Timestamps(type, timestamps, times, record=self.name) if timestamps else None
+            Timestamps(type, timestamps, times, record=self.name, hidden=(*private, *sealed))
+            if timestamps
+            else None
         )
         self._prepare_keys()
         for each in derived:

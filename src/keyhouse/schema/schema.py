@@ -143,7 +143,7 @@ class Schema:
     ) -> None:
         self.name = name
         self.operations = tuple(operations)
-        check_operations(name, self.operations)
+        check_operations(name, self.operations, records)
         self.writes_legacy_keys = writes_legacy_keys
         self.doc = doc
         self.space = space

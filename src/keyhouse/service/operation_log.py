@@ -22,6 +22,7 @@ from keyhouse.errors import (
     FullError,
     KeyhouseError,
     LockedError,
+    PreparingError,
     UnavailableError,
     UnknownOutcomeError,
 )
@@ -126,7 +127,8 @@ class OperationLog:
             "reason": str(error),
             **_cut(fields),
         }
-        if not isinstance(error, KeyhouseError) or error.status >= 500:
+        is_failure = not isinstance(error, KeyhouseError) or error.status >= 500
+        if is_failure and not isinstance(error, PreparingError):  # `preparation` logs it once
             if not isinstance(error, OUTAGES) or self._is_sampled():
                 self.logger.error(
                     f"{self._prefix} {operation} failed", **described, **traceback_fields(error)

@@ -2,7 +2,7 @@
 
 A hash takes 64 MiB and a tenth of a second on purpose. Threads with low priority compute it and
 leave one core free, so that other requests are not delayed; further logins wait in a bounded queue,
-and beyond it get 503. Preferred ones, of addresses from which somebody has signed in before, have a
+and beyond it get 503. Preferred ones, of addresses from which this user signed in before, have a
 separate queue that goes first, so that a flood of logins does not keep them out.
 """
 

@@ -64,6 +64,7 @@ class Bucket:
         self._feed = Feed(connection, names, clock, self._renew)
         self._state = BucketState.UNKNOWN
         self._closed = False
+        self._is_clustered = False
         self._lock = asyncio.Lock()
         self._shared_sync = _SingleFlight(lambda: until_available(self.sync))
 
@@ -89,7 +90,7 @@ class Bucket:
     async def sync(self) -> bool:
         """Wait until the mirror holds every commit acknowledged to any client before this call."""
         info = await self._info()
-        if info is None:  # it existed: ask again before reporting it deleted
+        if info is None and self._is_clustered:  # a node that starts may not know it yet
             await asyncio.sleep(BEHIND_SECONDS)
             info = await self._info()
         if info is None:
@@ -184,6 +185,7 @@ class Bucket:
         info = await self.connection.api(f"STREAM.INFO.{self.names.stream}")
         if info is not None:
             self.message_bytes_max = max(0, info["config"].get("max_msg_size", 0))
+            self._is_clustered = "name" in (info.get("cluster") or {})
         return info
 
     async def _prepare(self, writing: bool) -> None:

@@ -39,6 +39,7 @@ def field_of_json(name: str, segment: Segment, value: Any) -> Any:
 
 
 def _invalid(name: str, segment: Segment, value: object) -> KeyFieldError:
+    shown = {} if segment.innermost.is_hashed else {"value": value}
     return KeyFieldError(
-        "The field does not have its type.", field=name, value=value, needed=segment.description
+        "The field does not have its type.", field=name, **shown, needed=segment.description
     )

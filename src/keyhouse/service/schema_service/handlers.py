@@ -307,7 +307,8 @@ class SchemaHandlers:
             raise UsageError(
                 "The record has no such key field.", field=unknown[0], known=list(served.fields)
             )
-        store, fields = self.space(caller, headers).store, served.of_texts(texts)
+        fields = served.of_texts(texts)
+        store = await self.space(caller, headers).watched_store()
         store.span(served.record, **fields)  # raises for fields that are not the leading ones
         return self._events.stream(
             store,

@@ -7,7 +7,7 @@ its next commit fails.
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
@@ -107,6 +107,34 @@ async def try_job(
     return state
 
 
+async def try_steps(
+    store: Store,
+    steps: Sequence[tuple[Record[Any], Step[Any]]],
+    /,
+    *,
+    on_progress: Progress | None = None,
+) -> JobState:
+    """Run several steps over declarations of one record without writing: for each record, one after
+    the other, each on what the one before has left. See `try_job`."""
+    [(over, first), *others] = steps
+
+    async def step(tx: Transaction, entry: Entry[Any]) -> None:
+        await first(tx, entry)
+        for later, run in others:
+            bound = store.binding.record(later)
+            key = bound.current_key(entry.key)
+            if await tx.row(key) is None:
+                return  # an earlier step has deleted it
+            found = tx.seen(bound, key, entry.values)
+            assert found is not None  # its row is there
+            if isinstance(tx, StepTransaction):
+                tx.visit(bound, found, in_key_order=True)
+            await run(tx, found)
+
+    former = next((each for each, _ in steps if store.schema.is_former(each)), over)
+    return await try_job(_stepping(store, former), over, step, on_progress=on_progress)
+
+
 async def forget_job(tx: Transaction, store: Store, name: str) -> None:
     """Delete a job's row, so that the job can run again."""
     await tx.delete(_record(store), name=name)
@@ -116,6 +144,15 @@ def _record(store: Store) -> Record[JobState]:
     if store.schema.meta is None:
         raise UsageError("The schema has no templates for job rows: give it a `meta`.")
     return store.schema.meta.job
+
+
+def _stepping(store: Store, over: Record[Any]) -> Store:
+    """Return the store whose transactions replace records of an older declaration, if `over` is
+    one."""
+    if store.schema.is_former(over):
+        store = copy.copy(store)
+        store.transaction_type = StepTransaction
+    return store
 
 
 class _Walk(Generic[T]):
@@ -132,10 +169,7 @@ class _Walk(Generic[T]):
         by: Index | None,
         fields: dict[str, Any],
     ) -> None:
-        if store.schema.is_former(over):
-            store = copy.copy(store)
-            store.transaction_type = StepTransaction
-        self.store = store
+        self.store = store = _stepping(store, over)
         self._over = over
         self._bound = store.binding.record(over)
         self._by = None if by is None else store.binding.index(over, by)[1]
@@ -231,6 +265,6 @@ def _parsed(value: bytes) -> Any:
 def _unreadable(over: Record[Any], error: DataError) -> UnreadableError:
     return UnreadableError(
         "A row is not of the declaration that the migration is over: give `over` the type that"
-        " the rows have, or repair the row; see `keyhouse verify`.",
+        " the rows have, or write the row again; `keyhouse explain` shows it.",
         **{**error.fields, "record": over.name},
     )

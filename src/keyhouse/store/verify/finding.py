@@ -25,6 +25,7 @@ Kind = Literal[
     "unresolved",
     "conflict",
     "newer",
+    "unmigrated",
     "sealed",
     "unreadable",
     "unknown",

@@ -22,6 +22,9 @@ them at a time. Memory grows only with the number of RecordCount rows.
                   at its current and legacy keys                                must decide
     newer         a row that newer code wrote; or the version of a space that   no: use the newer
                   newer code has migrated: then its other rows are not read     program
+    unmigrated    the version of a space with pending migrations and other       no: migrate it
+                  findings, which are not told: its rows may be of an older
+                  declaration, and nothing of it is repaired or deleted
     sealed        a row sealed with a key that is not in the key ring           no: use its key ring
     unreadable    a row that does not decode as its record                      no, but deleted with
     unknown       a key that no template builds                                 `delete_unreadable`
@@ -47,6 +50,7 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.schema import Derived, KeyMatch, Keys, Record, RecordCount, Summary, Unique
+from keyhouse.store.jobs.migrate import version
 from keyhouse.store.reads.record_reader import read_records
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
@@ -77,8 +81,12 @@ async def verify(
     if (newer := await _newer_space(store)) is not None:
         yield newer
         return
-    verifier = Verifier(store, repair, on_progress)
+    unmigrated = await _unmigrated_space(store)
+    verifier = Verifier(store, repair and unmigrated is None, on_progress)
     async for finding in verifier.findings():
+        if unmigrated is not None:
+            yield unmigrated
+            return
         if delete_unreadable and finding.kind in ("unreadable", "unknown") and not finding.repaired:
             finding = await verifier.delete_unreadable(finding)
         yield finding
@@ -95,6 +103,17 @@ async def _newer_space(store: Store) -> Finding | None:
     except PreparingError:
         pass  # it is being erased
     return None
+
+
+async def _unmigrated_space(store: Store) -> Finding | None:
+    """Return the finding of a space with pending migrations."""
+    if not store.schema.migrations or store.schema.meta is None:
+        return None
+    if (at := await version(store)) == store.schema.version:
+        return None
+    row = store.binding.record(store.schema.meta.version)
+    detail = f"it is at version {at} of {store.schema.version}"
+    return Finding("unmigrated", row.template.build({}), row.name, detail)
 
 
 class Verifier:
