@@ -125,7 +125,7 @@ async def try_steps(
             key = bound.current_key(entry.key)
             if await tx.row(key) is None:
                 return  # an earlier step has deleted it
-            found = tx.seen(bound, key, entry.values)
+            found = tx.records.seen(bound, key, entry.values)
             assert found is not None  # its row is there
             if isinstance(tx, StepTransaction):
                 tx.visit(bound, found, in_key_order=True)
