@@ -167,7 +167,7 @@ ACCOUNT = Record(
         member="id",
         under="map",
         entry=lambda account: {},
-        constant={"schema": 1},
+        version=("schema", 1),
     ),
     RecordCount("count:{state:new|old}"),
     computed={"lower_name": lambda account: account.name.lower()},
@@ -186,12 +186,9 @@ NEXT = Counter("visit:{account}:next", name="next visit")
 VISITS = Record(Visits, "visits:{account}", name="visits")
 VISIT = Log(Visit, "visit:{account}:{at:ulid}", name="visit", state=VISITS, fold=fold)
 LINE = Log(Visit, "line:{account}:{number:010d}", name="line", sequence=NEXT)
-LATER = Log(
-    Visit, "later:{account}:{at:ulid}", name="later", state=VISITS, fold=fold, deferred=True
-)
 WORLD = Schema(
     "world",
-    *(ACCOUNT, SESSION, TOKEN, CODE, OFFER, NEXT, VISITS, VISIT, LINE, LATER),
+    *(ACCOUNT, SESSION, TOKEN, CODE, OFFER, NEXT, VISITS, VISIT, LINE),
     space=Space("a shop"),
     doc="Everything that\n    can be declared.",
     fixed={"account": "main"},
@@ -254,7 +251,6 @@ def test_the_document_lists_every_template_in_order() -> None:
         "- stream: one for each `account`, in the order of `number`: the next number of "
         "`visit:{account}:next`",
         "- folds into: `visits:{account}`, each event once, in the commit that appends it",
-        "- folds into: `visits:{account}`, each event once, later, in groups",
         "- Scans of `visit:{account}:{at:ulid}` leave out what lies within: `visit:{account}:next`",
         "1. Count again, over each account",
         "- a key: 1 to 1,024 bytes of UTF-8",

@@ -100,7 +100,7 @@ def test_derived_rows_are_as_documented() -> None:
             member="id",
             under="playlists",
             entry=entry_of,
-            constant={"schema_version": 1},
+            version=("schema_version", 1),
         ),
         RecordCount("count:{group}"),
     )

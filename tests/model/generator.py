@@ -63,7 +63,6 @@ WEIGHTS: Final = {
     "set": 1,
     "counted": 1,
     "append": 7,
-    "fold": 1,
     "prune": 2,
     "sweep": 2,
     "clock": 6,
@@ -106,7 +105,7 @@ class Generator:
             if name in STEPS or name in ("members", "total", "page", "keys")
             else {}
         )
-        if name in ("transact", "fold", "prune"):
+        if name in ("transact", "prune"):
             home = {"home": self._pick(HOMES)}
         return ScriptOperation(name, home | make())
 
@@ -256,9 +255,6 @@ class Generator:
         log = self._pick(LOGS)
         ago = self._pick((0, 1, 5_000)) if log != "numbered" and self._rarely() else None
         return {"log": log, "user": self._pick(USERS), "item": self._pick(FEW), "ago": ago}
-
-    def _fold(self) -> dict[str, Any]:
-        return {"user": self._pick(USERS)}
 
     def _prune(self) -> dict[str, Any]:
         arguments = {"log": self._pick(("now", "later")), "user": self._pick((*USERS, None))}

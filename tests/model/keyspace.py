@@ -52,7 +52,7 @@ BY_TAG = Index("{home}/x:tag:{tag:norm}:{id}", each={"tag": "tags"})
 BY_RANK = Index("{home}/x:rank:{rank:03d}:{id}", value="shelf", when=lambda item: item.listed)
 BY_NAME = Unique("{home}/x:name:{name:norm}", value="id")
 FIRST = First("{home}/x:first:{shelf}", value="id", among=BY_SHELF)
-SHELF = Summary("{home}/m:shelf:{shelf}", member="id", under="ids", constant={"v": 1})
+SHELF = Summary("{home}/m:shelf:{shelf}", member="id", under="ids", version=("v", 1))
 RANK = Summary(
     "{home}/m:rank:{rank:03d}",
     member="id",
@@ -153,7 +153,7 @@ LAST = Record(Last, "{home}/last:{item}:{user}", PLAYED_BY)
 TOTAL = Counter("{home}/total:{item}", name="total")
 
 
-def _log(name: str, *, deferred: bool) -> Log[Played]:
+def _log(name: str) -> Log[Played]:
     state = Record(Plays, f"{{home}}/{name}-state:{{user}}", name=f"{name}-state")
 
     def fold(state: Any, event: Played, found: Any) -> FoldResult:
@@ -172,11 +172,10 @@ def _log(name: str, *, deferred: bool) -> Log[Played]:
         state=state,
         fold=fold,
         needs=lambda event: {"item": (ITEM, {"id": event.item})},
-        deferred=deferred,
     )
 
 
-LOGS = {"now": _log("now", deferred=False), "later": _log("later", deferred=True)}
+LOGS = {name: _log(name) for name in ("now", "later")}
 NUMBER = Counter("{home}/number:{user}", name="number")
 NUMBERED = Log(Played, "{home}/numbered:{user}:{at:06d}", name="numbered", sequence=NUMBER)
 LOGS["numbered"] = NUMBERED

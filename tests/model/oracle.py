@@ -359,26 +359,12 @@ class Home:
         if self.find(log, (user, at), now) is not None:
             raise Refused(RevisionError)
         self._move(log, (user, at), None, Stored({"item": item}, None, None), now)
-        if log == "now":
-            self._fold(log, user, at, item, now)
-        else:
-            kept = {"through": "", "count": 0, "ranks": 0} if state is None else state.value
-            self._move(f"{log}-state", (user,), state, Stored(kept, None, None), now)
+        self._fold(log, user, at, item, now)
         return None
-
-    def fold(self, log: str, user: str, now: int) -> int:
-        state = self.find(f"{log}-state", (user,), now)
-        through = "" if state is None else state.value["through"]
-        pending = sorted(at for (of, at) in self.live(log, now) if of == user and at > through)
-        for at in pending:
-            self._fold(log, user, at, self.records[log][user, at].value["item"], now)
-        return len(pending)
 
     def prune(self, log: str, users: list[str], before: int, keep: int, now: int) -> int:
         gone = 0
         for user in users:
-            if log == "later":
-                self.fold(log, user, now)
             events = sorted(at for (of, at) in self.live(log, now) if of == user)
             for at in events[: max(0, len(events) - keep)]:
                 if ulid_time(at) < before:

@@ -198,8 +198,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         ),
         "that is text",
     ),
-    "a summary whose list is a constant too": (
-        lambda: Summary("all", member="id", under="ids", constant={"ids": 1}),
+    "a summary whose list is its version too": (
+        lambda: Summary("all", member="id", under="ids", version=("ids", 1)),
         "the name of the list",
     ),
     "a map of entries that two records could have": (
@@ -233,14 +233,6 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a sequence that folds": (
         lambda: Log(Book, "e:{n:04d}", state=_state(), fold=fold, sequence=Counter("n", name="n")),
         "can't fold",
-    ),
-    "a deferred log without a first state": (
-        lambda: Log(Book, "e:{id}", state=Record(Needy, "st", name="st"), fold=fold, deferred=True),
-        "a state of defaults",
-    ),
-    "a deferred log that does not fold": (
-        lambda: Log(Book, "e:{id}", deferred=True),
-        "nothing to defer",
     ),
     # Schemas
     "two records of one name": (lambda: schema(record(), record(at="c:{id}")), "the same name"),

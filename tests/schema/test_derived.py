@@ -47,7 +47,7 @@ BY_AUTHOR = Index(
 BY_DAY = Index("day:{released:date}:{id}", value="title")
 ONE_TITLE = Unique("one:{title}", value="id")
 SERIES_FIRST = First("first:{series}", value="id", among=BY_SERIES)
-IN_SERIES = Summary("in:{series}", member="id", under="ids", constant={"v": 1})
+IN_SERIES = Summary("in:{series}", member="id", under="ids", version=("v", 1))
 YEARS = Summary(
     "years", member="id", under="books", entry=lambda book: {"y": book.year, "t": (book.title,)}
 )

@@ -22,7 +22,9 @@ from keyhouse.schema import (
 )
 from keyhouse.store import Store, Transaction, write_plan
 from keyhouse.store.jobs import job, logs
+from keyhouse.store.jobs.lease import JobLease
 from keyhouse.store.reads.scan import Scan
+from keyhouse.store.row_buffer import RowBuffer
 from tests.store.support.planted_bug_checks import (
     CHECKS,
     Bug,
@@ -49,13 +51,13 @@ def index_rows_outside_the_commit(patch: pytest.MonkeyPatch) -> None:
     whole = Transaction.commit
 
     async def commit(self: Transaction, *, batch_id: str | None = None) -> int | None:
-        index = {key: put for key, put in self._writes.items() if key.startswith("idx:")}
+        index = {key: put for key, put in self.rows.writes.items() if key.startswith("idx:")}
         for key in index:
-            del self._writes[key]
+            del self.rows.writes[key]
         revision = await whole(self, batch_id=batch_id)
         if revision is not None and index:
-            later = Transaction(self._engine, self._space, self.binding)
-            later._writes.update(index)
+            later = Transaction(self.rows.engine, self.rows.space, self.binding)
+            later.rows.writes.update(index)
             await whole(later)
         return revision
 
@@ -66,15 +68,19 @@ def derived_rows_before_the_record(patch: pytest.MonkeyPatch) -> None:
     whole = Transaction.commit
 
     async def commit(self: Transaction, *, batch_id: str | None = None) -> int | None:
-        early = Transaction(self._engine, self._space, self.binding)
-        early._writes.update(
-            {key: put for key, put in self._writes.items() if key.startswith(("idx:", "shelf:"))}
+        early = Transaction(self.rows.engine, self.rows.space, self.binding)
+        early.rows.writes.update(
+            {
+                key: put
+                for key, put in self.rows.writes.items()
+                if key.startswith(("idx:", "shelf:"))
+            }
         )
-        if early._writes:
+        if early.rows.writes:
             await whole(early)
-            for key in early._writes:
-                self._writes.pop(key)
-                self._rows.pop(key, None)
+            for key in early.rows.writes:
+                self.rows.writes.pop(key)
+                self.rows.stored.pop(key, None)
         return await whole(self, batch_id=batch_id)
 
     patch.setattr(Transaction, "commit", commit)
@@ -122,43 +128,41 @@ def summary_not_emptied(patch: pytest.MonkeyPatch) -> None:
 
 def count_off_on_update(patch: pytest.MonkeyPatch) -> None:
     """Every put is counted as a new record."""
-    whole = Transaction._derive
+    whole = write_plan.shared_changes
 
-    def derive(
-        self: Transaction, bound: Any, before: Any, after: Any, *, counts: bool = True
-    ) -> Any:
-        merges = whole(self, bound, before, after, counts=counts)
+    def shared_changes(bound: Any, before: Any, after: Any) -> Any:
+        counts, changes = whole(bound, before, after)
         if before is not None and after is not None:
             for derived in bound.derived:
                 for key in (
                     derived.rows(after.record, after.values) if derived.strategy == "add" else ()
                 ):
-                    self._add(key, 1)
-        return merges
+                    counts[key] = counts.get(key, 0) + 1
+        return counts, changes
 
-    patch.setattr(Transaction, "_derive", derive)
+    patch.setattr(write_plan, "shared_changes", shared_changes)
 
 
 def checks_dropped(patch: pytest.MonkeyPatch) -> None:
-    whole = Transaction.batch
+    whole = RowBuffer.batch
 
-    def batch(self: Transaction, batch_id: str | None = None) -> Batch:
+    def batch(self: RowBuffer, batch_id: str | None = None) -> Batch:
         return msgspec.structs.replace(whole(self, batch_id), checks=())
 
-    patch.setattr(Transaction, "batch", batch)
+    patch.setattr(RowBuffer, "batch", batch)
 
 
 def absence_not_checked(patch: pytest.MonkeyPatch) -> None:
     """Only existing rows are checked: two records can claim a free name."""
-    whole = Transaction.batch
+    whole = RowBuffer.batch
 
-    def batch(self: Transaction, batch_id: str | None = None) -> Batch:
+    def batch(self: RowBuffer, batch_id: str | None = None) -> Batch:
         made = whole(self, batch_id)
         return msgspec.structs.replace(
             made, checks=tuple(c for c in made.checks if c.revision is not None)
         )
 
-    patch.setattr(Transaction, "batch", batch)
+    patch.setattr(RowBuffer, "batch", batch)
 
 
 def expectation_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -201,46 +205,30 @@ def escape_missing(patch: pytest.MonkeyPatch) -> None:
 def checkpoint_outside_the_commit(patch: pytest.MonkeyPatch) -> None:
     """A migration's step commits its checkpoint in a second transaction."""
 
-    async def work(
-        store: Store,
-        name: str,
-        owner: str,
-        scan: Any,
-        over: Any,
-        step: Any,
-        chunk_rows: int,
-        tx: Transaction,
-    ) -> JobState:
-        record = job._record(store)
-        state = await tx.get(record, name=name)
-        assert state is not None
-        state = await job._advance(store, tx, state, scan, over, step, chunk_rows)
+    async def renew(self: JobLease, tx: Transaction, state: JobState) -> None:
         await tx.commit()
         tx.discard()
-        later = Transaction(store.engine, store.space, store.binding)
-        await later.put(record, state, name=name)
+        later = Transaction(tx.rows.engine, tx.rows.space, tx.binding)
+        await later.put(self.job, state, name=self.name)
         await later.commit()
-        return state
 
     patch.setattr(job, "_CHUNK_ROWS", 2)
-    patch.setattr(job, "_work", work)
+    patch.setattr(JobLease, "renew", renew)
 
 
 def migration_starts_over(patch: pytest.MonkeyPatch) -> None:
     """A resumed run does not start at the last checkpoint."""
-    whole = job._claim
+    whole = JobLease.claim
 
-    async def claim(
-        store: Store, name: str, owner: str, unless: Any, tx: Transaction
-    ) -> JobState | None:
-        state = await whole(store, name, owner, unless, tx)
+    async def claim(self: JobLease, tx: Transaction) -> JobState | None:
+        state = await whole(self, tx)
         assert state is not None
         state.cursor = ""
-        await tx.put(job._record(store), state, name=name)
+        await tx.put(self.job, state, name=self.name)
         return state
 
     patch.setattr(job, "_CHUNK_ROWS", 2)
-    patch.setattr(job, "_claim", claim)
+    patch.setattr(JobLease, "claim", claim)
 
 
 def through_not_moved(patch: pytest.MonkeyPatch) -> None:

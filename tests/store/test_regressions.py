@@ -69,7 +69,7 @@ def _fold(state: LogState | None, event: Play, found: Mapping[str, Any]) -> Fold
     return FoldResult(LogState(through=""), adds=adds)
 
 
-PLAY = Log(Play, "play:{user}:{at:ulid}", name="play", state=PLAYED, fold=_fold, deferred=True)
+PLAY = Log(Play, "play:{user}:{at:ulid}", name="play", state=PLAYED, fold=_fold)
 PLAYING = Schema("playing", PLAY, PLAYED, PLAYS, PLAYED_SECONDS, space=Space("a player"))
 
 
@@ -82,7 +82,9 @@ def test_a_fold_and_a_pruning_take_fewer_events_where_one_commit_holds_little() 
         clock = ManualClock()
         store = Store(PLAYING, FaultyEngine(MemoryEngine(clock), rows=15), "space")
         for number in range(60):
-            await append(store, PLAY, Play(book=f"b{number}"), user="ann")
+            event, at = Play(book=f"b{number}"), store.ids.new()
+            async with store.transaction() as tx:  # past the log, as an import does
+                await tx.restore(PLAY, event, user="ann", at=at)
         assert await fold(store, PLAY, user="ann") == 60
         assert await store.count(PLAYS) == await store.count(PLAYED_SECONDS) == 60
         gone = [gone async for gone in prune(store, PLAY, before=clock.advance(seconds=1))]
@@ -100,7 +102,6 @@ def test_rows_deleted_in_one_commit_are_read_at_once() -> None:
         store = Store(PLAYING, engine, "space")
         for number in range(40):
             await append(store, PLAY, Play(book=f"b{number}"), user="ann")
-        await fold(store, PLAY, user="ann")
         engine.calls["read"] = 0
         assert [gone async for gone in prune(store, PLAY, before=clock.advance(seconds=1))] == [40]
         assert (await BulkDelete(PLAYING, engine, "space").empty()).records == 81, (

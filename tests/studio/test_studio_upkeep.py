@@ -18,7 +18,7 @@ from keyhouse.service.operation_log import OperationLog
 from keyhouse.service.operator_figures import OperatorFigures
 from keyhouse.service.rates import RateLimiter
 from keyhouse.service.usage import Quota
-from keyhouse.store import MARK_SPACE
+from keyhouse.store import MARK_SPACE, build_indexes
 from keyhouse.studio.overview import OperationRates
 from tests.studio.support.jobs import ended, running_jobs
 from tests.studio.support.library import BOOK, Book, library
@@ -56,6 +56,9 @@ def test_jobs_of_other_programs_and_moves_are_listed(tmp_path: Path) -> None:
         async with library(tmp_path, schema=NEXT_BOARD) as served:
             now = served.engine.clock.now()
             assert NEXT_BOARD.meta is not None
+            await build_indexes(served.store, again=True)
+            indexes = await served.store.get(NEXT_BOARD.meta.job, name="indexes")
+            assert indexes is not None and indexes.finished  # a list, and no work
             for name, lease in (("migrate-1", now + 60_000), ("build-x", 0)):
                 state = JobState(owner="a", lease_until=lease, started_at=now, done=7, changed=21)
                 await served.store.put(NEXT_BOARD.meta.job, state, name=name)
@@ -64,6 +67,7 @@ def test_jobs_of_other_programs_and_moves_are_listed(tmp_path: Path) -> None:
             async with served.signed_in("studio:read") as client:
                 page = (await client.get("/studio/jobs.json")).json()
                 found = {each["name"]: each for each in page["store_jobs"]}
+                assert found.keys() == {"migrate-1", "build-x"}
                 assert found["migrate-1"]["is_running"]
                 assert found["migrate-1"]["done"] == 7
                 assert not found["build-x"]["is_running"]

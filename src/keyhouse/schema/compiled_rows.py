@@ -33,7 +33,7 @@ rules read from the record, without writing any key:
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from keyword import iskeyword
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from keyhouse.errors import KeyFieldError
 from keyhouse.keys.compiler import define, key_expression
@@ -269,38 +269,49 @@ def _key(rule: RowRule, values: Sequence[object]) -> str:
         raise
 
 
-class ChangedRules:
-    """Tells which rules may derive other rows from the new state of a record than from the old one,
-    compiled when it is first needed."""
+class HasRule(Protocol):
+    """A kind of derived row, attached to its record."""
 
-    __slots__ = ("_compiled", "rules")
+    rule: RowRule
 
-    def __init__(self, rules: Iterable[RowRule]) -> None:
-        self.rules = tuple(rules)
-        self._compiled: Callable[[Any, Any], list[int]] | None = None
 
-    def between(self, before: Any, after: Any) -> Sequence[int]:
-        """Return the positions of rules whose rows may differ; both states have the same key."""
+D = TypeVar("D", bound=HasRule)
+
+
+class ChangedRows(Generic[D]):
+    """Tells which kinds of rows may derive other rows from the new state of a record than from the
+    old one, compiled when it is first needed."""
+
+    __slots__ = ("_compiled", "kinds")
+
+    def __init__(self, kinds: Sequence[D]) -> None:
+        self.kinds = kinds
+        self._compiled: Callable[[Any, Any], list[D]] | None = None
+
+    def between(self, before: Any, after: Any) -> Sequence[D]:
+        """Return the kinds whose rows may differ; both states have the same key."""
         if self._compiled is None:
-            self._compiled = _compile_changed(self.rules)
+            self._compiled = _compile_changed(self.kinds)
         try:
             return self._compiled(before, after)
         except (ValueError, AttributeError, TypeError, LookupError):
-            return range(len(self.rules))  # deriving the rows raises the error, if there is one
+            return self.kinds  # deriving the rows raises the error, if there is one
 
 
-def _compile_changed(rules: Sequence[RowRule]) -> Callable[[Any, Any], list[int]]:
+def _compile_changed(kinds: Sequence[D]) -> Callable[[Any, Any], list[D]]:
     scope: dict[str, Any] = {}
     lines = ["def changed(b, a):", " found = []"]
-    for number, rule in enumerate(rules):
+    for number, kind in enumerate(kinds):
+        rule = kind.rule
+        scope[f"k{number}"] = kind
         differs = " or ".join(_differences(rule, number, scope)) or "False"
         if rule.when is not None:
             scope[f"w{number}"] = rule.when
             when = f"w{number}"
             differs = f"not {when}(a) or {differs} if {when}(b) else {when}(a)"
-        lines += [f" if {differs}:", f"  found.append({number})"]
+        lines += [f" if {differs}:", f"  found.append(k{number})"]
     lines.append(" return found")
-    compiled: Callable[[Any, Any], list[int]] = define("\n".join(lines), "changed", scope)
+    compiled: Callable[[Any, Any], list[D]] = define("\n".join(lines), "changed", scope)
     return compiled
 
 

@@ -56,6 +56,13 @@ class Derived:
     has_siblings: ClassVar[bool] = False
     """True if several records may make the same contribution: those whose keys differ in a Choice.
     """
+    has_successors: ClassVar[bool] = False
+    """True if another record takes the row over when its holder leaves: `successor`."""
+    has_entries: bool = False
+    """True if the row has an entry of each record, of which it can be made: `rebuild`."""
+    is_claimed: ClassVar[bool] = True
+    """True if a record writes the row even if it stays as it is: the row gets the record's expiry,
+    and whoever leaves it meanwhile loses the race."""
 
     @checked(DeclarationError)
     def __init__(
@@ -136,6 +143,11 @@ class Derived:
     def holds(self, row: bytes | None, contribution: Any) -> bool:
         """Return whether the stored row has this contribution."""
         return bool(row == contribution)
+
+    def merge(self, key: str, row: bytes | None, removed: Any, added: Any) -> bytes | None:
+        """Return the row's new value; None: no row. `removed` and `added` are the contributions of
+        one record before and after."""
+        raise AssertionError("each kind that is merged has its own")
 
     def owners(self, key: str, row: bytes) -> list[list[Keys]]:
         """Return, for each contribution in the row, the key values of every record that may have
@@ -372,8 +384,6 @@ class Unique(Index):
     def merge(
         self, key: str, row: bytes | None, removed: bytes | None, added: bytes | None
     ) -> bytes | None:
-        """Return the row's new value; None: no row. `removed` and `added` are the record's
-        contributions before and after."""
         mine = row is not None and row in (removed, added)
         if added is None:
             return None if mine else row
@@ -395,6 +405,8 @@ class First(Unique):
     `among` is an index of the same record that lists all candidates: its template has the same
     leading fields.
     """
+
+    has_successors = True
 
     @checked(DeclarationError)
     def __init__(

@@ -238,9 +238,9 @@ def _row_value(derived: Derived) -> str:
             return "`1`"
         case Index(value=value):
             return f"`{value}`"
-        case Summary(under=under, member_field=member, entry=entry, constant=constant):
+        case Summary(under=under, member_field=member, entry=entry, version=version):
             listed = f"[{member}, …]" if entry is None else f"{{{member}: entry, …}}"
-            more = "".join(f", {_json(name)}: {_json(part)}" for name, part in constant.items())
+            more = "" if version is None else f", {_json(version[0])}: {version[1]}"
             return f"`{{{_json(under)}: {listed}{more}}}`"
     return "the number of records"
 
@@ -321,8 +321,10 @@ def _log_notes(log: Log[Any]) -> Iterator[tuple[str, str]]:
     )
     yield "stream", f"one for each {stream}, in the order of `{log.order}`: {position}"
     if log.state is not None:
-        when = "later, in groups" if log.deferred else "in the commit that appends it"
-        yield "folds into", f"`{log.state.template.text}`, each event once, {when}"
+        yield (
+            "folds into",
+            f"`{log.state.template.text}`, each event once, in the commit that appends it",
+        )
 
 
 def _expiry(expiry: Expiry, member: str) -> str:

@@ -45,7 +45,6 @@ class Log(Record[T]):
       counts once however often the work is retried.
     - `needs` names records that folding reads: `lambda event: {"book": (BOOK, {"id":
       event.book_id})}`.
-    - `deferred`: events are folded later, many in one commit, instead of each in its own.
     """
 
     appended = True
@@ -60,7 +59,6 @@ class Log(Record[T]):
         state: Record[Any] | None = None,
         fold: Fold | None = None,
         needs: Callable[[Any], Mapping[str, tuple[Record[Any], dict[str, Any]]]] | None = None,
-        deferred: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(type, at, **options)
@@ -68,7 +66,6 @@ class Log(Record[T]):
         self.state = state
         self.fold = fold
         self.needs = needs
-        self.deferred = deferred
         if not self.template.fields:
             raise DeclarationError(
                 "The key of a log has a field that orders its events.", log=self.name
@@ -85,15 +82,3 @@ class Log(Record[T]):
             raise DeclarationError(
                 "A log that counts its sequence can't fold: its events have no time.", log=self.name
             )
-        others = (
-            [f for f in msgspec.structs.fields(state.type) if f.name != "through"]
-            if state is not None
-            else []
-        )
-        if deferred and any(field.required for field in others):
-            raise DeclarationError(
-                "A deferred log starts with a state of defaults: give each attribute a default.",
-                log=self.name,
-            )
-        if deferred and state is None:
-            raise DeclarationError("A log that does not fold has nothing to defer.", log=self.name)

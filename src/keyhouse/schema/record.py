@@ -23,7 +23,7 @@ from keyhouse.errors import (
 from keyhouse.keys.compiler import compile_address
 from keyhouse.keys.template import Template
 from keyhouse.limits import TTL_SECONDS_MAX
-from keyhouse.schema.compiled_rows import ChangedRules, Keys, RowSet, Source, attribute
+from keyhouse.schema.compiled_rows import ChangedRows, Keys, RowSet, Source, attribute
 from keyhouse.schema.derived import Derived, First
 from keyhouse.schema.expiry import Expiry
 from keyhouse.schema.field_types import (
@@ -267,7 +267,7 @@ class Record(RecordJson[T]):
 
     def address(self, value: T, given: Mapping[str, object]) -> tuple[Keys, str]:
         """Return the values of the record's key, as a read of the key gives them, and the key."""
-        if self._is_addressable and given.keys() == self._not_held:
+        if self._is_addressable and (given.keys() == self._not_held if given else self._holds_all):
             if self._compiled_address is None:
                 self._compiled_address = self._compile_address()
             try:
@@ -370,6 +370,7 @@ class Record(RecordJson[T]):
         """Attributes that the store fills with a new ULID where they are empty: those of a ULID in
         the key that are empty by default."""
         self._not_held = {name for name, held in self._holders.items() if held is None}
+        self._holds_all = not self._not_held
         self.holds_no_key_field = len(self._not_held) == len(self._holders)
         self._compiled_address = None
         self._is_addressable = not self.template.normalizes and all(
@@ -388,22 +389,14 @@ class Record(RecordJson[T]):
         """
         self.owned = tuple(each for each in self.derived if each.strategy == "put")
         self.owned_rows = RowSet(each.rule for each in self.owned)
-        self._changed_owned = ChangedRules(each.rule for each in self.owned)
+        self.changed_owned = ChangedRows(self.owned)
         self._heads = (
             len(self.template.head),
             "" if self.legacy is None else self.legacy.template.head,
         )
         self.shared_rows = tuple(each for each in self.derived if each.strategy != "put")
-        self._changed_shared = ChangedRules(each.rule for each in self.shared_rows)
+        self.changed_shared = ChangedRows(self.shared_rows)
         self.is_single_row = not self.derived and not self.needs_previous and self.legacy is None
-
-    def changed_owned(self, before: T, after: T) -> list[Derived]:
-        """Return those of `owned` whose rows may differ between two states of a record."""
-        return [self.owned[at] for at in self._changed_owned.between(before, after)]
-
-    def changed_shared(self, before: T, after: T) -> list[Derived]:
-        """Return those of `shared_rows` that may differ between two states of a record."""
-        return [self.shared_rows[at] for at in self._changed_shared.between(before, after)]
 
     def holder(self, name: str) -> Callable[[Any], object] | None:
         """Return a reader of a key field from a value; None if the value does not hold it."""

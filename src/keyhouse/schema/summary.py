@@ -19,14 +19,13 @@ class Summary(Derived):
 
     `member` is the field of the record's key that is listed; `under` is the member of the JSON
     object that holds the list. With `entry` it is a map from the member to what `entry` returns for
-    the record. `constant` are further members that are always the same. `version` is the member
-    with the version of the row, and the version that this code writes: a row of a newer version is
-    not changed, and a write that would change it raises NewerError. Members that this code does not
-    know are kept. A map that another program stored as a plain list gets its entries from the
-    records with the next write. A map that is `rebuilt` is made from all records of its key
-    whenever it is missing, or is not a map, whatever it is: nobody has to repair it first. Then
-    `newer_entry` returns the entry of a record that newer code wrote, from its JSON object; without
-    it, such records are not listed.
+    the record. `version` is the member with the version of the row, and the version that this code
+    writes: a row of a newer version is not changed, and a write that would change it raises
+    NewerError. Members that this code does not know are kept. A map that another program stored as
+    a plain list gets its entries from the records with the next write. A map that is `rebuilt` is
+    made from all records of its key whenever it is missing, or is not a map, whatever it is: nobody
+    has to repair it first. Then `newer_entry` returns the entry of a record that newer code wrote,
+    from its JSON object; without it, such records are not listed.
 
     `members_max` bounds a plain list, and so the bytes that a write changes. A row that is full
     lists no further members, and has `"truncated": true` from then on, also after members have
@@ -36,6 +35,7 @@ class Summary(Derived):
 
     strategy = "merge"
     has_siblings = True
+    is_claimed = False
 
     @checked(DeclarationError)
     def __init__(
@@ -45,7 +45,6 @@ class Summary(Derived):
         member: str,
         under: str,
         entry: Callable[[Any], object] | None = None,
-        constant: Mapping[str, object] | None = None,
         version: tuple[str, int] | None = None,
         rebuilt: bool = False,
         newer_entry: Callable[[dict[str, Any]], object] | None = None,
@@ -60,8 +59,9 @@ class Summary(Derived):
         self.member_field = member
         self.under = under
         self.entry = entry
-        self.constant = dict(constant or {})
+        self.has_entries = entry is not None
         self.version = version
+        self._version_member = {} if version is None else dict([version])
         self.rebuilt = rebuilt
         self.newer_entry = newer_entry
         self.members_max = members_max
@@ -78,11 +78,9 @@ class Summary(Derived):
                 "Only a summary that is rebuilt has entries of newer records.",
                 template=self.template.text,
             )
-        if version is not None:
-            self.constant[version[0]] = version[1]
-        if under in self.constant:
+        if version is not None and version[0] == under:
             raise DeclarationError(
-                "A constant member has the name of the list.",
+                "The version of a summary has the name of the list.",
                 name=under,
                 template=self.template.text,
             )
@@ -162,9 +160,13 @@ class Summary(Derived):
     def needs_rebuild(self, row: bytes | None) -> bool:
         """Return whether the entries must be made from the records: a map is stored as a plain
         list, or it is `rebuilt` and is missing or something else."""
-        if self.entry is None:
-            return False
         return self.rebuilt if row is None else not self._parsed(row)[2]
+
+    def rebuild(self, key: str, row: bytes | None, entries: dict[str, object]) -> bytes:
+        """Return the row with these members and entries in the place of its own."""
+        others = {} if row is None else self._parsed(row)[1]
+        self._reject_newer(key, others)
+        return self._encoded(entries, others)
 
     def merge(
         self,
@@ -172,14 +174,9 @@ class Summary(Derived):
         row: bytes | None,
         removed: tuple[str, object] | None,
         added: tuple[str, object] | None,
-        rebuilt: dict[str, object] | None = None,
     ) -> bytes | None:
-        """Return the row's new value; None: no row. `rebuilt` are the members with their entries,
-        for a row that lacks entries."""
         members, others, _ = ({}, {}, True) if row is None else self._parsed(row)
         self._reject_newer(key, others)
-        if rebuilt is not None:
-            members = dict(rebuilt)
         if removed is not None and added is None:
             members.pop(removed[0], None)
         if added is not None:
@@ -189,9 +186,12 @@ class Summary(Derived):
                 others[TRUNCATED] = True
         if not members and not others.get(TRUNCATED):
             return None
+        return self._encoded(members, others)
+
+    def _encoded(self, members: dict[str, object], others: dict[str, object]) -> bytes:
         listed: object = members if self.entry is not None else list(members)
-        kept = {name: part for name, part in others.items() if name not in self.constant}
-        return document.encode_checked({self.under: listed, **self.constant, **kept})
+        version = self._version_member
+        return document.encode_checked({self.under: listed, **version, **others, **version})
 
     def _is_full(self, members: dict[str, object]) -> bool:
         return self.members_max is not None and len(members) >= self.members_max

@@ -5,10 +5,11 @@ It names no engine: any implementation of `keyhouse.engine` will do.
 """
 
 from keyhouse.store.cached_reads import CachedReads
-from keyhouse.store.entry import ANY, Entry, Event, RecordPage, RowChange, Unset, UsagePage
+from keyhouse.store.entry import ANY, Entry, Event, RecordPage, Unset, UsagePage
 from keyhouse.store.jobs.bulk_delete import BulkDelete, BulkDeleteResult
+from keyhouse.store.jobs.cascade_delete import resume_deletions
 from keyhouse.store.jobs.delete_records import clear
-from keyhouse.store.jobs.forget import FORGET_KEY, forget
+from keyhouse.store.jobs.erase_space import FORGET_KEY, forget
 from keyhouse.store.jobs.index_state import (
     build_indexes,
     index_progress,
@@ -23,7 +24,6 @@ from keyhouse.store.jobs.log_append import append_folded, append_in
 from keyhouse.store.jobs.logs import append, fold, prune
 from keyhouse.store.jobs.migrate import MigrationResult, migrate, open_migrated, reindex, version
 from keyhouse.store.jobs.prefix_conversion import PrefixConversion, convert_prefix
-from keyhouse.store.jobs.removal import resume_deletions
 from keyhouse.store.jobs.reseal import reseal
 from keyhouse.store.jobs.sweep import sweep
 from keyhouse.store.reads.bounded_records import first_entries, page_within, record_keys
@@ -31,6 +31,7 @@ from keyhouse.store.reads.bounded_rows import rows_while
 from keyhouse.store.reads.raw_rows import RawRows
 from keyhouse.store.reads.record_watch import check_watch_start
 from keyhouse.store.reads.unreadable import OnUnreadable, UnreadableRow, UnreadableRows
+from keyhouse.store.row_buffer import RowChange
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 from keyhouse.store.transfer.backup import BackupResult, back_up, restore

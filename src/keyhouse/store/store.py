@@ -22,7 +22,7 @@ from collections.abc import (
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Never, TypeVar
 
-from msgspec.structs import force_setattr
+from msgspec.structs import replace
 
 from keyhouse.arguments import unnamed_fields
 from keyhouse.clock import IdSource, UlidSource
@@ -50,14 +50,14 @@ from keyhouse.schema import (
 )
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import ANY, Entry, Unset
+from keyhouse.store.jobs.cascade_delete import cascade_delete
 from keyhouse.store.jobs.delete_records import clear
-from keyhouse.store.jobs.forget import FORGET_KEY, WATCH_SECONDS, forget, has_mark
+from keyhouse.store.jobs.erase_space import FORGET_KEY, WATCH_SECONDS, forget, has_mark
 from keyhouse.store.jobs.log_append import append_in
-from keyhouse.store.jobs.removal import delete_with_owned
 from keyhouse.store.reads.record_reads import RecordReads
 from keyhouse.store.sealer import Sealer
 from keyhouse.store.transaction import Transaction
-from keyhouse.store.write_plan import appended_error
+from keyhouse.store.write_plan import put_plan
 
 Q = TypeVar("Q")
 T = TypeVar("T")
@@ -154,24 +154,9 @@ class Store(RecordReads):
         `Transaction.put`."""
         if positional:
             raise unnamed_fields(record, positional)
-        now = self._now()
-        if self._is_checked and self._state_check_due(now):
-            await self.check_state()
-        bound = self.binding.record(record)
-        if bound.appended:
-            raise appended_error(bound)
-        tx = Transaction(self.engine, self.space, self.binding, now, is_first_attempt=True)
-        entry = await tx.apply_put(bound, value, ttl, expect, fields)
-        revision = await tx.commit()
-        if revision is None:
-
-            async def work(tx: Transaction) -> tuple[Entry[T], Transaction]:
-                return await tx.put(record, value, ttl=ttl, expect=expect, **fields), tx
-
-            entry, tx = await self._retry(work, None, has_assumed=tx.has_assumed)
-            revision = tx.revision
-        force_setattr(entry, "revision", revision)  # it was made here, and nobody else has it yet
-        return entry
+        plan = put_plan(self.binding, record, value, fields, ttl)
+        entry, revision = await self._transact(lambda tx: tx.apply(plan, expect))
+        return replace(entry, revision=revision)
 
     async def update(
         self,
@@ -188,25 +173,20 @@ class Store(RecordReads):
 
         if positional:
             raise unnamed_fields(record, positional)
-
-        async def work(tx: Transaction) -> tuple[Entry[T], Transaction]:
-            return await tx.update(record, patch, ttl=ttl, expect=expect, **fields), tx
-
-        entry, tx = await self.transact(work)
-        force_setattr(entry, "revision", tx.revision)
-        return entry
+        entry, revision = await self._transact(
+            lambda tx: tx.update(record, patch, ttl=ttl, expect=expect, **fields)
+        )
+        return replace(entry, revision=revision)
 
     async def put_many(self, record: Record[T], values: Iterable[T], /) -> list[Entry[T]]:
         """Write several records that hold all fields of their keys: all of them, or none."""
 
-        async def work(tx: Transaction) -> tuple[list[Entry[T]], Transaction]:
-            return [await tx.put(record, value) for value in values], tx
+        async def work(tx: Transaction) -> list[Entry[T]]:
+            return [await tx.put(record, value) for value in values]
 
         values = list(values)
-        entries, tx = await self.transact(work)
-        for entry in entries:
-            force_setattr(entry, "revision", tx.revision)
-        return entries
+        entries, revision = await self._transact(work)
+        return [replace(entry, revision=revision) for entry in entries]
 
     async def applied(self, batch_id: str) -> int | None:
         """Return the revision of the transaction with this batch id; None if there was none within
@@ -228,42 +208,33 @@ class Store(RecordReads):
         it was there.
 
         A job deletes more than one commit can hold; another call resumes it if this one is
-        interrupted (see `removal`). Raises LinkError if other records still refer to it.
+        interrupted (see `cascade_delete`). Raises LinkError if other records still refer to it.
         """
         if positional:
             raise unnamed_fields(record, positional)
         if self.binding.has_links and self.binding.links(self.binding.record(record)).dependents:
-            return await delete_with_owned(self, record, expect, fields)
+            return await cascade_delete(self, record, expect, fields)
         return await self.transact(lambda tx: tx.delete(record, expect=expect, **fields))
 
     async def add(self, counter: Counter, by: int, /, *positional: Never, **fields: Any) -> None:
         """Add to a counter. No concurrent add is lost."""
-
         if positional:
             raise unnamed_fields(counter, positional)
 
-        async def work(tx: Transaction) -> None:
-            await tx.add(counter, by, **fields)
-
-        await self.transact(work)
+        await self._transact(lambda tx: tx.add(counter, by, **fields))
 
     async def append(self, log: Log[T], event: T, /, *positional: Never, **fields: Any) -> Entry[T]:
-        """Append an event to a log, and fold it in the same commit unless the log is `deferred`;
-        return the entry as stored.
+        """Append an event to a log, and fold it in the same commit; return the entry as stored.
 
         The store assigns its position in the stream. An import may pass it instead, by the name of
         the key's last field (`at=…`); it must be after the last folded event.
         """
-
         if positional:
             raise unnamed_fields(log, positional)
-
-        async def work(tx: Transaction) -> tuple[Entry[T], Transaction]:
-            return await append_in(tx, self.ids, log, event, **fields), tx
-
-        entry, tx = await self.transact(work)
-        force_setattr(entry, "revision", tx.revision)
-        return entry
+        entry, revision = await self._transact(
+            lambda tx: append_in(tx, self.ids, log, event, **fields)
+        )
+        return replace(entry, revision=revision)
 
     async def transact(
         self, work: Callable[[Transaction], Awaitable[R]], *, batch_id: str | None = None
@@ -274,26 +245,37 @@ class Store(RecordReads):
         `work` must only read and write through the transaction. With a `batch_id`, a repeat after
         an unknown outcome is applied once.
         """
+        if not callable(work):
+            raise UsageError("A transaction runs an async function of one argument.", given=work)
+        return (await self._transact(work, batch_id))[0]
+
+    async def _transact(
+        self, work: Callable[[Transaction], Awaitable[R]], batch_id: str | None = None
+    ) -> tuple[R, int]:
+        """Run `work` as `transact` does; return its result and the revision of the commit."""
         now = self._now()
         if self._is_checked and self._state_check_due(now):
             await self.check_state()
         tx = self.transaction_type(
             self.engine, self.space, self.binding, now, is_first_attempt=True
         )
+        started = work(tx)
         try:
-            result = await _started(work, tx)
+            result = await started
         except Exception:
-            if not tx.has_assumed:
+            if not hasattr(started, "__await__"):
+                raise _not_async(work, started) from None
+            if not tx.rows.assumed:
                 raise
             # the error may come of an assumption that is no longer true: decide by what is stored
             return await self._retry(work, batch_id, has_assumed=True)
         try:
-            if await tx.commit(batch_id=batch_id) is not None:
-                return result
+            if (revision := await tx.commit(batch_id=batch_id)) is not None:
+                return result, revision
         except (ConflictError, DataError, LimitError):  # nothing was written
-            if not tx.has_assumed:
+            if not tx.rows.assumed:
                 raise
-        return await self._retry(work, batch_id, has_assumed=tx.has_assumed)
+        return await self._retry(work, batch_id, has_assumed=bool(tx.rows.assumed))
 
     async def _retry(
         self,
@@ -301,24 +283,28 @@ class Store(RecordReads):
         batch_id: str | None,
         *,
         has_assumed: bool,
-    ) -> R:
+    ) -> tuple[R, int]:
         """Run work that has lost a race again until it commits.
 
         Attempts run one at a time within this store, except the first one after an unread
         check failed.
         """
-        if has_assumed:
+
+        async def attempt() -> tuple[R, int | None]:
             tx = self.transaction_type(self.engine, self.space, self.binding)
             result = await work(tx)
-            if await tx.commit(batch_id=batch_id) is not None:
-                return result
+            return result, await tx.commit(batch_id=batch_id)
+
+        if has_assumed:
+            result, revision = await attempt()
+            if revision is not None:
+                return result, revision
         async with self._retry_lock:
-            for attempt in range(1, TRANSACTION_ATTEMPTS_MAX):
-                tx = self.transaction_type(self.engine, self.space, self.binding)
-                result = await work(tx)
-                if await tx.commit(batch_id=batch_id) is not None:
-                    return result
-                await self._pause(attempt)
+            for number in range(1, TRANSACTION_ATTEMPTS_MAX):
+                result, revision = await attempt()
+                if revision is not None:
+                    return result, revision
+                await self._pause(number)
         raise self._contended()
 
     async def call(self, operation: Operation[Q, R], request: Q | None = None, /) -> R:
@@ -420,16 +406,10 @@ class Store(RecordReads):
         )
 
 
-def _started(work: Callable[[Transaction], Awaitable[R]], tx: Transaction) -> Awaitable[R]:
-    """Call the work of a transaction. Raises UsageError if it is not an async function."""
-    if not callable(work):
-        raise UsageError("A transaction runs an async function of one argument.", given=work)
-    started = work(tx)
-    if not hasattr(started, "__await__"):
-        raise UsageError(
-            "A transaction runs an async function: write `async def work(tx): …`, or return what "
-            "the verb of `tx` returns.",
-            work=getattr(work, "__qualname__", repr(work)),
-            returned=type(started).__name__,
-        )
-    return started
+def _not_async(work: Callable[..., object], returned: object) -> UsageError:
+    return UsageError(
+        "A transaction runs an async function: write `async def work(tx): …`, or return what the "
+        "verb of `tx` returns.",
+        work=getattr(work, "__qualname__", repr(work)),
+        returned=type(returned).__name__,
+    )

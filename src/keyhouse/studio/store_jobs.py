@@ -7,7 +7,6 @@ import msgspec
 from keyhouse.errors import DataError, UnreadableError
 from keyhouse.schema import JobState, Record
 from keyhouse.store import Store, missing_indexes, unfinished_move, version
-from keyhouse.store.jobs.index_state import INDEXES_JOB
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog
 from keyhouse.studio.space_size import COUNT_SECONDS
 
@@ -123,5 +122,5 @@ async def _jobs_of(system: StudioSystem, store: Store) -> list[StoreJobLine]:
             is_running=entry.record.lease_until > now,
         )
         for entry in page.entries
-        if entry.fields["name"] != INDEXES_JOB and not entry.record.finished
+        if not entry.record.finished
     ]

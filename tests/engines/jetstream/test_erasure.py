@@ -17,7 +17,7 @@ from keyhouse.engines.jetstream.mirror import Mirror
 from keyhouse.engines.jetstream.value_cache import ValueCache
 from keyhouse.errors import UnknownOutcomeError
 from keyhouse.store import FORGET_KEY, forget
-from keyhouse.store.jobs.forget import resume_forget
+from keyhouse.store.jobs.erase_space import resume_forget
 from keyhouse.testing.conformance.harness import step
 from tests.engines.support.jetstream_rows import ALL, run
 from tests.support.nats_servers import SharedBucket

@@ -25,7 +25,7 @@ from tests.store.support.library_schema import (
     Heard,
     Line,
 )
-from tests.store.support.log_events import events, heard, later_total, pruned, total
+from tests.store.support.log_events import events, heard, imported, later_total, pruned, total
 
 # Appending
 
@@ -309,8 +309,8 @@ async def test_an_append_returns_the_effect_of_its_event(harness: Harness) -> No
     store = harness.store()
     async with store.transaction() as tx:
         folded = await append_folded(tx, store.ids, HEARD, heard(5), {"last": None})
-        with pytest.raises(UsageError, match="does not fold events when they are appended"):
-            await append_folded(tx, store.ids, LATER, heard(5), {})
+        with pytest.raises(UsageError, match="does not fold"):
+            await append_folded(tx, store.ids, LINE, Line("x"), {})
     assert folded.state == await store.get(HEARING, user="ann") and folded.state.through
     [(record, last, _)] = folded.puts
     stored = await store.get(LAST, user="ann")
@@ -362,17 +362,17 @@ async def test_a_kill_between_two_lines_leaves_no_hole(harness: Harness) -> None
     assert [entry.values[-1] for entry in entries] == [0, 1, 2]
 
 
-# Deferred folding
+# Events that were written past the log
 
 
 @everywhere
-async def test_a_deferred_log_is_folded_when_asked_many_events_in_a_commit(
+async def test_events_past_the_log_are_folded_many_in_a_commit(
     harness: Harness,
 ) -> None:
     engine = harness.faulty()
     store = harness.store(engine=engine)
     for seconds in range(120):
-        await append(store, LATER, heard(seconds))
+        await imported(store, heard(seconds))
     assert await later_total(store) == 0
     engine.calls["commit"] = 0
     assert await fold(store, LATER, user="ann") == 120
@@ -380,7 +380,7 @@ async def test_a_deferred_log_is_folded_when_asked_many_events_in_a_commit(
     assert (
         await fold(store, LATER, user="ann") == 0 and await fold(store, LATER, user="nobody") == 0
     )
-    await append(store, LATER, heard(1_000, book="c"))
+    await imported(store, heard(1_000, book="c"))
     assert (
         await fold(store, LATER, user="ann") == 1
         and await later_total(store) == sum(range(120)) + 1_000
@@ -390,7 +390,7 @@ async def test_a_deferred_log_is_folded_when_asked_many_events_in_a_commit(
 
 
 @everywhere
-async def test_a_deferred_fold_that_is_killed_anywhere_folds_every_event_once(
+async def test_a_fold_that_is_killed_anywhere_folds_every_event_once(
     harness: Harness,
 ) -> None:
     store = harness.store()
@@ -398,7 +398,7 @@ async def test_a_deferred_fold_that_is_killed_anywhere_folds_every_event_once(
     for after in (False, True):
         for at in (1, 2, 3):
             for _ in range(120):
-                await append(store, LATER, heard(1))
+                await imported(store, heard(1))
             count += 120
             with pytest.raises(Killed):
                 await fold(
@@ -411,46 +411,24 @@ async def test_a_deferred_fold_that_is_killed_anywhere_folds_every_event_once(
 
 
 @everywhere
-async def test_an_event_that_is_appended_while_others_are_folded_is_not_missed(
-    harness: Harness,
-) -> None:
-    """It is appended between the scan and the commit, maybe with a position before `through`."""
-    store = harness.store()
-    await append(store, LATER, heard(1))
-    behind = Store(store.schema, harness.engine, "space", ids=UlidSource(ManualClock(1_000)))
-
-    async def slip_in() -> None:
-        await append(behind, LATER, heard(10))
-
-    for call, after in (("commit", False), ("scan", True), ("read", True)):
-        engine = FaultyEngine(harness.engine, meanwhile(1, slip_in, call=call, after=after))  # type: ignore[arg-type]
-        await fold(harness.store(engine=engine), LATER, user="ann")
-        await fold(store, LATER, user="ann")
-    assert await later_total(store) == 31
-
-
-@everywhere
 async def test_two_that_fold_at_once_fold_each_event_once(harness: Harness) -> None:
     store = harness.store(engine=harness.faulty(yields=True))
     for _ in range(70):
-        await append(store, LATER, heard(1))
+        await imported(store, heard(1))
     await asyncio.gather(*(fold(store, LATER, user="ann") for _ in range(4)))
     assert await later_total(store) == 70
 
 
 @everywhere
-async def test_events_that_came_past_the_log_are_folded_before_they_are_pruned(
+async def test_events_that_came_past_the_log_are_not_pruned_before_they_are_folded(
     harness: Harness,
 ) -> None:
     """An import wrote events without a state: nothing was folded, and everything was pruned."""
     store = harness.store()
-    async with store.transaction() as tx:
-        for at in (1_000, 2_000):
-            await tx.restore(LATER, Heard(user="ann", book="b", seconds=at, at=ulid_at(at)))
-        await tx.restore(HEARD, Heard(user="bob", book="b", seconds=5, at=ulid_at(1_000)))
-    assert await pruned(store, LATER, before=harness.clock.now()) == [2]
-    assert await later_total(store) == 3_000
-    assert await pruned(store, HEARD, before=harness.clock.now()) == [], (
-        "what was never folded is not pruned"
-    )
-    assert await events(store) == [5]
+    for seconds in (1_000, 2_000):
+        await imported(store, heard(seconds))
+    now = harness.clock.advance(seconds=10)
+    assert await pruned(store, LATER, before=now) == []
+    assert await events(store, LATER) == [1_000, 2_000]
+    assert await fold(store, LATER, user="ann") == 2 and await later_total(store) == 3_000
+    assert await pruned(store, LATER, before=now) == [2]

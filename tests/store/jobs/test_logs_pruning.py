@@ -65,22 +65,6 @@ async def test_pruning_is_in_bounded_commits_and_tells_how_far_it_is(harness: Ha
     assert max(len(batch.deletes) for batch in engine.batches) == 50
 
 
-@everywhere
-async def test_a_deferred_log_is_folded_before_it_is_pruned(harness: Harness) -> None:
-    store = harness.store()
-    for number in range(60):
-        await append(store, LATER, heard(number))
-    now = harness.clock.advance(seconds=10)
-    assert await pruned(store, LATER, before=now, keep=5) == [50, 55]
-    assert await later_total(store) == sum(range(60)) and await events(store, LATER) == [
-        55,
-        56,
-        57,
-        58,
-        59,
-    ]
-
-
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_prune_that_is_killed_at_any_commit_prunes_and_folds_exactly_once(after: bool) -> None:
     async def story(harness: Harness) -> None:

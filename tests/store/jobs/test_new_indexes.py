@@ -30,8 +30,8 @@ from keyhouse.store import (
     missing_indexes,
     unbuilt_indexes,
 )
-from keyhouse.store.jobs.count_rebuild import rebuild_counts
 from keyhouse.store.jobs.index_state import derived_digest
+from keyhouse.store.jobs.recount import rebuild_counts
 from tests.store.support.harness import Harness, clean, everywhere
 
 

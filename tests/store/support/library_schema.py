@@ -57,7 +57,7 @@ ON_SHELF = Summary(
     member="id",
     under="books",
     entry=lambda book: {"title": book.title},
-    constant={"v": 1},
+    version=("v", 1),
 )
 IN_YEAR = RecordCount("year:{year:04d}")
 
@@ -170,7 +170,6 @@ LATER = Log(
     name="later",
     state=LATER_STATE,
     fold=_fold_later,
-    deferred=True,
 )
 
 

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import msgspec
+
 from keyhouse.schema import Log
 from keyhouse.store import Store, prune
 from tests.store.support.library_schema import (
     HEARD,
+    LATER,
     LATER_SECONDS_OF,
     SECONDS_OF,
     Heard,
@@ -14,6 +17,12 @@ from tests.store.support.library_schema import (
 
 def heard(seconds: int = 1, user: str = "ann", book: str = "b") -> Heard:
     return Heard(user=user, book=book, seconds=seconds)
+
+
+async def imported(store: Store, event: Heard) -> None:
+    """Write an event past the log LATER, as an import does: it is not folded."""
+    event = msgspec.structs.replace(event, at=store.ids.new())
+    await store.transact(lambda tx: tx.restore(LATER, event))
 
 
 async def total(store: Store, user: str = "ann") -> int:

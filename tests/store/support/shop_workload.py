@@ -28,7 +28,7 @@ from keyhouse.schema import (
     Unique,
 )
 from keyhouse.schema.log import Fold
-from keyhouse.store import Store, Transaction, append_in, fold, prune, verify
+from keyhouse.store import Store, Transaction, append_in, prune, verify
 
 TASKS = 8
 KEPT = 3
@@ -76,17 +76,15 @@ VIEWED = Counter("viewed", name="viewed")
 SALES = Record(Tally, "sales:{task}", name="sales")
 VIEWS = Record(Tally, "views:{task}", name="views")
 SALE = Log(Sale, "sale:{task}:{at:ulid}", name="sale", state=SALES, fold=_tally(SOLD))
-VIEW = Log(
-    Sale, "view:{task}:{at:ulid}", name="view", state=VIEWS, fold=_tally(VIEWED), deferred=True
-)
+VIEW = Log(Sale, "view:{task}:{at:ulid}", name="view", state=VIEWS, fold=_tally(VIEWED))
 
 SHOP = Schema(
     "shop", ITEM, OPERATIONS, TOTAL, SOLD, VIEWED, SALES, VIEWS, SALE, VIEW, space=Space("a shop")
 )
 
-Kind = Literal["put", "delete", "swap", "sell", "view", "fold", "prune"]
-_KINDS: tuple[Kind, ...] = ("put", "delete", "swap", "sell", "view", "fold", "prune")
-_OFTEN = (40, 10, 12, 16, 14, 4, 4)
+Kind = Literal["put", "delete", "swap", "sell", "view", "prune"]
+_KINDS: tuple[Kind, ...] = ("put", "delete", "swap", "sell", "view", "prune")
+_OFTEN = (40, 10, 12, 16, 14, 4)
 
 
 class Operation(Struct, frozen=True, kw_only=True):
@@ -126,9 +124,7 @@ def items(op: Operation) -> list[Item]:
 
 
 async def perform(store: Store, op: Operation) -> None:
-    """Run the operation in one commit; folding and pruning take several, and are counted last."""
-    if op.kind == "fold":
-        await fold(store, VIEW, task=op.task)
+    """Run the operation in one commit; pruning takes several, and is counted last."""
     if op.kind == "prune":
         async for _ in prune(
             store, SALE, before=store.engine.clock.now() + 60_000, keep=KEPT, task=op.task
@@ -257,10 +253,7 @@ def _differences(expected: dict[str, object], rows: dict[str, Row]) -> list[str]
 
 
 async def _wrong_logs(store: Store, task: str, model: Model) -> list[str]:
-    """Check that each event is in the log once, in order, and folded once.
-
-    The deferred log is folded completely first.
-    """
+    """Check that each event is in the log once, in order, and folded once."""
     found = []
     sales = [entry.record async for entry in store.scan(SALE, task=task)]
     if sales != model.sales[len(model.sales) - len(sales) :] or len(sales) < min(
@@ -270,7 +263,6 @@ async def _wrong_logs(store: Store, task: str, model: Model) -> list[str]:
     views = [entry.record async for entry in store.scan(VIEW, task=task)]
     if views != model.views:
         found.append(f"views of {task}: the log holds {[view.step for view in views]}")
-    await fold(store, VIEW, task=task)
     for record, events in ((SALES, model.sales), (VIEWS, model.views)):
         state = await store.get(record, task=task) or Tally(through="")
         if (state.events, state.amount) != (len(events), sum(event.amount for event in events)):

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from keyhouse.store import Transaction
 from tests.store.support.harness import (
     Harness,
     book,
@@ -128,6 +129,30 @@ def test_a_wrong_row_is_found_and_repaired(name: str) -> None:
             assert {key: parsed(value) for key, (value, _) in after.items()} == {
                 key: parsed(value) for key, (value, _) in before.items()
             }
+
+    run(story)
+
+
+class NothingWritten(Transaction):
+    """A transaction that must buffer no write."""
+
+    def write(self, *_: Any) -> None:
+        raise AssertionError("a check has written, and nothing is to be repaired")
+
+    async def merge(self, *_: Any) -> None:
+        raise AssertionError("a check has merged, and nothing is to be repaired")
+
+
+@pytest.mark.parametrize("name", REPAIRED)
+def test_a_check_does_not_write_to_find_out(name: str) -> None:
+    """Without repair, a shared row was merged into the transaction, which was then discarded."""
+
+    async def story(harness: Harness) -> None:
+        store = await sound(harness)
+        await harness.plant(REPAIRED[name][0])
+        expected = kinds_and_keys(await findings(store))
+        store.transaction_type = NothingWritten
+        assert kinds_and_keys(await findings(store)) == expected != []
 
     run(story)
 

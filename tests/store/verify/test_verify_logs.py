@@ -4,19 +4,16 @@ import pytest
 
 from keyhouse.clock import ulid_at
 from keyhouse.errors import RevisionError, UnreadableError
-from keyhouse.store import Finding, append, fold
+from keyhouse.store import Finding, append
 from keyhouse.testing.faults import FaultyEngine, meanwhile
 from tests.store.support.harness import Harness, clean, everywhere, findings, kinds_and_keys
 from tests.store.support.library_schema import (
     HEARD,
     HEARING,
-    LATER,
-    LATER_STATE,
     LINE,
     NEXT_LINE,
     SECONDS_OF,
     Heard,
-    Hearing,
     Line,
 )
 
@@ -89,27 +86,6 @@ async def test_a_state_with_an_invalid_position_is_found_and_repaired(
     )
     await append(store, HEARD, _heard(6))
     assert await store.get(SECONDS_OF, user="ann") == 11
-    await clean(store)
-
-
-@everywhere
-async def test_a_deferred_log_may_have_events_that_wait_but_no_state_without_a_place(
-    harness: Harness,
-) -> None:
-    store = harness.store()
-    await append(store, LATER, _heard(5))
-    await clean(store)
-    await harness.plant({"later:state:ann": b'{"through":"yesterday","book":"b","changes":0}'})
-    with pytest.raises(UnreadableError, match="keyhouse verify"):
-        await fold(store, LATER, user="ann")
-    for _ in range(2):
-        [finding] = await findings(store, repair=True)
-        assert (finding.kind, finding.repaired) == (
-            "unfolded",
-            False,
-        ) and "put the state again" in finding.detail
-    await store.put(LATER_STATE, Hearing(through=""), user="ann")
-    assert await fold(store, LATER, user="ann") == 1
     await clean(store)
 
 

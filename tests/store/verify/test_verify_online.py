@@ -135,6 +135,21 @@ async def test_a_count_is_right_though_one_record_came_as_another_went(harness: 
 
 
 @everywhere
+async def test_all_wrong_counts_of_a_record_are_counted_by_one_scan(harness: Harness) -> None:
+    """Each wrong count was counted by a separate scan of all records."""
+    await sound(harness)
+    scans = []
+    for wrong in (1, 40):
+        await harness.plant({f"year:{1_000 + year}": b"7" for year in range(wrong)})
+        engine = FaultyEngine(harness.engine)
+        found = await findings(harness.store(engine=engine), repair=True)
+        assert [finding.repaired for finding in found] == [True] * wrong
+        scans.append(engine.calls["scan"])
+    # the number of rows of counts decides into how many pages they fit
+    assert scans[1] <= scans[0] + 1
+
+
+@everywhere
 async def test_a_count_that_changes_during_repair_is_counted_again(harness: Harness) -> None:
     store = await sound(harness)
     await harness.plant({"year:0001": b"9"})

@@ -3,7 +3,7 @@
 Records written meanwhile are deleted if the run reaches them.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
 from typing import Any
 
 import msgspec
@@ -12,12 +12,13 @@ from keyhouse.engine import Engine, Row, Span
 from keyhouse.errors import UsageError
 from keyhouse.keyring import KeyRing
 from keyhouse.schema import KeyMatch, Record, Schema
+from keyhouse.store.jobs.chunk import grouped
 from keyhouse.store.jobs.delete_records import (
     GROUP_RECORDS,
     PASSES_MAX,
     RecordKey,
     delete_group,
-    delete_unchanged,
+    delete_rows,
     still_written,
 )
 from keyhouse.store.reads.pagination import rows
@@ -96,27 +97,24 @@ class BulkDelete:
         """
         return await self._run(self._named(keys), linked=True)
 
-    async def _found(self, span: Span) -> AsyncIterator[FoundKey]:
+    async def _found(self, span: Span) -> AsyncGenerator[FoundKey, None]:
         async for row, found in self.records(span):
             yield row.key, found
 
-    async def _named(self, keys: AsyncIterable[str]) -> AsyncIterator[FoundKey]:
+    async def _named(self, keys: AsyncIterable[str]) -> AsyncGenerator[FoundKey, None]:
         async for key in keys:
             if (found := self._record(key)) is None:
                 raise UsageError("The key is not that of a record.", key=key)
             yield key, found
 
-    async def _run(self, records: AsyncIterable[FoundKey], *, linked: bool) -> BulkDeleteResult:
+    async def _run(
+        self, records: AsyncGenerator[FoundKey, None], *, linked: bool
+    ) -> BulkDeleteResult:
         result = BulkDeleteResult()
-        pending: list[FoundKey] = []
-        async for each in records:
-            pending.append(each)
-            if len(pending) == GROUP_RECORDS:
-                await self._delete(pending, result, linked)
-                pending = []
+        async for group in grouped(records, GROUP_RECORDS):
             if self._is_stopped:
-                return result
-        await self._delete(pending, result, linked)
+                break
+            await self._delete(group, result, linked)
         return result
 
     async def empty(self) -> BulkDeleteResult:
@@ -125,24 +123,15 @@ class BulkDelete:
         for _ in range(PASSES_MAX):
             once = await self._run(self._found(Span()), linked=False)
             result.records += once.records
-            if self._is_stopped or not await self._delete_rest():
+            if self._is_stopped or not await delete_rows(self._engine, self._space, self._rest()):
                 return result
         raise still_written(self._space)
 
-    async def _delete_rest(self) -> bool:
-        """Delete all rows that are left, and return True if there were any."""
-        batch: list[Row] = []
-        found = False
+    async def _rest(self) -> AsyncGenerator[Row, None]:
         async for row in rows(self._engine, self._space):
-            found = True
-            batch.append(row)
-            if len(batch) == min(GROUP_RECORDS, self._engine.capabilities.commit_rows_max):
-                await delete_unchanged(self._engine, self._space, batch)
-                batch = []
             if self._is_stopped:
-                return found
-        await delete_unchanged(self._engine, self._space, batch)
-        return found
+                return
+            yield row
 
     async def _delete(
         self, pending: list[FoundKey], result: BulkDeleteResult, linked: bool

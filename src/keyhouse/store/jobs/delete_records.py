@@ -5,16 +5,20 @@ continues. `clear` deletes the records of a store's schema; `bulk_delete` those 
 spaces.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from keyhouse.engine import Batch, Check, Engine, Row
 from keyhouse.errors import ContentionError, DataError, LimitError
 from keyhouse.schema import KeyMatch, Record
+from keyhouse.store.binding import Binding
 from keyhouse.store.entry import ANY
-from keyhouse.store.jobs.removal import Linked, delete_with_owned
-from keyhouse.store.reads.long_read import PAGE_BYTES, LongWork
+from keyhouse.store.jobs.cascade_delete import cascade_delete
+from keyhouse.store.jobs.chunk import grouped, in_halves
+from keyhouse.store.jobs.store_like import StoreLike
+from keyhouse.store.reads.long_read import LongWork
 from keyhouse.store.transaction import Transaction
 
 GROUP_RECORDS: Final = 50
@@ -33,7 +37,7 @@ class RecordKey(NamedTuple):
 
 
 async def delete_group(
-    store: Linked,
+    store: StoreLike,
     group: list[RecordKey],
     delete_unreadable: Callable[[str], Awaitable[int]],
     *,
@@ -44,35 +48,52 @@ async def delete_group(
     `linked`: also all that belongs to them; raises LinkError if others refer to them.
     """
 
-    async def work(tx: Transaction) -> int:
-        await tx.prefetch([each.key for each in group])
-        delete = tx.delete if linked else tx.delete_alone
-        deleted = 0
-        long_work = LongWork(store.space)
-        for _, record, fields in group:
-            await long_work.turn()
-            deleted += await delete(record, **fields)
-        return deleted
+    async def delete(some: Sequence[RecordKey]) -> int:
+        try:
+            return await store.transact(partial(_delete_each, store.space, some, linked))
+        except DataError:
+            if len(some) > 1:
+                raise
+            return await delete_unreadable(some[0].key)
+        except LimitError:
+            [_, record, fields], *others = some
+            if others or not linked or not _has_dependents(store.binding, record):
+                raise
+            return await cascade_delete(store, record, ANY, fields)
 
-    try:
-        return await store.transact(work) if group else 0
-    except (LimitError, DataError) as error:
-        if len(group) > 1:
-            half = len(group) // 2
-            return await delete_group(
-                store, group[:half], delete_unreadable, linked=linked
-            ) + await delete_group(store, group[half:], delete_unreadable, linked=linked)
-        [(key, record, fields)] = group
-        if isinstance(error, DataError):
-            return await delete_unreadable(key)
-        binding = store.binding
-        if linked and binding.has_links and binding.links(binding.record(record)).dependents:
-            return await delete_with_owned(store, record, ANY, fields)
-        raise
+    return await in_halves(group, delete, DataError, LimitError)
+
+
+async def _delete_each(
+    space: str, group: Sequence[RecordKey], linked: bool, tx: Transaction
+) -> int:
+    await tx.rows.read([each.key for each in group])
+    delete = tx.delete if linked else tx.delete_alone
+    deleted = 0
+    long_work = LongWork(space)
+    for _, record, fields in group:
+        await long_work.turn()
+        deleted += await delete(record, **fields)
+    return deleted
+
+
+def _has_dependents(binding: Binding, record: Record[Any]) -> bool:
+    return binding.has_links and bool(binding.links(binding.record(record)).dependents)
+
+
+async def delete_rows(engine: Engine, space: str, rows: AsyncGenerator[Row, None]) -> bool:
+    """Delete rows as they are; return whether there were any. A group of which one has changed
+    stays: the next pass finds it again."""
+    found = False
+    limit = min(GROUP_RECORDS, engine.capabilities.commit_rows_max)
+    async for group in grouped(rows, limit):
+        found = True
+        await delete_unchanged(engine, space, group)
+    return found
 
 
 async def delete_unchanged(engine: Engine, space: str, rows: Iterable[Row | None]) -> None:
-    """Delete rows if none has changed; else the next pass finds them again."""
+    """Delete rows if none has changed."""
     group = [row for row in rows if row is not None]
     if group:
         checks = tuple([Check(row.key, row.revision) for row in group])
@@ -86,7 +107,7 @@ def still_written(space: str) -> ContentionError:
 
 
 async def clear(
-    store: Linked, on_progress: Progress | None = None, *, records_max: int | None = None
+    store: StoreLike, on_progress: Progress | None = None, *, records_max: int | None = None
 ) -> tuple[int, bool]:
     """Delete the records of a store, or about the first `records_max`; return their number, and
     whether none is left. `on_progress` is called with the number so far.
@@ -105,10 +126,11 @@ async def clear(
         return 1
 
     for _ in range(PASSES_MAX):
-        found = 0
-        async with aclosing(_groups(store)) as groups:
+        found = False
+        groups = grouped(_rows(store), GROUP_RECORDS, lambda each: len(each[0].value))
+        async with aclosing(groups):
             async for group in groups:
-                found += len(group)
+                found = True
                 records = [
                     RecordKey(row.key, store.binding.original(match.record), match.fields)
                     for row, match in group
@@ -120,34 +142,20 @@ async def clear(
                     return deleted, False
         if not found:
             return deleted, True
-        await _delete_rows(store)
+        # rows that no record has any more: counts, and rows of unreadable records
+        derived = (
+            row async for row, match in _rows(store) if not isinstance(match.declared, Record)
+        )
+        await delete_rows(store.engine, store.space, derived)
     raise still_written(store.space)
 
 
-async def _groups(store: Linked) -> AsyncGenerator[list[tuple[Row, KeyMatch]], None]:
+async def _rows(store: StoreLike) -> AsyncGenerator[tuple[Row, KeyMatch], None]:
     """Yield the rows of the schema, without those that the store keeps about itself."""
     meta = store.binding.schema.meta
     own = {id(store.binding.record(record)) for record in (meta.records if meta else ())}
-    group: list[tuple[Row, KeyMatch]] = []
-    size = 0
     async with aclosing(store.row_scan()) as rows:
         async for row in rows:
             match = store.binding.find(row.key)
-            if match is None or id(match.record) in own:
-                continue
-            group.append((row, match))
-            size += len(row.value)
-            if len(group) == GROUP_RECORDS or size >= PAGE_BYTES:
-                yield group
-                group, size = [], 0
-    if group:
-        yield group
-
-
-async def _delete_rows(store: Linked) -> None:
-    """Delete the rows that no record has any more: counts, and rows of unreadable records."""
-    limit = min(GROUP_RECORDS, store.engine.capabilities.commit_rows_max)
-    async for group in _groups(store):
-        derived = [row for row, match in group if not isinstance(match.declared, Record)]
-        for start in range(0, len(derived), limit):
-            await delete_unchanged(store.engine, store.space, derived[start : start + limit])
+            if match is not None and id(match.record) not in own:
+                yield row, match

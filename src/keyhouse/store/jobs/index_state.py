@@ -13,7 +13,7 @@ complete stays so as long as all writers declare it.
                          built again if it returns
 
 Building is a job over the records of each such row: leased, with checkpoints. It writes the rows of
-a record only where one is missing. A RecordCount is counted by scans, as `count_rebuild` explains.
+a record only where one is missing. A RecordCount is counted by scans, as `recount` explains.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ from typing import Any
 from keyhouse.errors import UnbuiltIndexError
 from keyhouse.schema import Derived, JobState, Meta, Record, RecordCount
 from keyhouse.store.entry import Entry
-from keyhouse.store.jobs.count_rebuild import rebuild_counts
 from keyhouse.store.jobs.job import forget_job, run_job
+from keyhouse.store.jobs.recount import rebuild_counts
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 from keyhouse.store.write_plan import stored_rows
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 INDEXES_JOB = "indexes"
-"""The job row with the list."""
+"""The job row with the list: that of a finished job, so that nobody takes it for work."""
 
 _SAMPLE_RECORDS = 32
 """Records at either end of a space that are looked at where the list does not tell."""
@@ -216,7 +216,7 @@ def _step(store: Store, record: Record[Any], derived: Derived) -> Any:
 
     async def step(tx: Transaction, entry: Entry[Any]) -> None:
         keys = list(bound.rows(entry.record, entry.values))
-        await tx.prefetch(keys)
+        await tx.rows.read(keys)
         if any([await tx.row(key) is None for key in keys]):
             await tx.rewrite(record, entry)
 

@@ -4,8 +4,8 @@ import msgspec
 
 from keyhouse.errors import UsageError
 from keyhouse.schema import Schema
-from keyhouse.store.jobs.forget import WATCH_SECONDS, has_mark, resume_forget
-from keyhouse.store.jobs.removal import resume_expired
+from keyhouse.store.jobs.cascade_delete import resume_expired
+from keyhouse.store.jobs.erase_space import WATCH_SECONDS, has_mark, resume_forget
 from keyhouse.store.store import Store
 
 

@@ -9,34 +9,31 @@ import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from keyhouse.arguments import checked
 from keyhouse.errors import (
     DataError,
     DocumentError,
     KeyhouseError,
-    LeaseError,
-    LimitError,
     UnreadableError,
     UsageError,
 )
-from keyhouse.schema import Index, JobState, Record, document
+from keyhouse.schema import Index, JobState, Keys, Record, document
 from keyhouse.store.entry import Entry
+from keyhouse.store.jobs.chunk import Chunk
+from keyhouse.store.jobs.lease import JobLease
 from keyhouse.store.jobs.step_transaction import StepTransaction
 from keyhouse.store.reads.scan import Scan
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 
-R = TypeVar("R")
 T = TypeVar("T")
 Step = Callable[[Transaction, Entry[T]], Awaitable[None]]
 Progress = Callable[[int], None]
 Condition = Callable[[Transaction], Awaitable[bool]]
 
 _CHUNK_ROWS = 100
-_LEASE_MS = 60_000
 
 
 @checked(UsageError)
@@ -62,20 +59,27 @@ async def run_job(
     it is true, the job is not needed and None is returned. Raises LeaseError while another runner
     holds the lease.
     """
-    owner = store.ids.new()
-    store = _stepping(store, over)
-    scan = _scan(store, over, by, fields)
-    state = await store.transact(partial(_claim, store, name, owner, unless))
+    lease = JobLease(_record(store), name, store.ids.new())
+    walk = _Walk(store, over, step, by, fields)
+    chunk = Chunk(_CHUNK_ROWS)
+
+    async def claim(tx: Transaction) -> JobState | None:
+        return None if unless is not None and await unless(tx) else await lease.claim(tx)
+
+    async def work(rows: int, tx: Transaction) -> JobState:
+        state = await walk.advance(rows, await lease.held(tx), tx)
+        await lease.renew(tx, state)
+        return state
+
+    state = await walk.store.transact(claim)
     try:
         while state is not None and not state.finished:
-            state = await transact_chunk(
-                store, partial(_work, store, name, owner, scan, over, step), _CHUNK_ROWS
-            )
+            state = await chunk.transact(walk.store, work)
             if on_progress is not None:
                 on_progress(state.done)
     except (Exception, asyncio.CancelledError, SystemExit):
         with suppress(KeyhouseError):
-            await store.transact(partial(_release, store, name, owner))
+            await walk.store.transact(lease.release)
         raise
     return state
 
@@ -93,11 +97,11 @@ async def try_job(
 ) -> JobState:
     """Run the job without writing: each step runs in a transaction that is discarded."""
     state = JobState(owner="", lease_until=0, started_at=store.engine.clock.now())
-    store = _stepping(store, over)
-    scan = _scan(store, over, by, fields)
+    walk = _Walk(store, over, step, by, fields)
+    store = walk.store
     while not state.finished:
         tx = store.transaction_type(store.engine, store.space, store.binding)
-        state = await _advance(store, tx, state, scan, over, step, _CHUNK_ROWS)
+        state = await walk.advance(_CHUNK_ROWS, state, tx)
         if on_progress is not None:
             on_progress(state.done)
     return state
@@ -121,7 +125,7 @@ async def try_steps(
             key = bound.current_key(entry.key)
             if await tx.row(key) is None:
                 return  # an earlier step has deleted it
-            found = tx.seen(bound, key, entry.values)
+            found = tx.records.seen(bound, key, entry.values)
             assert found is not None  # its row is there
             if isinstance(tx, StepTransaction):
                 tx.visit(bound, found, in_key_order=True)
@@ -136,74 +140,10 @@ async def forget_job(tx: Transaction, store: Store, name: str) -> None:
     await tx.delete(_record(store), name=name)
 
 
-async def transact_chunk(
-    store: Store, work: Callable[[int, Transaction], Awaitable[R]], rows_max: int
-) -> R:
-    """Run `work(rows, tx)` in a transaction with `rows_max` rows, halved until one commit holds it.
-
-    Raises LimitError if a single row is too much for one commit.
-    """
-    rows = rows_max
-    while True:
-        try:
-            return await store.transact(partial(work, rows))
-        except LimitError:
-            if rows == 1:
-                raise
-            rows //= 2
-
-
 def _record(store: Store) -> Record[JobState]:
     if store.schema.meta is None:
         raise UsageError("The schema has no templates for job rows: give it a `meta`.")
     return store.schema.meta.job
-
-
-async def _claim(
-    store: Store, name: str, owner: str, unless: Condition | None, tx: Transaction
-) -> JobState | None:
-    if unless is not None and await unless(tx):
-        return None
-    state = await tx.get(_record(store), name=name)
-    if state is not None and not state.finished and state.lease_until > tx.now:
-        raise LeaseError(
-            "Another runner works on this job: wait for it, or until its lease expires.",
-            job=name,
-            seconds=(state.lease_until - tx.now + 999) // 1_000,
-        )
-    if state is None:
-        state = JobState(owner=owner, lease_until=0, started_at=tx.now)
-    if not state.finished:
-        state.owner, state.lease_until = owner, tx.now + _LEASE_MS
-        await tx.put(_record(store), state, name=name)
-    return state
-
-
-async def _release(store: Store, name: str, owner: str, tx: Transaction) -> None:
-    """End the lease, so that the next run need not wait for its expiry."""
-    state = await tx.get(_record(store), name=name)
-    if state is not None and state.owner == owner:
-        state.lease_until = 0
-        await tx.put(_record(store), state, name=name)
-
-
-async def _work(
-    store: Store,
-    name: str,
-    owner: str,
-    scan: Scan,
-    over: Record[T],
-    step: Step[T],
-    chunk_rows: int,
-    tx: Transaction,
-) -> JobState:
-    state = await tx.get(_record(store), name=name)
-    if state is None or state.owner != owner:
-        raise LeaseError("Another runner has taken this job over.", job=name)
-    state = await _advance(store, tx, state, scan, over, step, chunk_rows)
-    state.lease_until = tx.now + _LEASE_MS
-    await tx.put(_record(store), state, name=name)
-    return state
 
 
 def _stepping(store: Store, over: Record[Any]) -> Store:
@@ -215,57 +155,70 @@ def _stepping(store: Store, over: Record[Any]) -> Store:
     return store
 
 
-def _scan(store: Store, over: Record[Any], by: Index | None, fields: dict[str, Any]) -> Scan:
-    """Return the scan of the records themselves, or of the rows of an index that lead to them."""
-    declared: Any = store.binding.record(over) if by is None else store.binding.index(over, by)[1]
-    keys = declared.template.range(fields)
-    return Scan(store.engine, store.space, store.binding, declared, keys, reverse=False)
+class _Walk(Generic[T]):
+    """The walk of a job over its records: `store` makes the transactions of its steps.
 
+    The scan is that of the records themselves, or of the rows of an index that lead to them.
+    """
 
-async def _advance(
-    store: Store,
-    tx: Transaction,
-    state: JobState,
-    scan: Scan,
-    over: Record[T],
-    step: Step[T],
-    chunk_rows: int,
-) -> JobState:
-    bound = store.binding.record(over)
-    page, position = await scan.rows_after(chunk_rows, state.cursor or None)
-    if isinstance(scan.declared, Index):
-        found = [scan.declared.owner_at(row.key, row.value) for row in page.rows]
-    else:
-        found = [(scan.values(row.key), bound.current_key(row.key)) for row in page.rows]
-    await tx.prefetch([key for _, key in found])
-    for row, (values, current) in zip(page.rows, found, strict=True):
-        key = await tx.stored_key(bound, current)
-        if (written := await tx.row(key)) is None:
-            continue
-        if isinstance(tx, StepTransaction) and _is_rewritten(store, over, key, written[0]):
-            continue
-        try:
-            entry = tx.seen(bound, key, values)
-        except DataError as error:
-            if not isinstance(tx, StepTransaction):
+    def __init__(
+        self,
+        store: Store,
+        over: Record[T],
+        step: Step[T],
+        by: Index | None,
+        fields: dict[str, Any],
+    ) -> None:
+        self.store = store = _stepping(store, over)
+        self._over = over
+        self._bound = store.binding.record(over)
+        self._by = None if by is None else store.binding.index(over, by)[1]
+        self._step = step
+        scanned: Any = self._bound if self._by is None else self._by
+        keys = scanned.template.range(fields)
+        self._scan = Scan(store.engine, store.space, store.binding, scanned, keys, reverse=False)
+
+    async def advance(self, rows_max: int, state: JobState, tx: Transaction) -> JobState:
+        """Call the step for the next records, and move the cursor past them."""
+        bound, by = self._bound, self._by
+        page, position = await self._scan.rows_after(rows_max, state.cursor or None)
+        if by is not None:
+            found = [by.owner_at(row.key, row.value) for row in page.rows]
+        else:
+            found = [(self._scan.values(row.key), bound.current_key(row.key)) for row in page.rows]
+        await tx.rows.read([key for _, key in found])
+        for row, (values, current) in zip(page.rows, found, strict=True):
+            entry = await self._entry(tx, current, values)
+            if entry is None:
+                continue
+            if by is not None and row.key not in by.rows(entry.record, values):
+                continue  # it has left the index since the row was read, or in an earlier step
+            if isinstance(tx, StepTransaction):
+                tx.visit(bound, entry, in_key_order=by is None)
+            try:
+                await self._step(tx, entry)
+            except BaseException as error:  # of the caller's code: say where it was
+                error.add_note(f"at the record {entry.key}")
                 raise
-            raise _unreadable(over, error) from error
-        assert entry is not None  # its row is there
-        by = scan.declared if isinstance(scan.declared, Index) else None
-        if by is not None and row.key not in by.rows(entry.record, values):
-            continue  # it has left the index since the row was read, or in an earlier step
-        if isinstance(tx, StepTransaction):
-            tx.visit(bound, entry, in_key_order=by is None)
+            state.done += 1
+        state.changed += tx.pending
+        state.cursor = position or state.cursor
+        state.finished = position is None
+        return state
+
+    async def _entry(self, tx: Transaction, current: str, values: Keys) -> Entry[T] | None:
+        """Return a record that the step is to be called for; None if it is gone, or if newer code
+        has written it already."""
+        key = await tx.records.stored_key(self._bound, current)
+        written = await tx.row(key)
+        if written is None or not isinstance(tx, StepTransaction):
+            return tx.records.seen(self._bound, key, values)
+        if _is_rewritten(self.store, self._over, key, written[0]):
+            return None
         try:
-            await step(tx, entry)
-        except BaseException as error:  # of the caller's code: say where it was
-            error.add_note(f"at the record {entry.key}")
-            raise
-        state.done += 1
-    state.changed += tx.pending
-    state.cursor = position or state.cursor
-    state.finished = position is None
-    return state
+            return tx.records.seen(self._bound, key, values)
+        except DataError as error:
+            raise _unreadable(self._over, error) from error
 
 
 def _is_rewritten(store: Store, over: Record[Any], key: str, value: bytes) -> bool:

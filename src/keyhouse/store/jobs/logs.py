@@ -3,8 +3,8 @@
 Theory of operation. A stream's state has `through`, the position of the last folded event. Each
 event is folded by exactly one commit: the one that moves `through` past it.
 
-- A log folds on append or, if `deferred`, in `fold`. Both ways an append writes the state row, so a
-  concurrent fold and append conflict, and no event gets a position before `through` unfolded.
+- An append folds its event. `fold` is for events that were written past the log, by an import or
+  another program. Both write the state row, so a concurrent fold and append conflict.
 - Pruning deletes only events that are folded.
 - Every step is one commit: a run that is killed resumes where its last commit left it.
 """
@@ -19,7 +19,7 @@ from keyhouse.engine import Row, Span
 from keyhouse.errors import KeyFieldError, UsageError
 from keyhouse.schema import Keys, Log, Record
 from keyhouse.store.entry import Entry
-from keyhouse.store.jobs.job import transact_chunk
+from keyhouse.store.jobs.chunk import Chunk
 from keyhouse.store.jobs.log_append import fold_event, invalid_state, stream_values
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
@@ -41,14 +41,13 @@ async def append(store: Any, log: Log[T], event: T, /, **fields: Any) -> Entry[T
 
 @checked(UsageError)
 async def fold(store: Store, log: Log[Any], /, **stream: Any) -> int:
-    """Fold the pending events of one stream of a deferred log, and return their number."""
+    """Fold the events of one stream that were written past the log; return their number."""
     if log.state is None:
         raise UsageError("The log does not fold: it has no state.", log=log.name)
-    folded = 0
-    while chunk := await transact_chunk(
-        store, partial(_fold_chunk, store, log, stream), _CHUNK_ROWS
-    ):
-        folded += chunk
+    folded, chunk = 0, Chunk(_CHUNK_ROWS)
+    work = partial(_fold_chunk, store, log, stream)
+    while events := await chunk.transact(store, work):
+        folded += events
     return folded
 
 
@@ -58,7 +57,7 @@ async def prune(
 ) -> AsyncIterator[int]:
     """Delete events older than `before` (clock milliseconds), except the newest `keep` of a stream.
 
-    Pending events are folded first. Yields the number deleted so far. `fields` selects streams.
+    Events that are not folded stay. Yields the number deleted so far. `fields` selects streams.
     """
     if log.sequence is not None:
         raise UsageError(
@@ -69,11 +68,10 @@ async def prune(
     cutoff = ulid_at(before)
     pruned = 0
     async for stream in streams(store, log, fields):
-        if log.deferred:
-            await fold(store, log, **stream)
+        chunk = Chunk(_CHUNK_ROWS)
         work = partial(_prune_chunk, store, log, stream, cutoff, keep)
-        while chunk := await transact_chunk(store, work, _CHUNK_ROWS):
-            pruned += chunk
+        while events := await chunk.transact(store, work):
+            pruned += events
             yield pruned
 
 
@@ -121,7 +119,7 @@ async def _prune_chunk(
         span = span.before(newest[-1][0].key)
     rows = await rows_of(store, span, rows_max, bound.template.split)
     old = [(row.key, values) for row, values in rows if str(values[-1]) < min(cutoff, folded)]
-    await tx.prefetch([key for key, _ in old])
+    await tx.rows.read([key for key, _ in old])
     for _, values in old:
         named: dict[str, Any] = dict(zip(bound.template.fields, values, strict=True))
         await tx.delete(log, **named)

@@ -30,6 +30,7 @@ from keyhouse.schema import (
     migration_job,
 )
 from keyhouse.store.entry import Entry
+from keyhouse.store.jobs.cascade_delete import resume_deletions
 from keyhouse.store.jobs.index_state import (
     build_indexes,
     check_indexes,
@@ -37,7 +38,6 @@ from keyhouse.store.jobs.index_state import (
     remove_undeclared,
 )
 from keyhouse.store.jobs.job import forget_job, run_job, try_steps
-from keyhouse.store.jobs.removal import resume_deletions
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 

@@ -1,13 +1,15 @@
 """Findings of `verify`, and their confirmation in a transaction."""
 
 from collections.abc import Awaitable, Callable
-from typing import Literal
+from typing import Concatenate, Literal, ParamSpec
 
 import msgspec
 
 from keyhouse.errors import DataError, KeyFieldError
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
+
+P = ParamSpec("P")
 
 _ATTEMPTS_MAX = 20
 
@@ -41,7 +43,10 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 async def confirmed(
-    store: Store, work: Callable[[Transaction], Awaitable[Finding | None]]
+    store: Store,
+    check: Callable[Concatenate[Transaction, P], Awaitable[Finding | None]],
+    *args: P.args,
+    **options: P.kwargs,
 ) -> Finding | None:
     """Run a check in a transaction, and return its finding if everything it read was current.
 
@@ -50,11 +55,11 @@ async def confirmed(
 
     async def attempt(tx: Transaction) -> tuple[Finding | None, bool]:
         try:
-            finding = await work(tx)
+            finding = await check(tx, *args, **options)
         except (DataError, KeyFieldError):
             tx.discard()
             return None, True  # the row has become unreadable, which is a separate finding
-        return finding, tx.pending > 0 or finding is None or await tx.is_unchanged()
+        return finding, tx.pending > 0 or finding is None or await tx.rows.is_unchanged()
 
     for _ in range(_ATTEMPTS_MAX):
         finding, is_confirmed = await store.transact(attempt)

@@ -7,14 +7,13 @@ deleted is not an orphan: the deletion's job is a separate finding, and `repair`
 """
 
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Any
 
 from keyhouse.errors import DataError
 from keyhouse.schema import BoundLink, Keys, Record, deletion_job
 from keyhouse.schema.meta import DELETION_JOBS
 from keyhouse.store.entry import ANY
-from keyhouse.store.jobs.removal import delete_with_owned, resume_deletions
+from keyhouse.store.jobs.cascade_delete import cascade_delete, resume_deletions
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 from keyhouse.store.verify.finding import Finding, confirmed
@@ -46,14 +45,14 @@ async def check_links(
     for link in store.binding.links(record).links:
         owners = link.owner_keys(value, keys)
         for owner, row in zip(owners, await store.rows(owners), strict=True):
-            if row is None:
-                work = partial(_confirm, store, link, key, keys, owner)
-                if (finding := await confirmed(store, work)) is not None:
-                    yield await _repaired(store, record, keys, finding) if repair else finding
+            if row is None and (
+                finding := await confirmed(store, _unlinked, link, key, keys, owner)
+            ):
+                yield await _repaired(store, record, keys, finding) if repair else finding
 
 
-async def _confirm(
-    store: Store, link: BoundLink, key: str, keys: Keys, owner: str, tx: Transaction
+async def _unlinked(
+    tx: Transaction, link: BoundLink, key: str, keys: Keys, owner: str
 ) -> Finding | None:
     written = await tx.row(key)
     if written is None or await tx.row(owner) is not None:
@@ -63,7 +62,7 @@ async def _confirm(
     if not link.owns:
         detail = f"refers to {owner}, which does not exist"
         return Finding("unresolved", key, link.child.name, detail)
-    meta = store.schema.meta
+    meta = tx.binding.schema.meta
     assert meta is not None  # a schema with links has one
     if await tx.get(meta.job, name=deletion_job(link.owner.name, owner)) is not None:
         return None
@@ -76,7 +75,7 @@ async def _repaired(store: Store, record: Record[Any], keys: Keys, finding: Find
         return finding
     fields: dict[str, Any] = dict(zip(record.template.fields, keys, strict=True))
     try:
-        await delete_with_owned(store, store.binding.original(record), ANY, fields)
+        await cascade_delete(store, store.binding.original(record), ANY, fields)
     except DataError:
         return finding
     return Finding(finding.kind, finding.key, finding.of, finding.detail, repaired=True)

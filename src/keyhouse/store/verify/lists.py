@@ -17,7 +17,6 @@ of lists. Lists that newer code wrote are left as they are.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from keyhouse.engine import FOREIGN_REVISION, Row, Span
@@ -26,6 +25,7 @@ from keyhouse.schema import KeyMatch, Keys, Summary
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 from keyhouse.store.verify.finding import Finding, confirmed
+from keyhouse.store.write_plan import SharedRowChange
 
 T = TypeVar("T")
 
@@ -122,10 +122,10 @@ async def _refill(
             missing = [owner for member, owner in listed.items() if member not in members]
             for at in range(0, len(missing), _COMMIT_RECORDS):
                 some = missing[at : at + _COMMIT_RECORDS]
-                await confirmed(store, partial(_add, match, key, some))
+                await confirmed(store, _add, match, key, some)
             if not missing:
-                work = partial(_remove_mark, match, row, len(listed))
-                if (finding := await confirmed(store, work)) is not None:
+                finding = await confirmed(store, _remove_mark, match, row, len(listed))
+                if finding is not None:
                     del left[key]
                     yield finding
         if not left:
@@ -158,22 +158,24 @@ def _rows(derived: Summary, found: KeyMatch, key: str, value: bytes) -> dict[str
         return {}  # unreadable, which is a separate finding
 
 
-async def _add(match: KeyMatch, key: str, owners: list[tuple[str, Keys]], tx: Transaction) -> None:
+async def _add(tx: Transaction, match: KeyMatch, key: str, owners: list[tuple[str, Keys]]) -> None:
     record, derived = match.record, match.declared
     for owner, values in owners:
-        written = await tx.row(await tx.stored_key(record, record.current_key(owner)))
+        written = await tx.row(await tx.records.stored_key(record, record.current_key(owner)))
         if written is None:
             continue
         rows = _rows(derived, KeyMatch(record, record, values), owner, written[0])
         if key in rows:
-            await tx.merge(record, derived, key, values, None, rows[key], written[1])
+            await tx.merge(
+                SharedRowChange(record, derived, key, values, None, rows[key], written[1])
+            )
 
 
-async def _remove_mark(match: KeyMatch, seen: Row, count: int, tx: Transaction) -> Finding | None:
+async def _remove_mark(tx: Transaction, match: KeyMatch, seen: Row, count: int) -> Finding | None:
     there = await tx.row(seen.key)
     if there is None or seen.revision == FOREIGN_REVISION:
         return None
-    if tx.revision_read(seen.key) != seen.revision:
+    if tx.rows.revision_read(seen.key) != seen.revision:
         return None
     complete = match.declared.without_mark(seen.key, seen.value)
     tx.write(seen.key, None if complete is None else (complete, there[1]))

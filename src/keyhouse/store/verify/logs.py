@@ -3,12 +3,10 @@ position.
 
 An append updates the stream's state, or its sequence, in the commit that writes the event. An event
 newer than the state was therefore written by another program, or the state was set back: the next
-append would move `through` past it, and it would never be folded. In a `deferred` log, events newer
-than the state are normal.
+append would move `through` past it, and it would never be folded.
 """
 
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -29,10 +27,10 @@ async def check_streams(store: Store, *, repair: bool) -> AsyncIterator[Finding]
             continue
         check = _check_state if log.state is not None else _check_sequence
         async for stream in _all_streams(store, log):
-            finding = await confirmed(store, partial(check, store, log, stream, repair))
+            finding = await confirmed(store, check, store, log, stream, repair)
             if finding is None:
                 continue
-            if repair and finding.kind == "unfolded" and not log.deferred:
+            if repair and finding.kind == "unfolded":
                 folded = await fold(store, log, **stream)
                 finding = msgspec.structs.replace(
                     finding, detail=f"{folded} events were folded", repaired=True
@@ -53,7 +51,7 @@ async def _all_streams(store: Store, log: Log[Any]) -> AsyncIterator[Stream]:
 
 
 async def _check_state(
-    store: Store, log: Log[Any], stream: Stream, repair: bool, tx: Transaction
+    tx: Transaction, store: Store, log: Log[Any], stream: Stream, repair: bool
 ) -> Finding | None:
     assert log.state is not None
     key = tx.binding.record(log.state).template.build(stream)
@@ -61,22 +59,19 @@ async def _check_state(
     newest = await _newest(store, log, stream)
     through = "" if state is None else state.through
     if state is not None and through and not _is_position(log, through):
-        if log.deferred and newest is not None:
-            detail = "`through` is not an event: put the state again with the last folded event"
-            return Finding("unfolded", key, log.name, detail)
         if repair:
             repaired = msgspec.structs.replace(state, through="" if newest is None else str(newest))
             await tx.put(log.state, repaired, **state_key_fields(log, stream))
         return Finding(
             "wrong", key, log.name, f"`through` is {through!r:.80}, which is not an event", repair
         )
-    if newest is None or log.deferred or str(newest) <= through:
+    if newest is None or str(newest) <= through:
         return None
     return Finding("unfolded", key, log.name, f"events up to {newest} are not folded")
 
 
 async def _check_sequence(
-    store: Store, log: Log[Any], stream: Stream, repair: bool, tx: Transaction
+    tx: Transaction, store: Store, log: Log[Any], stream: Stream, repair: bool
 ) -> Finding | None:
     assert log.sequence is not None
     key = tx.binding.record(log.sequence).template.build(stream)
