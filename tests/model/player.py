@@ -287,7 +287,7 @@ class Player:
             entry = await append_in(tx, self._ids, LOGS[log], Played(item), user=user, **given)
             drawn[0] = entry.values[-1]
             is_new = not given and log != "numbered"
-            if is_new and tx._is_first_attempt and trial.find(log, (user, drawn[0]), self._now):
+            if is_new and tx.rows.may_assume and trial.find(log, (user, drawn[0]), self._now):
                 raise PositionTaken
 
         def expected() -> None:

@@ -46,7 +46,7 @@ async def test_an_add_just_before_the_expiry_leaves_no_counter_that_stays(harnes
     harness.clock.advance(milliseconds=HOUR_MS - 1)
     async with store.transaction() as tx:
         await tx.add(TRIES, 1, name="ann")
-        checked = {check.key for check in tx.batch().checks}
+        checked = {check.key for check in tx.rows.batch().checks}
     assert checked == {"tries:ann"}
     rows = await harness.rows()
     assert rows["tries:ann"] == (b"2", harness.clock.now() + 1)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from keyhouse.clock import ManualClock
-from keyhouse.store import Transaction
+from keyhouse.store.link_guard import LinkGuard
 from tests.model.comparison import Difference
 from tests.model.linked import WEIGHTS, LinkedPlayer, generate
 from tests.sizes import size
@@ -49,7 +49,7 @@ def test_the_model_finds_an_owner_that_leaves_its_records(
     async def none(*_: object) -> None:
         return None
 
-    monkeypatch.setattr(Transaction, "delete_dependent", none)
+    monkeypatch.setattr(LinkGuard, "delete_dependent", none)
     with pytest.raises(Difference):
         run("memory", tmp_path, 2_000)
 

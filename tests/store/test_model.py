@@ -24,8 +24,10 @@ from keyhouse.engine import Put
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import KeyhouseError
 from keyhouse.schema import Unique
-from keyhouse.store import Transaction, write_plan
+from keyhouse.store import Transaction, transaction, write_plan
 from keyhouse.store.reads.scan import Scan
+from keyhouse.store.row_buffer import RowBuffer
+from keyhouse.store.shared_rows import successor_of
 from keyhouse.testing.script import parse
 from tests.model import Difference, Generator, Player, generate, play
 from tests.model.generator import WEIGHTS
@@ -140,8 +142,8 @@ PLANTED: dict[str, tuple[object, str, Callable[[Method], Method]]] = {
     "an old index row stays": (write_plan, "owned_changes", keep_old_index_rows),
     "an index row outlives its record": (write_plan, "owned_changes", let_index_rows_live_on),
     "a refused put stays in its transaction": (
-        Transaction,
-        "_restore",
+        RowBuffer,
+        "restore",
         lambda restore: lambda self, kept: None,
     ),
     "a unique value is given twice": (
@@ -149,9 +151,9 @@ PLANTED: dict[str, tuple[object, str, Callable[[Method], Method]]] = {
         "merge",
         lambda merge: lambda self, key, row, removed, added: added,
     ),
-    "the first has no successor": (Transaction, "_successor", answer(None)),
+    "the first has no successor": (transaction, "successor_of", answer(None)),
     "a member goes though another record lists it": (Transaction, "_still_listed", answer(False)),
-    "a count never goes down": (Transaction, "_add", count_only_upward),
+    "a count never goes down": (RowBuffer, "add", count_only_upward),
     "an expectation is not looked at": (
         Transaction,
         "_check_expected",
@@ -176,7 +178,7 @@ def test_the_model_finds_a_planted_bug(
 def test_a_failure_prints_the_script_that_replays_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(Transaction, "_successor", answer(None)(Transaction._successor))
+    monkeypatch.setattr(transaction, "successor_of", answer(None)(successor_of))
     with pytest.raises(Difference) as first:
         run(7, "memory", tmp_path, PLANTED_OPERATIONS)
     found = re.match(r"KEYHOUSE_SEED=(\d+) on memory, operation (\d+): ", str(first.value))

@@ -23,6 +23,7 @@ from keyhouse.schema import (
 from keyhouse.store import Store, Transaction, write_plan
 from keyhouse.store.jobs import job, logs
 from keyhouse.store.reads.scan import Scan
+from keyhouse.store.row_buffer import RowBuffer
 from tests.store.support.planted_bug_checks import (
     CHECKS,
     Bug,
@@ -49,13 +50,13 @@ def index_rows_outside_the_commit(patch: pytest.MonkeyPatch) -> None:
     whole = Transaction.commit
 
     async def commit(self: Transaction, *, batch_id: str | None = None) -> int | None:
-        index = {key: put for key, put in self._writes.items() if key.startswith("idx:")}
+        index = {key: put for key, put in self.rows.writes.items() if key.startswith("idx:")}
         for key in index:
-            del self._writes[key]
+            del self.rows.writes[key]
         revision = await whole(self, batch_id=batch_id)
         if revision is not None and index:
-            later = Transaction(self._engine, self._space, self.binding)
-            later._writes.update(index)
+            later = Transaction(self.rows.engine, self.rows.space, self.binding)
+            later.rows.writes.update(index)
             await whole(later)
         return revision
 
@@ -66,15 +67,19 @@ def derived_rows_before_the_record(patch: pytest.MonkeyPatch) -> None:
     whole = Transaction.commit
 
     async def commit(self: Transaction, *, batch_id: str | None = None) -> int | None:
-        early = Transaction(self._engine, self._space, self.binding)
-        early._writes.update(
-            {key: put for key, put in self._writes.items() if key.startswith(("idx:", "shelf:"))}
+        early = Transaction(self.rows.engine, self.rows.space, self.binding)
+        early.rows.writes.update(
+            {
+                key: put
+                for key, put in self.rows.writes.items()
+                if key.startswith(("idx:", "shelf:"))
+            }
         )
-        if early._writes:
+        if early.rows.writes:
             await whole(early)
-            for key in early._writes:
-                self._writes.pop(key)
-                self._rows.pop(key, None)
+            for key in early.rows.writes:
+                self.rows.writes.pop(key)
+                self.rows.stored.pop(key, None)
         return await whole(self, batch_id=batch_id)
 
     patch.setattr(Transaction, "commit", commit)
@@ -122,43 +127,41 @@ def summary_not_emptied(patch: pytest.MonkeyPatch) -> None:
 
 def count_off_on_update(patch: pytest.MonkeyPatch) -> None:
     """Every put is counted as a new record."""
-    whole = Transaction._derive
+    whole = write_plan.shared_changes
 
-    def derive(
-        self: Transaction, bound: Any, before: Any, after: Any, *, counts: bool = True
-    ) -> Any:
-        merges = whole(self, bound, before, after, counts=counts)
+    def shared_changes(bound: Any, before: Any, after: Any) -> Any:
+        counts, changes = whole(bound, before, after)
         if before is not None and after is not None:
             for derived in bound.derived:
                 for key in (
                     derived.rows(after.record, after.values) if derived.strategy == "add" else ()
                 ):
-                    self._add(key, 1)
-        return merges
+                    counts[key] = counts.get(key, 0) + 1
+        return counts, changes
 
-    patch.setattr(Transaction, "_derive", derive)
+    patch.setattr(write_plan, "shared_changes", shared_changes)
 
 
 def checks_dropped(patch: pytest.MonkeyPatch) -> None:
-    whole = Transaction.batch
+    whole = RowBuffer.batch
 
-    def batch(self: Transaction, batch_id: str | None = None) -> Batch:
+    def batch(self: RowBuffer, batch_id: str | None = None) -> Batch:
         return msgspec.structs.replace(whole(self, batch_id), checks=())
 
-    patch.setattr(Transaction, "batch", batch)
+    patch.setattr(RowBuffer, "batch", batch)
 
 
 def absence_not_checked(patch: pytest.MonkeyPatch) -> None:
     """Only existing rows are checked: two records can claim a free name."""
-    whole = Transaction.batch
+    whole = RowBuffer.batch
 
-    def batch(self: Transaction, batch_id: str | None = None) -> Batch:
+    def batch(self: RowBuffer, batch_id: str | None = None) -> Batch:
         made = whole(self, batch_id)
         return msgspec.structs.replace(
             made, checks=tuple(c for c in made.checks if c.revision is not None)
         )
 
-    patch.setattr(Transaction, "batch", batch)
+    patch.setattr(RowBuffer, "batch", batch)
 
 
 def expectation_ignored(patch: pytest.MonkeyPatch) -> None:

@@ -137,6 +137,27 @@ class Derived:
         """Return whether the stored row has this contribution."""
         return bool(row == contribution)
 
+    # Rows that several records share: the kinds with strategy "merge"
+
+    def merge(self, key: str, row: bytes | None, removed: Any, added: Any) -> bytes | None:
+        """Return the row's new value; None: no row. `removed` and `added` are the contributions of
+        one record before and after."""
+        raise AssertionError("each kind that is merged has its own")
+
+    def is_written(self, row: bytes | None, merged: bytes, added: Any) -> bool:
+        """Return whether a merge writes the row. One that a record claims is written though it
+        stays as it is: it gets the record's expiry, and whoever leaves it meanwhile loses the
+        race."""
+        return merged != row or added is not None
+
+    def needs_rebuild(self, row: bytes | None) -> bool:
+        """Return whether the row must be made of its records, before it is merged: `rebuild`."""
+        return False
+
+    def needs_successor(self, row: bytes | None, merged: bytes | None) -> bool:
+        """Return whether another record takes the row over: `successor`."""
+        return False
+
     def owners(self, key: str, row: bytes) -> list[list[Keys]]:
         """Return, for each contribution in the row, the key values of every record that may have
         made it."""
@@ -372,8 +393,6 @@ class Unique(Index):
     def merge(
         self, key: str, row: bytes | None, removed: bytes | None, added: bytes | None
     ) -> bytes | None:
-        """Return the row's new value; None: no row. `removed` and `added` are the record's
-        contributions before and after."""
         mine = row is not None and row in (removed, added)
         if added is None:
             return None if mine else row
@@ -423,6 +442,9 @@ class First(Unique):
         if mine or row is None:
             return added
         return row
+
+    def needs_successor(self, row: bytes | None, merged: bytes | None) -> bool:
+        return merged is None and row is not None
 
     def successor(self, key: str, row: bytes) -> bytes:
         """Return the value of the row once the record at this row of `among` holds it."""

@@ -166,20 +166,21 @@ class Summary(Derived):
             return False
         return self.rebuilt if row is None else not self._parsed(row)[2]
 
+    def rebuild(self, key: str, row: bytes | None, entries: dict[str, object]) -> bytes:
+        """Return the row with these members and entries in the place of its own."""
+        others = {} if row is None else self._parsed(row)[1]
+        self._reject_newer(key, others)
+        return self._encoded(entries, others)
+
     def merge(
         self,
         key: str,
         row: bytes | None,
         removed: tuple[str, object] | None,
         added: tuple[str, object] | None,
-        rebuilt: dict[str, object] | None = None,
     ) -> bytes | None:
-        """Return the row's new value; None: no row. `rebuilt` are the members with their entries,
-        for a row that lacks entries."""
         members, others, _ = ({}, {}, True) if row is None else self._parsed(row)
         self._reject_newer(key, others)
-        if rebuilt is not None:
-            members = dict(rebuilt)
         if removed is not None and added is None:
             members.pop(removed[0], None)
         if added is not None:
@@ -189,6 +190,12 @@ class Summary(Derived):
                 others[TRUNCATED] = True
         if not members and not others.get(TRUNCATED):
             return None
+        return self._encoded(members, others)
+
+    def is_written(self, row: bytes | None, merged: bytes, added: Any) -> bool:
+        return merged != row
+
+    def _encoded(self, members: dict[str, object], others: dict[str, object]) -> bytes:
         listed: object = members if self.entry is not None else list(members)
         kept = {name: part for name, part in others.items() if name not in self.constant}
         return document.encode_checked({self.under: listed, **self.constant, **kept})

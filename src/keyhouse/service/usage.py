@@ -230,7 +230,7 @@ class Usage:
         async def measured(tx: Transaction) -> tuple[T, Transaction]:
             result = await work(tx)
             self.release(held)
-            deltas[:] = [_delta(change) for change in await tx.changes()]
+            deltas[:] = [_delta(change) for change in await tx.rows.changes()]
             growth = sum((delta.size for delta in deltas), EMPTY)
             if reservation is not None:
                 self._draw(reservation, growth.growth)

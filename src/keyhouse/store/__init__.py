@@ -5,7 +5,7 @@ It names no engine: any implementation of `keyhouse.engine` will do.
 """
 
 from keyhouse.store.cached_reads import CachedReads
-from keyhouse.store.entry import ANY, Entry, Event, RecordPage, RowChange, Unset, UsagePage
+from keyhouse.store.entry import ANY, Entry, Event, RecordPage, Unset, UsagePage
 from keyhouse.store.jobs.bulk_delete import BulkDelete, BulkDeleteResult
 from keyhouse.store.jobs.delete_records import clear
 from keyhouse.store.jobs.forget import FORGET_KEY, forget
@@ -31,6 +31,7 @@ from keyhouse.store.reads.bounded_rows import rows_while
 from keyhouse.store.reads.raw_rows import RawRows
 from keyhouse.store.reads.record_watch import check_watch_start
 from keyhouse.store.reads.unreadable import OnUnreadable, UnreadableRow, UnreadableRows
+from keyhouse.store.row_buffer import RowChange
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 from keyhouse.store.transfer.backup import BackupResult, back_up, restore

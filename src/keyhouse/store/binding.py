@@ -25,12 +25,12 @@ from keyhouse.schema.schema import Finder
 T = TypeVar("T")
 D = TypeVar("D", bound=Derived)
 
-_LINKED_CACHED = 1_000
+_OWNERS_CACHED = 1_000
 
 
-class LinkedRecord(NamedTuple):
+class SeenOwner(NamedTuple):
     """A record that others are linked to, as it was seen last, and its absent guard row: see
-    `linked_rows`."""
+    `link_guard`."""
 
     record: Check
     guard: Check
@@ -53,8 +53,8 @@ class Binding:
         "_sealer",
         "has_links",
         "ids",
-        "linked",
         "schema",
+        "seen_owners",
         "values",
         "writes_legacy_keys",
     )
@@ -79,7 +79,7 @@ class Binding:
         self._finder: Finder | None = None
         self.has_links = schema.has_links
         self._links: dict[int, RecordLinks] | None = None
-        self.linked: dict[str, LinkedRecord] = {}
+        self.seen_owners: dict[str, SeenOwner] = {}
         """Some of the records that others are linked to, by key."""
         for _, declared in schema.declared():
             declared.template.check(self.values)
@@ -97,7 +97,7 @@ class Binding:
         return bound
 
     def keys(self, *addresses: tuple[Record[Any], Mapping[str, object]]) -> list[str]:
-        """Return the keys of records, each given by its key fields: for `Transaction.prefetch`."""
+        """Return the keys of records, each given by its key fields: for `get_each(ahead=…)`."""
         return [self.record(record).template.build(fields) for record, fields in addresses]
 
     def derived(self, derived: D, kind: type[Derived] = Derived) -> D:
@@ -157,14 +157,14 @@ class Binding:
             ).owner_keys(value, keys)
         }
 
-    def saw_linked(self, key: str, linked: LinkedRecord) -> None:
+    def saw_owner(self, key: str, owner: SeenOwner) -> None:
         """Remember a record that others are linked to: many are linked to the same few."""
-        if len(self.linked) >= _LINKED_CACHED:
-            self.linked.clear()
-        self.linked[key] = linked
+        if len(self.seen_owners) >= _OWNERS_CACHED:
+            self.seen_owners.clear()
+        self.seen_owners[key] = owner
 
     def guard_key(self, bound: Record[Any], key: str) -> str:
-        """Return the key of the row that announces the deletion of a record (see `linked_rows`)."""
+        """Return the key of the row that announces the deletion of a record (see `link_guard`)."""
         assert self.schema.meta is not None  # a schema with links has one
         job = self.record(self.schema.meta.job)
         return job.template.join((deletion_job(bound.name, key),))

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from keyhouse.engine import FOREIGN_REVISION, Check, Row
+from keyhouse.store.assumptions import assume
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 
@@ -43,7 +44,7 @@ class CachedReads(Generic[R]):
     it is, is not seen. A result by a row that has no revision (`FOREIGN_REVISION`) is not cached.
 
     `get_in` takes a cached result as it is, and leaves the comparison to the commit of a
-    transaction. Results are shared: do not change them.
+    transaction (see `assumptions`). Results are shared: do not change them.
 
     The oldest results are dropped beyond `results_max`, and beyond `row_bytes_max` of the rows from
     which they were computed. A decoded record takes two to three times the memory of its row.
@@ -88,18 +89,19 @@ class CachedReads(Generic[R]):
         if (
             cached is not None
             and (cached.live_until is None or tx.now < cached.live_until)
-            and tx.assume(cached.checks)
+            and assume(tx.rows, cached.checks)
         ):
             return cached.result
         return await self._computed(name, tx)
 
     async def _computed(self, name: str, tx: Transaction) -> R | None:
         self._drop(name)
-        is_unused, assumed = not tx.rows_read and not tx.pending, tx.assumed
+        rows = tx.rows
+        is_unused, assumed = not rows.stored and not rows.pending, rows.assumed
         result = await self._read(name, tx)
         # else it may depend on what was read before, is not committed, or was not read
-        if result is not None and is_unused and not tx.pending and tx.assumed is assumed:
-            self._keep(name, tx.rows_read, tx.live_until, result)
+        if result is not None and is_unused and not rows.pending and rows.assumed is assumed:
+            self._keep(name, rows.stored, tx.records.live_until, result)
         return result
 
     def _keep(

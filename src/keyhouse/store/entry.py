@@ -1,6 +1,6 @@
 """Results of the store: entries, pages, events and usage."""
 
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -75,19 +75,8 @@ class UsagePage(msgspec.Struct, frozen=True):
     revision: int
 
 
-class RowChange(NamedTuple):
-    """One row of a commit: its stored value and its new one; None where the row is absent."""
-
-    key: str
-    before: bytes | None
-    after: bytes | None
-
-
 class Unset(msgspec.Struct, frozen=True):
     """No expectation was given; `None` would mean "absent"."""
 
 
 ANY = Unset()
-
-Written = tuple[bytes, int | None]
-"""Value and expiry of a row to write."""

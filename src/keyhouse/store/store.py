@@ -22,7 +22,7 @@ from collections.abc import (
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Never, TypeVar
 
-from msgspec.structs import force_setattr
+from msgspec.structs import replace
 
 from keyhouse.arguments import unnamed_fields
 from keyhouse.clock import IdSource, UlidSource
@@ -57,7 +57,7 @@ from keyhouse.store.jobs.removal import delete_with_owned
 from keyhouse.store.reads.record_reads import RecordReads
 from keyhouse.store.sealer import Sealer
 from keyhouse.store.transaction import Transaction
-from keyhouse.store.write_plan import appended_error
+from keyhouse.store.write_plan import put_plan
 
 Q = TypeVar("Q")
 T = TypeVar("T")
@@ -154,24 +154,8 @@ class Store(RecordReads):
         `Transaction.put`."""
         if positional:
             raise unnamed_fields(record, positional)
-        now = self._now()
-        if self._is_checked and self._state_check_due(now):
-            await self.check_state()
-        bound = self.binding.record(record)
-        if bound.appended:
-            raise appended_error(bound)
-        tx = Transaction(self.engine, self.space, self.binding, now, is_first_attempt=True)
-        entry = await tx.apply_put(bound, value, ttl, expect, fields)
-        revision = await tx.commit()
-        if revision is None:
-
-            async def work(tx: Transaction) -> tuple[Entry[T], Transaction]:
-                return await tx.put(record, value, ttl=ttl, expect=expect, **fields), tx
-
-            entry, tx = await self._retry(work, None, has_assumed=tx.has_assumed)
-            revision = tx.revision
-        force_setattr(entry, "revision", revision)  # it was made here, and nobody else has it yet
-        return entry
+        plan = put_plan(self.binding, record, value, fields, ttl)
+        return _committed(*await self._transact(lambda tx: tx.apply(plan, expect)))
 
     async def update(
         self,
@@ -188,25 +172,21 @@ class Store(RecordReads):
 
         if positional:
             raise unnamed_fields(record, positional)
-
-        async def work(tx: Transaction) -> tuple[Entry[T], Transaction]:
-            return await tx.update(record, patch, ttl=ttl, expect=expect, **fields), tx
-
-        entry, tx = await self.transact(work)
-        force_setattr(entry, "revision", tx.revision)
-        return entry
+        return _committed(
+            *await self._transact(
+                lambda tx: tx.update(record, patch, ttl=ttl, expect=expect, **fields)
+            )
+        )
 
     async def put_many(self, record: Record[T], values: Iterable[T], /) -> list[Entry[T]]:
         """Write several records that hold all fields of their keys: all of them, or none."""
 
-        async def work(tx: Transaction) -> tuple[list[Entry[T]], Transaction]:
-            return [await tx.put(record, value) for value in values], tx
+        async def work(tx: Transaction) -> list[Entry[T]]:
+            return [await tx.put(record, value) for value in values]
 
         values = list(values)
-        entries, tx = await self.transact(work)
-        for entry in entries:
-            force_setattr(entry, "revision", tx.revision)
-        return entries
+        entries, revision = await self._transact(work)
+        return [_committed(entry, revision) for entry in entries]
 
     async def applied(self, batch_id: str) -> int | None:
         """Return the revision of the transaction with this batch id; None if there was none within
@@ -238,14 +218,10 @@ class Store(RecordReads):
 
     async def add(self, counter: Counter, by: int, /, *positional: Never, **fields: Any) -> None:
         """Add to a counter. No concurrent add is lost."""
-
         if positional:
             raise unnamed_fields(counter, positional)
 
-        async def work(tx: Transaction) -> None:
-            await tx.add(counter, by, **fields)
-
-        await self.transact(work)
+        await self._transact(lambda tx: tx.add(counter, by, **fields))
 
     async def append(self, log: Log[T], event: T, /, *positional: Never, **fields: Any) -> Entry[T]:
         """Append an event to a log, and fold it in the same commit unless the log is `deferred`;
@@ -254,16 +230,11 @@ class Store(RecordReads):
         The store assigns its position in the stream. An import may pass it instead, by the name of
         the key's last field (`at=…`); it must be after the last folded event.
         """
-
         if positional:
             raise unnamed_fields(log, positional)
-
-        async def work(tx: Transaction) -> tuple[Entry[T], Transaction]:
-            return await append_in(tx, self.ids, log, event, **fields), tx
-
-        entry, tx = await self.transact(work)
-        force_setattr(entry, "revision", tx.revision)
-        return entry
+        return _committed(
+            *await self._transact(lambda tx: append_in(tx, self.ids, log, event, **fields))
+        )
 
     async def transact(
         self, work: Callable[[Transaction], Awaitable[R]], *, batch_id: str | None = None
@@ -274,6 +245,12 @@ class Store(RecordReads):
         `work` must only read and write through the transaction. With a `batch_id`, a repeat after
         an unknown outcome is applied once.
         """
+        return (await self._transact(work, batch_id))[0]
+
+    async def _transact(
+        self, work: Callable[[Transaction], Awaitable[R]], batch_id: str | None = None
+    ) -> tuple[R, int]:
+        """Run `work` as `transact` does; return its result and the revision of the commit."""
         now = self._now()
         if self._is_checked and self._state_check_due(now):
             await self.check_state()
@@ -283,17 +260,17 @@ class Store(RecordReads):
         try:
             result = await _started(work, tx)
         except Exception:
-            if not tx.has_assumed:
+            if not tx.rows.assumed:
                 raise
             # the error may come of an assumption that is no longer true: decide by what is stored
             return await self._retry(work, batch_id, has_assumed=True)
         try:
-            if await tx.commit(batch_id=batch_id) is not None:
-                return result
+            if (revision := await tx.commit(batch_id=batch_id)) is not None:
+                return result, revision
         except (ConflictError, DataError, LimitError):  # nothing was written
-            if not tx.has_assumed:
+            if not tx.rows.assumed:
                 raise
-        return await self._retry(work, batch_id, has_assumed=tx.has_assumed)
+        return await self._retry(work, batch_id, has_assumed=bool(tx.rows.assumed))
 
     async def _retry(
         self,
@@ -301,24 +278,28 @@ class Store(RecordReads):
         batch_id: str | None,
         *,
         has_assumed: bool,
-    ) -> R:
+    ) -> tuple[R, int]:
         """Run work that has lost a race again until it commits.
 
         Attempts run one at a time within this store, except the first one after an unread
         check failed.
         """
-        if has_assumed:
+
+        async def attempt() -> tuple[R, int | None]:
             tx = self.transaction_type(self.engine, self.space, self.binding)
             result = await work(tx)
-            if await tx.commit(batch_id=batch_id) is not None:
-                return result
+            return result, await tx.commit(batch_id=batch_id)
+
+        if has_assumed:
+            result, revision = await attempt()
+            if revision is not None:
+                return result, revision
         async with self._retry_lock:
-            for attempt in range(1, TRANSACTION_ATTEMPTS_MAX):
-                tx = self.transaction_type(self.engine, self.space, self.binding)
-                result = await work(tx)
-                if await tx.commit(batch_id=batch_id) is not None:
-                    return result
-                await self._pause(attempt)
+            for number in range(1, TRANSACTION_ATTEMPTS_MAX):
+                result, revision = await attempt()
+                if revision is not None:
+                    return result, revision
+                await self._pause(number)
         raise self._contended()
 
     async def call(self, operation: Operation[Q, R], request: Q | None = None, /) -> R:
@@ -418,6 +399,11 @@ class Store(RecordReads):
             attempts=TRANSACTION_ATTEMPTS_MAX,
             space=self.space,
         )
+
+
+def _committed(entry: Entry[T], revision: int) -> Entry[T]:
+    """Return an entry of a transaction with the revision of its commit."""
+    return replace(entry, revision=revision)
 
 
 def _started(work: Callable[[Transaction], Awaitable[R]], tx: Transaction) -> Awaitable[R]:

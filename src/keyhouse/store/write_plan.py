@@ -1,70 +1,171 @@
 """Write plans: the rows that one change of a record writes, as pure functions.
 
-They are the record's row and the difference in the rows it owns. A Transaction buffers them for its
-Batch. Rows that several records share must be read first, so they are the transaction's work.
+They are the record's row (`WritePlan`), the difference in the rows it owns, and its change of each
+row that several records share. A Transaction buffers them for its Batch: shared rows it must read
+first, so it merges their changes one by one.
 """
 
-from collections.abc import Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import msgspec
+
+from keyhouse.clock import IdSource
 from keyhouse.engine import Put
 from keyhouse.errors import KeyFieldError, RecordError, UsageError
 from keyhouse.schema import Derived, Keys, Record
+from keyhouse.store.binding import Binding
 from keyhouse.store.entry import Entry
 
 T = TypeVar("T")
 
+Address = tuple[Keys, str]
+"""The values of a key, and the key."""
 
-def stamped(
-    bound: Record[T],
-    value: T,
-    keys: Keys,
-    key: str,
-    before: Entry[T] | None,
-    ttl: float | None,
-    now: int,
-    restored: tuple[int | None] | None = None,
-    replaced: bytes | None = None,
-    document: Any = None,
-) -> tuple[Entry[T], Put]:
-    """Return the record as stored at `now` in place of `before`, and its row.
 
-    `replaced` is the JSON in whose place it is stored, and `document` the parsed JSON that the
-    value was read from: a record that keeps unknown members has those of one of the two.
-    `restored` holds the expiry of a record that keeps its times; None: version, times and expiry
-    are set.
+class WritePlan(msgspec.Struct, Generic[T], frozen=True):
+    """A put of one record, before it is known what it replaces: the bound record, the value with
+    its ids and computed attributes, the values of its key, and its key.
+
+    - `ttl`: seconds until it expires, where each write may say so.
+    - `document`: the parsed JSON that the value was read from. A record that keeps unknown members
+      has those of the document; without it, those of the row that it replaces.
+    - `is_restored`: it keeps the times that it holds, and expires at `expires`. Otherwise version,
+      times and expiry are set as the record declares.
     """
-    if restored is None:
-        if bound.is_stamped:
+
+    bound: Record[T]
+    value: T
+    keys: Keys
+    key: str
+    ttl: float | None = None
+    document: Any = None
+    is_restored: bool = False
+    expires: int | None = None
+
+    def row(self, key: str, before: Entry[T] | None, now: int) -> tuple[Entry[T], Put]:
+        """Return the record as stored at `now` in place of `before`, and its row at `key`."""
+        bound, value = self.bound, self.value
+        if self.is_restored:
+            value = bound.versioned(value)
+        elif bound.is_stamped:
             value = bound.stamp(value, None if before is None else before.record, now)
-    else:
-        value = bound.versioned(value)
-    if bound.timestamps is not None:
-        value = bound.timestamps.normalized(value, None if before is None else before.record)
-    data, value = bound.written(value)
-    if bound.keeps_unknown:
-        if document is not None:
-            data = bound.keep_from_document(data, document)
-        elif replaced is not None and before is not None:
-            data = bound.keep_from_row(data, replaced, before.record)
-    if restored is not None:
-        expires = restored[0]
-    elif ttl is None and (bound.expiry is None or bound.expiry.mode == "write"):
-        expires = None
-    else:
-        until = before.expires if before is not None else None
-        expires = bound.expires(value, until, ttl, now)
-    if expires is not None and expires <= now:
-        raise RecordError(
-            "The record would have expired before it is written.", key=key, expires=expires
+        if bound.timestamps is not None:
+            value = bound.timestamps.normalized(value, None if before is None else before.record)
+        data, value = bound.written(value)
+        if bound.keeps_unknown:
+            if self.document is not None:
+                data = bound.keep_from_document(data, self.document)
+            elif before is not None and before.stored is not None:
+                data = bound.keep_from_row(data, before.stored, before.record)
+        expires = self.expires
+        if not self.is_restored and (
+            self.ttl is not None or (bound.expiry is not None and bound.expiry.mode != "write")
+        ):
+            until = before.expires if before is not None else None
+            expires = bound.expires(value, until, self.ttl, now)
+        if expires is not None and expires <= now:
+            raise RecordError(
+                "The record would have expired before it is written.", key=key, expires=expires
+            )
+        if bound.sealed:
+            data = bound.sealed_row(data, key)
+        stored = data if bound.keeps_unknown else None
+        return (
+            Entry(value, key, self.keys, 0, expires, bound.template.fields, stored),
+            Put(key, data, expires),
         )
-    if bound.sealed:
-        data = bound.sealed_row(data, key)
-    stored = data if bound.keeps_unknown else None
-    return (
-        Entry(value, key, keys, 0, expires, bound.template.fields, stored),
-        Put(key, data, expires),
-    )
+
+
+def put_plan(
+    binding: Binding,
+    record: Record[T],
+    value: T,
+    fields: Mapping[str, object],
+    ttl: float | None = None,
+    document: Any = None,
+) -> WritePlan[T]:
+    """Return the plan of a put. Ids that are left out are drawn here."""
+    bound = binding.record(record)
+    if bound.appended:
+        raise appended_error(bound)
+    value = completed(bound, value, binding.ids)
+    keys, key = bound.address(value, fields)
+    return WritePlan(bound, value, keys, key, ttl, document)
+
+
+def append_plan(
+    bound: Record[T], value: T, fields: Mapping[str, object], address: Address | None = None
+) -> WritePlan[T]:
+    """Return the plan of a put that a log makes: of an event, or of its state. `address` is given
+    if it is known."""
+    value = completed(bound, value)
+    keys, key = bound.address(value, fields) if address is None else address
+    return WritePlan(bound, value, keys, key)
+
+
+def restore_plan(
+    bound: Record[T], value: T, fields: Mapping[str, object], expires: int | None
+) -> WritePlan[T]:
+    """Return the plan of a put that leaves the record as it was."""
+    value = completed(bound, value)
+    keys, key = bound.address(value, fields)
+    return WritePlan(bound, value, keys, key, is_restored=True, expires=expires)
+
+
+def completed(bound: Record[T], value: T, ids: IdSource | None = None) -> T:
+    """Return the value with its ids and computed attributes. Raises for one of another type."""
+    if bound.is_struct and not isinstance(value, bound.type):
+        raise bound.other_type(value)
+    if bound.generated and ids is not None:
+        value = bound.with_ids(value, ids.new)
+    return bound.compute(value) if bound.computed else value
+
+
+class SharedRowChange(NamedTuple):
+    """The change of one record in one row that it shares with others.
+
+    `derived` is a kind of derived row with the strategy "merge". `removed` and `added` are the
+    record's contributions before and after, None if it had or has none.
+    `keys` are the values of the record's key, `expires` is its expiry.
+    """
+
+    bound: Record[Any]
+    derived: Any
+    key: str
+    keys: Keys
+    removed: Any
+    added: Any
+    expires: int | None = None
+
+
+def shared_changes(
+    bound: Record[T], before: Entry[T] | None, after: Entry[T] | None
+) -> tuple[dict[str, int], list[SharedRowChange]]:
+    """Return the changes between two states of a record in rows that it shares with others: what
+    is added to counts, and what must be merged."""
+    expires = None if after is None else after.expires
+    same_expiry = before is not None and after is not None and before.expires == expires
+    counts: dict[str, int] = {}
+    changes: list[SharedRowChange] = []
+    for derived in (
+        bound.changed_shared(before.record, after.record)  # type: ignore[union-attr]  # both are there
+        if same_expiry
+        else bound.shared_rows
+    ):
+        removed = {} if before is None else stored_rows(derived, before)
+        added = {} if after is None else derived.rows(after.record, after.values)
+        if same_expiry and removed == added:
+            continue
+        if derived.strategy == "add":
+            for key in removed.keys() ^ added.keys():
+                counts[key] = counts.get(key, 0) + added.get(key, 0) - removed.get(key, 0)
+        else:
+            keys = (after or before).values  # type: ignore[union-attr]  # one of the two is there
+            for key in dict.fromkeys((*removed, *added)):
+                was, now = removed.get(key), added.get(key)
+                changes.append(SharedRowChange(bound, derived, key, keys, was, now, expires))
+    return counts, changes
 
 
 def owned_changes(

@@ -104,8 +104,8 @@ class RecordChange:
         async with self.store.transaction() as tx:
             await self._apply(tx)
             await tx.check_links()
-            batch = tx.batch()
-            changes = await tx.changes()
+            batch = tx.rows.batch()
+            changes = await tx.rows.changes()
             tx.discard()
         changed = [each for each in changes if each.before != each.after]
         rows = self._differences(changed, view)

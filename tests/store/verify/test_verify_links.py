@@ -133,6 +133,6 @@ async def test_links_are_checked_before_a_commit_and_nothing_is_written(harness:
     async with store.transaction() as tx:
         await tx.put(BOOK, Book(id="2", author="a"))
         await tx.check_links()
-        assert "author:a" in [check.key for check in tx.batch().checks]
+        assert "author:a" in [check.key for check in tx.rows.batch().checks]
         tx.discard()
     assert await harness.rows() == before

@@ -7,18 +7,13 @@ for it as for generated operations.
 from collections.abc import Awaitable, Callable
 from typing import Any, Never, TypeVar
 
-from msgspec.structs import force_setattr
-
-from keyhouse.arguments import unnamed_fields
 from keyhouse.errors import DeclarationError
-from keyhouse.schema import Record
 from keyhouse.schema.operation import Access
 from keyhouse.service.tenants import Tenant
-from keyhouse.store import ANY, Entry, Store, Transaction, Unset
+from keyhouse.store import Store, Transaction
 
 __all__ = ["OperationStore"]
 
-T = TypeVar("T")
 R = TypeVar("R")
 
 
@@ -33,36 +28,15 @@ class OperationStore(Store):
         self._tenant = tenant
         self._access = access
 
-    async def put(
-        self,
-        record: Record[T],
-        value: T,
-        /,
-        *positional: Never,
-        ttl: float | None = None,
-        expect: int | Unset | None = ANY,
-        **fields: Any,
-    ) -> Entry[T]:
-        """Write a record. See `Store.put`."""
-        if positional:
-            raise unnamed_fields(record, positional)
-
-        async def work(tx: Transaction) -> tuple[Entry[T], Transaction]:
-            return await tx.put(record, value, ttl=ttl, expect=expect, **fields), tx
-
-        entry, tx = await self.transact(work)
-        force_setattr(entry, "revision", tx.revision)
-        return entry
-
-    async def transact(
-        self, work: Callable[[Transaction], Awaitable[R]], *, batch_id: str | None = None
-    ) -> R:
-        """Run a transaction within the quota. See `Store.transact`."""
+    async def _transact(
+        self, work: Callable[[Transaction], Awaitable[R]], batch_id: str | None = None
+    ) -> tuple[R, int]:
+        """Run a transaction within the quota."""
         if self._access == "read":
             raise DeclarationError(
                 "An operation with access=read must not write: declare it with access=write."
             )
-        return (await self._tenant.transact(work, batch_id=batch_id))[0]
+        return await self._tenant.transact(work, batch_id=batch_id)
 
     def transaction(self, *, batch_id: str | None = None) -> Never:
         """Raise DeclarationError: the quota is checked by `transact`."""

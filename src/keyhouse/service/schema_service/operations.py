@@ -404,7 +404,7 @@ class SpaceOperations(Tenant):
         async def work(tx: Transaction) -> tuple[int, int]:
             with tx.one_write():
                 await tx.add(counter, by, **dated)
-                return await tx.get(counter, **dated) or 0, tx.revision_read(row)
+                return await tx.get(counter, **dated) or 0, tx.rows.revision_read(row)
 
         if key is None and self.usage is None and self._adds.is_written(row):
             return CounterValue((await self._adds.write_grouped(row, work, self._result))[0])

@@ -82,7 +82,7 @@ async def _written(store: Store, key: str, number: int, revision: int | None) ->
     """Write a number if the row is as it was at this revision; return whether it is right now."""
     tx = Transaction(store.engine, store.space, store.binding)
     found = await tx.row(key)
-    if tx.revision_read(key) != (revision or 0):
+    if tx.rows.revision_read(key) != (revision or 0):
         return False
     value = str(number).encode()
     if (b"0" if found is None else found[0]) == value:

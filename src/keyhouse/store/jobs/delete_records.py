@@ -45,7 +45,7 @@ async def delete_group(
     """
 
     async def work(tx: Transaction) -> int:
-        await tx.prefetch([each.key for each in group])
+        await tx.rows.read([each.key for each in group])
         delete = tx.delete if linked else tx.delete_alone
         deleted = 0
         long_work = LongWork(store.space)

@@ -216,7 +216,7 @@ def _step(store: Store, record: Record[Any], derived: Derived) -> Any:
 
     async def step(tx: Transaction, entry: Entry[Any]) -> None:
         keys = list(bound.rows(entry.record, entry.values))
-        await tx.prefetch(keys)
+        await tx.rows.read(keys)
         if any([await tx.row(key) is None for key in keys]):
             await tx.rewrite(record, entry)
 

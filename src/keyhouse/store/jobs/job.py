@@ -209,15 +209,15 @@ async def _advance(
         found = [scan.declared.owner_at(row.key, row.value) for row in page.rows]
     else:
         found = [(scan.values(row.key), bound.current_key(row.key)) for row in page.rows]
-    await tx.prefetch([key for _, key in found])
+    await tx.rows.read([key for _, key in found])
     for row, (values, current) in zip(page.rows, found, strict=True):
-        key = await tx.stored_key(bound, current)
+        key = await tx.records.stored_key(bound, current)
         if (written := await tx.row(key)) is None:
             continue
         if isinstance(tx, StepTransaction) and _is_rewritten(store, over, key, written[0]):
             continue
         try:
-            entry = tx.seen(bound, key, values)
+            entry = tx.records.seen(bound, key, values)
         except DataError as error:
             if not isinstance(tx, StepTransaction):
                 raise

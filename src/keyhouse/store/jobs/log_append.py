@@ -7,11 +7,12 @@ import msgspec
 
 from keyhouse.clock import IdSource
 from keyhouse.errors import RecordError, UnreadableError, UsageError
-from keyhouse.schema import FoldResult, Keys, Log, Record
-from keyhouse.store.entry import ANY, Entry
-from keyhouse.store.record_buffer import key_values
+from keyhouse.schema import FoldResult, Log, Record
+from keyhouse.store.assumptions import assume_absent
+from keyhouse.store.entry import Entry
+from keyhouse.store.record_view import key_values
 from keyhouse.store.transaction import Transaction
-from keyhouse.store.write_plan import appended_error
+from keyhouse.store.write_plan import Address, append_plan, put_plan
 
 T = TypeVar("T")
 
@@ -63,7 +64,7 @@ async def _append(
         state_of = tx.binding.record(log.state)
         key = state_of.template.build(stream)
         keys = key_values(state_of, key, stream)
-        stored = await tx.entry_at(state_of, key, keys)
+        stored = await tx.records.entry(state_of, key, keys)
         state = None if stored is None else stored.record
         state_at = (keys, key) if state_of.holds_no_key_field else None
     position: Any = fields.get(order)
@@ -84,19 +85,14 @@ async def _append(
         fields = {name: value for name, value in fields.items() if name != order}
     else:
         fields = {**fields, order: position}
-    entry = await tx.apply_put(bound, event, None, None, fields, address=event_at)
+    entry = await tx.apply(append_plan(bound, event, fields, event_at), None)
     if log.state is None:
         return entry, None
     if not log.deferred:
         return entry, await fold_event(tx, log, stream, state, entry, found, state_at)
-    await tx.apply_put(
-        tx.binding.record(log.state),
-        state if state is not None else log.state.type(through=""),
-        None,
-        ANY,
-        state_key_fields(log, stream),
-        address=state_at,
-    )
+    first = state if state is not None else log.state.type(through="")
+    key_fields = state_key_fields(log, stream)
+    await tx.apply(append_plan(tx.binding.record(log.state), first, key_fields, state_at))
     return entry, None
 
 
@@ -107,7 +103,7 @@ async def fold_event(
     state: Any,
     entry: Entry[Any],
     found: Mapping[str, Any] | None = None,
-    state_at: tuple[Keys, str] | None = None,
+    state_at: Address | None = None,
 ) -> FoldResult:
     """Fold one event into the state of its stream; return its effect, with the state as it is put.
     If it raises, the transaction holds a part of it.
@@ -121,17 +117,12 @@ async def fold_event(
         found = dict(zip(needs, await tx.get_each(*needs.values()), strict=True)) if needs else {}
     folded: FoldResult = log.fold(state, entry.record, found)
     for record, value, fields in folded.puts:
-        bound = tx.binding.record(record)
-        if bound.appended:
-            raise appended_error(bound)
-        await tx.apply_put(bound, value, None, ANY, fields)
+        await tx.apply(put_plan(tx.binding, record, value, fields))
     for counter, by, fields in folded.adds:
         await tx.add(counter, by, **fields)
     folded.state = msgspec.structs.replace(folded.state, through=entry.values[-1])
     key_fields = {} if state_at is not None else state_key_fields(log, stream)
-    await tx.apply_put(
-        tx.binding.record(log.state), folded.state, None, ANY, key_fields, address=state_at
-    )
+    await tx.apply(append_plan(tx.binding.record(log.state), folded.state, key_fields, state_at))
     return folded
 
 
@@ -150,7 +141,7 @@ async def _new_position(
     except ValueError:
         raise invalid_state(bound, after) from None
     key = join((*values, position))
-    if tx.assume_absent(key):
+    if assume_absent(tx.rows, key):
         return position, key
     while await tx.row(key) is not None:
         position = ids.new(after=position)

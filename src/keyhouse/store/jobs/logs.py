@@ -121,7 +121,7 @@ async def _prune_chunk(
         span = span.before(newest[-1][0].key)
     rows = await rows_of(store, span, rows_max, bound.template.split)
     old = [(row.key, values) for row, values in rows if str(values[-1]) < min(cutoff, folded)]
-    await tx.prefetch([key for key, _ in old])
+    await tx.rows.read([key for key, _ in old])
     for _, values in old:
         named: dict[str, Any] = dict(zip(bound.template.fields, values, strict=True))
         await tx.delete(log, **named)

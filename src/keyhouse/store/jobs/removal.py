@@ -23,6 +23,7 @@ from keyhouse.schema import JobState, Keys, Record, deletion_job
 from keyhouse.schema.meta import DELETION_JOBS
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import ANY, Entry, Unset
+from keyhouse.store.link_guard import LinkGuard
 from keyhouse.store.transaction import Transaction
 
 R = TypeVar("R")
@@ -202,11 +203,12 @@ async def _step(
     if state is None or state.owner != owner:
         raise LeaseError("Another runner has taken this deletion over.", record=record.name)
     owners: list[Owned] = []
-    async for child, key, values in _owned(store, record, fields, tx):
+    guard = _link_guard(tx)
+    async for child, key, values in _owned(store, record, fields, guard):
         if store.binding.links(child).is_owner:
             owners.append((child, values))
         else:
-            await tx.delete_dependent(child, key, values)
+            await guard.delete_dependent(child, key, values, tx.delete_record)
         if len(owners) + tx.pending >= rows:
             break
     if not owners and not tx.pending:
@@ -219,14 +221,19 @@ async def _step(
 
 
 async def _owned(
-    store: Linked, record: Record[Any], fields: dict[str, Any], tx: Transaction
+    store: Linked, record: Record[Any], fields: dict[str, Any], guard: LinkGuard
 ) -> AsyncIterator[tuple[Record[Any], str, Keys]]:
     bound = store.binding.record(record)
     keys = tuple(fields[name] for name in bound.template.fields)
     for link in store.binding.links(bound).dependents:
         if link.owns:
-            async for key, values in tx.dependents(link, keys):
+            async for key, values in guard.dependents(link, keys):
                 yield link.child, key, values
+
+
+def _link_guard(tx: Transaction) -> LinkGuard:
+    assert tx.links is not None  # a record that owns others has links
+    return tx.links
 
 
 def _job_record(store: Linked) -> Record[JobState]:

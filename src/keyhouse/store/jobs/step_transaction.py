@@ -24,12 +24,18 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from keyhouse.errors import DataError, DocumentError, NewerError, UniqueError
 from keyhouse.schema import Derived, Keys, Record, Summary, Unique
 from keyhouse.store.entry import ANY, Entry, Unset
 from keyhouse.store.transaction import Transaction
-from keyhouse.store.write_plan import replaced_changes, stamped, stored_rows
+from keyhouse.store.write_plan import (
+    SharedRowChange,
+    WritePlan,
+    replaced_changes,
+    stored_rows,
+)
 
 T = TypeVar("T")
 
@@ -53,52 +59,29 @@ class StepTransaction(Transaction):
         self._former, self._visited, self._newer = former, entry, None
         self._is_in_key_order = in_key_order
 
-    async def apply_put(
-        self,
-        bound: Record[T],
-        value: T,
-        ttl: float | None,
-        expect: int | Unset | None,
-        fields: dict[str, Any],
-        restored: tuple[int | None] | None = None,
-        document: Any = None,
-        address: tuple[Keys, str] | None = None,
-    ) -> Entry[T]:
-        if bound.is_struct and not isinstance(value, bound.type):
-            raise bound.other_type(value)
-        if bound.computed:
-            value = bound.compute(value)
-        address = address or bound.address(value, fields)
-        keys, key = address
+    async def apply(self, plan: WritePlan[T], expect: int | Unset | None = ANY) -> Entry[T]:
+        bound, key = plan.bound, plan.key
         if not self._is_former(bound, key):
-            return await super().apply_put(
-                bound, value, ttl, expect, fields, restored, document, address
-            )
-        former, visited = self._former, self._visited
+            return await super().apply(plan, expect)
+        former, visited, rows = self._former, self._visited, self.rows
         assert visited is not None
-        stored = await self._stored(former, key, keys)
+        stored = await self.records.stored(former, key, plan.keys)
         if expect is not ANY:
-            self._check_expected(key, self._replaced(former, stored), expect)
-        if document is None and bound.keeps_unknown and visited.stored is not None:
-            document = former.kept_for(bound, visited.stored)
-        if restored is None:
-            value = bound.stamp(value, _creation(former, visited, bound, value), self._now)  # type: ignore[arg-type]  # it has the attribute that is read
-            expires = _expires(former, visited, bound, value, ttl, self._now)
-        else:
-            [expires] = restored
+            self._check_expected(key, self.records.replaced(former, stored), expect)
         if bound.legacy is not None:
-            key = await self._leave_one_key(bound, key)
-        after, put = stamped(
-            bound, value, keys, key, visited, None, self._now, (expires,), None, document
+            legacy = self.binding.writes_legacy_keys
+            key = await self.records.leave_one_key(bound, key, writes_legacy_keys=legacy)
+        after, put = _kept_plan(former, visited, plan, self.now).row(
+            key, replace(visited, stored=None), self.now
         )
         if stored is not None and stored.key != key:
-            self._writes[stored.key] = None
-        self._writes[key] = put
+            rows.writes[stored.key] = None
+        rows.writes[key] = put
         self._newer = bound
         await self._replace_rows(former, stored, bound, after)
         self._visited = None
-        if self.binding.has_links and restored is None:
-            self._note_replaced(former, stored, bound, after)
+        if self.links is not None and not plan.is_restored:
+            self.links.note_replaced(former, stored, bound, after)
         return after
 
     async def _delete(
@@ -120,7 +103,7 @@ class StepTransaction(Transaction):
     async def _replace_rows(
         self, former: Record[Any], stored: Entry[Any] | None, bound: Record[Any], after: Entry[Any]
     ) -> None:
-        self._writes |= replaced_changes(former, stored, bound, after)
+        self.rows.writes |= replaced_changes(former, stored, bound, after)
         removed: dict[str, tuple[Derived, Any]] = {}
         if stored is not None:
             for derived in former.shared_rows:
@@ -135,88 +118,84 @@ class StepTransaction(Transaction):
         for key, (derived, row) in removed.items():
             if not _is_same_kind(derived, added.get(key)):
                 assert stored is not None
-                await self.merge(former, derived, key, stored.values, row, None, None)
+                await self.merge(SharedRowChange(former, derived, key, stored.values, row, None))
         for key, (derived, row) in added.items():
             was = removed.get(key)
             gone = was[1] if was is not None and _is_same_kind(derived, was) else None
-            await self.merge(bound, derived, key, after.values, gone, row, after.expires)
+            await self.merge(
+                SharedRowChange(bound, derived, key, after.values, gone, row, after.expires)
+            )
 
-    async def merge(
-        self,
-        bound: Record[Any],
-        derived: Any,
-        key: str,
-        keys: Keys,
-        removed: Any,
-        added: Any,
-        expires: int | None,
-    ) -> None:
+    async def merge(self, change: SharedRowChange) -> None:
         """Merge a change into a shared row, which may hold contributions of both declarations."""
         if self._newer is None or self._visited is None:  # it is of another record
-            await super().merge(bound, derived, key, keys, removed, added, expires)
+            await super().merge(change)
             return
+        derived, key, added = change.derived, change.key, change.added
         try:
-            await super().merge(bound, derived, key, keys, removed, added, expires)
+            await super().merge(change)
         except NewerError:
             raise
         except UniqueError:
             if not await self._is_held_by_unvisited(derived, key):
                 raise
-            self._writes[key] = None
-            await super().merge(bound, derived, key, keys, None, added, expires)
+            await self._take_over(change)
         except DataError:
             if not isinstance(derived, Summary):
                 raise
             if added is None:
                 return  # it is of the newer shape already, without the record
-            self._writes[key] = None
-            await super().merge(bound, derived, key, keys, None, added, expires)
+            await self._take_over(change)
         if isinstance(derived, Summary) and added is None and self.binding.find(key) is None:
             row = await self.row(key)
             if row is not None and not derived.members(row[0]):
-                self._writes[key] = None  # a truncated list: those that it lacks leave it too
+                self.write(key, None)  # a truncated list: those that it lacks leave it too
+
+    async def _take_over(self, change: SharedRowChange) -> None:
+        """Write the row with nothing but this contribution."""
+        self.write(change.key, None)
+        await super().merge(change._replace(removed=None))
 
     async def _is_held_by_unvisited(self, derived: Unique, key: str) -> bool:
         row = await self.row(key)
         assert row is not None and self._visited is not None
         _, holder = derived.owner_at(key, row[0])
         own = self._former.current_key(self._visited.key)
-        return self._is_in_key_order and holder > own and holder not in self._writes
+        return self._is_in_key_order and holder > own and holder not in self.rows.writes
 
-    async def _still_listed(
-        self, bound: Record[Any], derived: Derived, key: str, keys: Keys
-    ) -> bool:
+    async def _still_listed(self, change: SharedRowChange) -> bool:
+        bound = change.bound
         if self._newer is None or self._visited is None or bound is not self._former:
-            return await super()._still_listed(bound, derived, key, keys)
+            return await super()._still_listed(change)
         own = bound.current_key(self._visited.key)
-        for sibling in derived.siblings(keys):
+        for sibling in change.derived.siblings(change.keys):
             owner = bound.template.join(sibling)
             is_visited = self._is_in_key_order and owner < own
             of = self._newer if is_visited else bound
-            rows = of.derived if is_visited else (derived,)
-            entry = await self.entry_at(of, owner, sibling)
-            if entry is not None and any(key in stored_rows(each, entry) for each in rows):
+            rows = of.derived if is_visited else (change.derived,)
+            entry = await self.records.entry(of, owner, sibling)
+            if entry is not None and any(change.key in stored_rows(each, entry) for each in rows):
                 return True
         return False
-
-    # Links
-
-    def _note_replaced(
-        self, former: Record[Any], stored: Entry[Any] | None, bound: Record[Any], after: Entry[Any]
-    ) -> None:
-        """Note the links that the older record did not have: its own were checked."""
-        self._note_put(bound, None, after)
-        if stored is None or (noted := self._links) is None:
-            return
-        noted.created.pop(after.key, None)
-        if needed := noted.needed.get(after.key):
-            for key in self.binding.former_owner_keys(former, stored.record, stored.values):
-                needed.pop(key, None)
 
 
 def _is_same_kind(derived: Derived, other: tuple[Derived, Any] | None) -> bool:
     """Return whether both contribute to a shared row in the same form."""
     return other is not None and isinstance(derived, Summary) == isinstance(other[0], Summary)
+
+
+def _kept_plan(
+    former: Record[Any], visited: Entry[Any], plan: WritePlan[T], now: int
+) -> WritePlan[T]:
+    """Return the plan with what the new record keeps of the older one: the time of its creation,
+    its expiry, and the members that neither declaration knows."""
+    bound, value, document, expires = plan.bound, plan.value, plan.document, plan.expires
+    if document is None and bound.keeps_unknown and visited.stored is not None:
+        document = former.kept_for(bound, visited.stored)
+    if not plan.is_restored:
+        value = bound.stamp(value, _creation(former, visited, bound, value), now)  # type: ignore[arg-type]  # it has the attribute that is read
+        expires = _expires(former, visited, bound, value, plan.ttl, now)
+    return replace(plan, value=value, document=document, is_restored=True, expires=expires)
 
 
 def _creation(former: Record[Any], visited: Entry[Any], bound: Record[Any], value: Any) -> object:

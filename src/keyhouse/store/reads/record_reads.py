@@ -37,7 +37,7 @@ from keyhouse.store.reads.record_watch import WatchedRecord, check_watch_start, 
 from keyhouse.store.reads.scan import Scan
 from keyhouse.store.reads.unreadable import OnUnreadable, UnreadableRow, UnreadableRows
 from keyhouse.store.reads.usage import usage
-from keyhouse.store.record_buffer import key_values
+from keyhouse.store.record_view import key_values
 from keyhouse.store.transaction import Transaction
 
 T = TypeVar("T")

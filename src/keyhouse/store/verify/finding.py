@@ -53,7 +53,7 @@ async def confirmed(
         except (DataError, KeyFieldError):
             tx.discard()
             return None, True  # the row has become unreadable, which is a separate finding
-        return finding, tx.pending > 0 or finding is None or await tx.is_unchanged()
+        return finding, tx.pending > 0 or finding is None or await tx.rows.is_unchanged()
 
     for _ in range(_ATTEMPTS_MAX):
         finding, is_confirmed = await store.transact(attempt)

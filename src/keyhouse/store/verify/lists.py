@@ -26,6 +26,7 @@ from keyhouse.schema import KeyMatch, Keys, Summary
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 from keyhouse.store.verify.finding import Finding, confirmed
+from keyhouse.store.write_plan import SharedRowChange
 
 T = TypeVar("T")
 
@@ -161,19 +162,21 @@ def _rows(derived: Summary, found: KeyMatch, key: str, value: bytes) -> dict[str
 async def _add(match: KeyMatch, key: str, owners: list[tuple[str, Keys]], tx: Transaction) -> None:
     record, derived = match.record, match.declared
     for owner, values in owners:
-        written = await tx.row(await tx.stored_key(record, record.current_key(owner)))
+        written = await tx.row(await tx.records.stored_key(record, record.current_key(owner)))
         if written is None:
             continue
         rows = _rows(derived, KeyMatch(record, record, values), owner, written[0])
         if key in rows:
-            await tx.merge(record, derived, key, values, None, rows[key], written[1])
+            await tx.merge(
+                SharedRowChange(record, derived, key, values, None, rows[key], written[1])
+            )
 
 
 async def _remove_mark(match: KeyMatch, seen: Row, count: int, tx: Transaction) -> Finding | None:
     there = await tx.row(seen.key)
     if there is None or seen.revision == FOREIGN_REVISION:
         return None
-    if tx.revision_read(seen.key) != seen.revision:
+    if tx.rows.revision_read(seen.key) != seen.revision:
         return None
     complete = match.declared.without_mark(seen.key, seen.value)
     tx.write(seen.key, None if complete is None else (complete, there[1]))

@@ -56,6 +56,7 @@ from keyhouse.store.verify.finding import Finding, Kind, confirmed
 from keyhouse.store.verify.links import check_deletions, check_links
 from keyhouse.store.verify.lists import TruncatedLists, refill_lists
 from keyhouse.store.verify.logs import check_streams
+from keyhouse.store.write_plan import SharedRowChange
 
 _PAGE_ROWS = 500
 
@@ -291,7 +292,7 @@ async def _repair_missing(
     tx: Transaction,
 ) -> Finding | None:
     """Read a record and one of its rows again; report what is wrong, and repair it."""
-    written = await tx.row(await tx.stored_key(record, record.current_key(owner)))
+    written = await tx.row(await tx.records.stored_key(record, record.current_key(owner)))
     if written is None:
         return None
     expected = derived.rows(record.decode(written[0], owner), keys)
@@ -304,8 +305,9 @@ async def _repair_missing(
     if repair and derived.strategy == "put":
         tx.write(key, (expected[key], written[1]))
     elif derived.strategy == "merge":
+        change = SharedRowChange(record, derived, key, keys, None, expected[key], written[1])
         try:
-            await tx.merge(record, derived, key, keys, None, expected[key], written[1])
+            await tx.merge(change)
         except UniqueError:
             if await _is_held(record, derived, key, tx):
                 return Finding(
@@ -317,7 +319,7 @@ async def _repair_missing(
         except DataError as error:
             kind, detail = "unreadable", str(error)
             tx.write(key, None)
-            await tx.merge(record, derived, key, keys, None, expected[key], written[1])
+            await tx.merge(change)
         if not repair:
             tx.discard()
     return Finding(kind, key, record.name, detail, repair)
@@ -331,7 +333,7 @@ async def _is_held(record: Record[Any], derived: Derived, key: str, tx: Transact
         values, owner = derived.owner_at(key, b"" if there is None else there[0])
     except DataError:
         return False
-    written = await tx.row(await tx.stored_key(record, owner))
+    written = await tx.row(await tx.records.stored_key(record, owner))
     return _derives(
         record, derived, key, None if written is None else Row(owner, written[0], 0), values
     )
@@ -401,7 +403,7 @@ async def _repair_dangling(
         return None  # it was deleted, or another record has written it
     for values in candidates:
         owner = record.template.join(values)
-        written = await tx.row(await tx.stored_key(record, owner))
+        written = await tx.row(await tx.records.stored_key(record, owner))
         if written is not None and _derives(
             record, derived, key, Row(owner, written[0], 0, None), values
         ):
@@ -419,7 +421,9 @@ async def _repair_dangling(
         tx.write(key, None)
     elif repair:
         try:
-            await tx.merge(record, derived, key, candidates[0], removed, None, there[1])
+            await tx.merge(
+                SharedRowChange(record, derived, key, candidates[0], removed, None, there[1])
+            )
         except NewerError as error:
             return Finding("newer", key, record.name, str(error))
     return Finding("dangling", key, record.name, detail, repair)
