@@ -191,7 +191,7 @@ def _scan(store: Store, over: Record[Any], by: Index | None, fields: dict[str, A
     """Return the scan of the records themselves, or of the rows of an index that lead to them."""
     declared: Any = store.binding.record(over) if by is None else store.binding.index(over, by)[1]
     keys = declared.template.range(fields)
-    return Scan(store.engine, store.space, store.binding, declared, keys, reverse=False)
+    return Scan(store, declared, keys)
 
 
 async def _advance(
@@ -204,7 +204,7 @@ async def _advance(
     chunk_rows: int,
 ) -> JobState:
     bound = store.binding.record(over)
-    page, position = await scan.rows_after(chunk_rows, state.cursor or None)
+    page = await scan.rows_after(chunk_rows, state.cursor or None)
     if isinstance(scan.declared, Index):
         found = [scan.declared.owner_at(row.key, row.value) for row in page.rows]
     else:
@@ -235,8 +235,8 @@ async def _advance(
             raise
         state.done += 1
     state.changed += tx.pending
-    state.cursor = position or state.cursor
-    state.finished = position is None
+    state.cursor = scan.end(page) if page.more else state.cursor
+    state.finished = not page.more
     return state
 
 
