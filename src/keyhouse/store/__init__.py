@@ -26,8 +26,12 @@ from keyhouse.store.jobs.migrate import MigrationResult, migrate, open_migrated,
 from keyhouse.store.jobs.prefix_conversion import PrefixConversion, convert_prefix
 from keyhouse.store.jobs.reseal import reseal
 from keyhouse.store.jobs.sweep import sweep
-from keyhouse.store.reads.bounded_records import first_entries, page_within, record_keys
-from keyhouse.store.reads.bounded_rows import rows_while
+from keyhouse.store.reads.bounded_reads import (
+    first_entries,
+    page_within,
+    record_keys,
+    rows_while,
+)
 from keyhouse.store.reads.raw_rows import RawRows
 from keyhouse.store.reads.record_watch import check_watch_start
 from keyhouse.store.reads.unreadable import OnUnreadable, UnreadableRow, UnreadableRows

@@ -184,6 +184,10 @@ class Binding:
     def records(self) -> list[Record[object]]:
         return [self.record(record) for record in self.schema.records]
 
+    def declared(self, declared: Declared) -> Declared:
+        """Return a record or a derived row as it is bound to the space."""
+        return self.derived(declared) if isinstance(declared, Derived) else self.record(declared)
+
     def filters(self, bound: Declared) -> bool:
         """Return whether its scans must leave out rows of other templates."""
         return id(self._originals.get(id(bound))) in self.schema.filtered

@@ -176,12 +176,12 @@ class _Walk(Generic[T]):
         self._step = step
         scanned: Any = self._bound if self._by is None else self._by
         keys = scanned.template.range(fields)
-        self._scan = Scan(store.engine, store.space, store.binding, scanned, keys, reverse=False)
+        self._scan = Scan(store, scanned, keys)
 
     async def advance(self, rows_max: int, state: JobState, tx: Transaction) -> JobState:
         """Call the step for the next records, and move the cursor past them."""
         bound, by = self._bound, self._by
-        page, position = await self._scan.rows_after(rows_max, state.cursor or None)
+        page = await self._scan.rows_after(rows_max, state.cursor or None)
         if by is not None:
             found = [by.owner_at(row.key, row.value) for row in page.rows]
         else:
@@ -202,8 +202,8 @@ class _Walk(Generic[T]):
                 raise
             state.done += 1
         state.changed += tx.pending
-        state.cursor = position or state.cursor
-        state.finished = position is None
+        state.cursor = self._scan.end(page) if page.more else state.cursor
+        state.finished = not page.more
         return state
 
     async def _entry(self, tx: Transaction, current: str, values: Keys) -> Entry[T] | None:

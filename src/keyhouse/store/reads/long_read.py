@@ -24,12 +24,12 @@ read that may go through a whole space therefore goes page by page:
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from time import perf_counter
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from keyhouse.engine import Row, fitting_rows
+from keyhouse.engine import Engine, Page, Row, Span, fitting_rows
 from keyhouse.limits import READ_ROWS_PER_REQUEST
 from keyhouse.read_meter import read_meter, report_read
 
@@ -105,6 +105,38 @@ class LongRead:
         self.rows = max(1, min(fitting, _GROWTH * self.rows, self._rows_max))
         self.kept, self.kept_bytes = count, size
         return count
+
+
+async def span_pages(
+    engine: Engine,
+    space: str,
+    span: Span,
+    *,
+    reverse: bool = False,
+    keys_only: bool = False,
+    read: LongRead | None = None,
+) -> AsyncGenerator[Page, None]:
+    """Iterate over all rows of a span, in pages of bounded size. `read` counts the pages of several
+    spans as one read."""
+    read = read or LongRead(space)
+    more = True
+    while more:
+        await read.turn()
+        page = await engine.scan(
+            space,
+            span,
+            limit=read.rows,
+            reverse=reverse,
+            keys_only=keys_only,
+            bytes_max=read.bytes_max,
+        )
+        count = read.keep([len(row.value) for row in page.rows])
+        if count < len(page.rows):
+            page = Page(page.rows[:count], True, page.revision)
+        yield page
+        if more := page.more:
+            last = page.rows[-1].key
+            span = span.before(last) if reverse else span.after(last)
 
 
 class LongWatch:

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from keyhouse.engine import CaughtUp, Change, Engine, Page, Row, Span, check_key
-from keyhouse.store.reads.long_read import LongRead
+from keyhouse.store.reads.long_read import LongRead, span_pages
 from keyhouse.store.reads.scan import check_page_limit
 
 _WHOLE = Span()
@@ -69,24 +69,11 @@ class RawRows:
     ) -> AsyncGenerator[Row, None]:
         """Iterate over all rows of a span, page by page: each page is read at its own revision, and
         between two of them other tasks run."""
-        read = LongRead(self.space)
-        more = True
-        while more:
-            await read.turn()
-            page = await self.engine.scan(
-                self.space,
-                span,
-                limit=read.rows,
-                reverse=reverse,
-                keys_only=keys_only,
-                bytes_max=read.bytes_max,
-            )
-            count = read.keep([len(row.value) for row in page.rows])
-            for row in page.rows[:count]:
-                yield row
-            if more := page.more or count < len(page.rows):
-                last = page.rows[count - 1].key
-                span = span.before(last) if reverse else span.after(last)
+        pages = span_pages(self.engine, self.space, span, reverse=reverse, keys_only=keys_only)
+        async with aclosing(pages):
+            async for page in pages:
+                for row in page.rows:
+                    yield row
 
     async def row_watch(
         self,

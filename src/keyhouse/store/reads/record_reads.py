@@ -19,7 +19,6 @@ from keyhouse.errors import (
 from keyhouse.schema import (
     Counter,
     Declared,
-    Derived,
     Index,
     KeyMatch,
     Keys,
@@ -31,19 +30,16 @@ from keyhouse.schema import (
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import Entry, Event, RecordPage, UsagePage
 from keyhouse.store.reads.raw_rows import RawRows
-from keyhouse.store.reads.record_pages import all_records, all_records_by, records, records_by
 from keyhouse.store.reads.record_reader import read_records, record_entries, record_values
+from keyhouse.store.reads.record_scan import RecordScan
 from keyhouse.store.reads.record_watch import WatchedRecord, check_watch_start, watch_records
-from keyhouse.store.reads.scan import Scan
+from keyhouse.store.reads.scan import Between, Scan
 from keyhouse.store.reads.unreadable import OnUnreadable, UnreadableRow, UnreadableRows
 from keyhouse.store.reads.usage import usage
 from keyhouse.store.record_view import key_values
 from keyhouse.store.transaction import Transaction
 
 T = TypeVar("T")
-
-Between = tuple[Any, Any]
-"""The bounds of a range, the second excluded; None means no bound."""
 
 _USAGE_PAGE_ROWS = 250
 
@@ -222,13 +218,8 @@ class RecordReads(RawRows):
         """
         if positional:
             raise unnamed_fields(by or record, positional)
-        if by is None:
-            bound = self.binding.record(record)
-            scan = scan_of(self, bound, fields, prefix=prefix, between=between, reverse=reverse)
-            return await records(scan, bound, limit, cursor, unreadable)
-        bound, index = self.binding.index(record, by)
-        scan = scan_of(self, index, fields, prefix=prefix, between=between, reverse=reverse)
-        return await records_by(scan, bound, index, limit, cursor, unreadable)
+        scan = RecordScan(self, record, by, fields, prefix=prefix, between=between, reverse=reverse)
+        return await scan.page(limit, cursor, unreadable)
 
     async def scan(
         self,
@@ -249,14 +240,8 @@ class RecordReads(RawRows):
             raise unnamed_fields(by or record, positional)
         if limit is not None and (type(limit) is not int or limit < 1):
             raise UsageError("The limit of a scan is a whole number from 1.", limit=limit)
-        if by is None:
-            bound = self.binding.record(record)
-            scan = scan_of(self, bound, fields, prefix=prefix, between=between, reverse=reverse)
-            pages = all_records(scan, bound, unreadable)
-        else:
-            bound, index = self.binding.index(record, by)
-            scan = scan_of(self, index, fields, prefix=prefix, between=between, reverse=reverse)
-            pages = all_records_by(self.space, scan, bound, index, unreadable)
+        scan = RecordScan(self, record, by, fields, prefix=prefix, between=between, reverse=reverse)
+        pages = scan.pages(unreadable)
         left = limit
         async with aclosing(pages):
             async for entries in pages:
@@ -280,11 +265,16 @@ class RecordReads(RawRows):
         """Return some keys without their values, and the cursor of the next page."""
         if positional:
             raise unnamed_fields(declared, positional)
-        scan = scan_of(
-            self, self._bound(declared), fields, prefix=prefix, between=between, reverse=reverse
+        scan = Scan.narrowed(
+            self,
+            self.binding.declared(declared),
+            fields,
+            prefix=prefix,
+            between=between,
+            reverse=reverse,
         )
-        page, following = await scan.rows(limit, cursor, keys_only=True)
-        return [row.key for row in page.rows], following
+        page = await scan.rows_after(limit, scan.position(limit, cursor), keys_only=True)
+        return [row.key for row in page.rows], scan.cursor(page)
 
     async def count(
         self,
@@ -298,7 +288,9 @@ class RecordReads(RawRows):
         """Count the rows of `page` by reading their keys."""
         if positional:
             raise unnamed_fields(declared, positional)
-        scan = scan_of(self, self._bound(declared), fields, prefix=prefix, between=between)
+        scan = Scan.narrowed(
+            self, self.binding.declared(declared), fields, prefix=prefix, between=between
+        )
         total = 0
         async with aclosing(scan.pages(keys_only=True)) as pages:
             async for page in pages:
@@ -386,7 +378,7 @@ class RecordReads(RawRows):
         of these values.
         """
         bound = self.binding.record(record)
-        scan = scan_of(self, bound, fields)
+        scan = Scan.narrowed(self, bound, fields)
         position = None if after is None else bound.template.join(after)
         async with aclosing(scan.pages(position, keys_only=keys_only)) as pages:
             async for page in pages:
@@ -395,7 +387,7 @@ class RecordReads(RawRows):
 
     def span(self, declared: Declared, /, **fields: Any) -> Span:
         """Return the span of a declaration's keys that begin with these fields: for `row_page`."""
-        return self._bound(declared).template.span(fields)
+        return self.binding.declared(declared).template.span(fields)
 
     async def usage(
         self, *declared: Declared, page_rows: int = _USAGE_PAGE_ROWS
@@ -406,7 +398,7 @@ class RecordReads(RawRows):
         Each page is read at its own revision, so a caller that knows the revisions of its writes
         can tell whether a page includes them. Other tasks run between two pages.
         """
-        bound = [self._bound(each) for each in declared]
+        bound = [self.binding.declared(each) for each in declared]
         async with aclosing(usage(self.engine, self.space, bound, page_rows)) as pages:
             async for page in pages:
                 yield page
@@ -416,13 +408,6 @@ class RecordReads(RawRows):
         if not isinstance(key, str):
             raise KeyFieldError("A key must be text.", key=key)
         return self.binding.find(key)
-
-    def _bound(self, declared: Declared) -> Declared:
-        return (
-            self.binding.derived(declared)
-            if isinstance(declared, Derived)
-            else self.binding.record(declared)
-        )
 
 
 def lookup_key(bound: Record[Any], index: Index, fields: Mapping[str, Any]) -> str:
@@ -438,18 +423,3 @@ def lookup_key(bound: Record[Any], index: Index, fields: Mapping[str, Any]) -> s
             record=bound.name,
             index=index.template.text,
         ) from None
-
-
-def scan_of(
-    reads: RecordReads,
-    bound: Declared,
-    fields: dict[str, Any],
-    *,
-    prefix: str | None = None,
-    between: Between | None = None,
-    reverse: bool = False,
-) -> Scan:
-    keys = bound.template.range(fields, prefix=prefix, between=between)
-    # a range that a span alone does not tell apart is part of what a cursor belongs to
-    mark = "" if keys.accepts is None else f"\0{prefix}\0{between}"
-    return Scan(reads.engine, reads.space, reads.binding, bound, keys, reverse=reverse, mark=mark)

@@ -5,8 +5,8 @@ span of its scan, even if the key in the cursor was made up.
 """
 
 import zlib
-from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,11 +17,27 @@ from keyhouse.keys.ranges import KeyRange
 from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import Declared, Index, Keys, Record
 from keyhouse.store.binding import Binding
-from keyhouse.store.reads.long_read import PAGE_BYTES, PAGE_ROWS, LongRead
+from keyhouse.store.reads.long_read import PAGE_BYTES, PAGE_ROWS, PAGE_ROWS_FIRST, LongRead
 from keyhouse.store.reads.record_reader import read_records
+
+Between = tuple[Any, Any]
+"""The bounds of a range, the second excluded; None means no bound."""
 
 Owner = tuple[Keys, str] | DataError
 """The key values and key of the record that an index row leads to, or why it leads to none."""
+
+
+class BoundSpace(Protocol):
+    """A space of an engine, with a schema bound to it: a Store is one."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+    @property
+    def space(self) -> str: ...
+
+    @property
+    def binding(self) -> Binding: ...
 
 
 class Scan:
@@ -47,21 +63,19 @@ class Scan:
 
     def __init__(
         self,
-        engine: Engine,
-        space: str,
-        binding: Binding,
+        source: BoundSpace,
         declared: Declared,
         keys: KeyRange,
         *,
-        reverse: bool,
+        reverse: bool = False,
         mark: str = "",
     ) -> None:
         check_reverse(reverse)
-        self._engine = engine
-        self.space = space
-        self._binding = binding
+        self._engine = source.engine
+        self.space = source.space
+        self._binding = source.binding
         self.declared = declared
-        self._legacy: Record[Any] | None = None
+        self._legacy: Record[Any] | None = None  # a scan of it reads both keys
         if isinstance(declared, Record) and declared.legacy is not None:
             self._legacy = declared
         self.span = keys.span
@@ -72,22 +86,36 @@ class Scan:
         self._values: dict[str, Keys | None] = {}
         """Values of the keys of the page that was read last."""
 
-    async def rows(
-        self,
-        limit: int,
-        cursor: str | None,
+    @classmethod
+    def narrowed(
+        cls,
+        source: BoundSpace,
+        declared: Declared,
+        fields: Mapping[str, Any],
         *,
-        keys_only: bool = False,
-        bytes_max: int | None = None,
-    ) -> tuple[Page, str | None]:
-        """Return up to `limit` rows of the declaration, no more than fit in `bytes_max`, and the
-        cursor of the next page."""
+        prefix: str | None = None,
+        between: Between | None = None,
+        reverse: bool = False,
+    ) -> "Scan":
+        """Return the scan of the rows whose leading key fields have these values, and whose next
+        one starts with `prefix` or lies `between` two values."""
+        keys = declared.template.range(fields, prefix=prefix, between=between)
+        # a range that a span alone does not tell apart is part of what a cursor belongs to
+        mark = "" if keys.accepts is None else f"\0{prefix}\0{between}"
+        return cls(source, declared, keys, reverse=reverse, mark=mark)
+
+    def position(self, limit: int, cursor: str | None) -> str | None:
+        """Return the position after which the page of a cursor starts; None: at the start."""
         check_page_limit(limit)
-        position = None if cursor is None else self._decode(cursor)
-        page, position = await self.rows_after(
-            limit, position, keys_only=keys_only, bytes_max=bytes_max
-        )
-        return page, None if position is None else self._cursor(position)
+        return None if cursor is None else self._decode(cursor)
+
+    def end(self, page: Page) -> str:
+        """Return the position of the last row of a page: its key, or its record's current key."""
+        return self._position(page.rows[-1])
+
+    def cursor(self, page: Page) -> str | None:
+        """Return the cursor of the next page; None if there is none."""
+        return self._cursor(self.end(page)) if page.more else None
 
     async def rows_after(
         self,
@@ -96,69 +124,39 @@ class Scan:
         *,
         keys_only: bool = False,
         bytes_max: int | None = None,
-    ) -> tuple[Page, str | None]:
-        """Return up to `limit` rows after a position, and the position of the last one if there are
-        more.
-
-        The position of a row is its key; of a record at its legacy key, the current key.
-        """
+    ) -> Page:
+        """Return up to `limit` rows after a position, no more than fit in `bytes_max`."""
         span = self.span if position is None else self._rest(self.span, position)
         if self._legacy is None:
-            page = await self._page(self.declared, span, limit, keys_only, bytes_max)
-        else:
-            page = await self._merged(self._legacy, span, limit, keys_only, bytes_max)
-        return page, self._position(page.rows[-1]) if page.more else None
+            return await self._page(self.declared, span, limit, keys_only, bytes_max)
+        return await self._merged(self._legacy, span, limit, keys_only, bytes_max)
+
+    def long_read(self, rows_max: int = PAGE_ROWS) -> LongRead:
+        """Return the sizes and turns of a read of all pages."""
+        rows_max = min(rows_max, PAGE_ROWS if self._legacy is None else PAGE_ROWS // 2)
+        return LongRead(self.space, rows_max, rows=min(PAGE_ROWS_FIRST, rows_max))
 
     async def pages(
-        self, position: str | None = None, *, keys_only: bool = False
+        self,
+        position: str | None = None,
+        *,
+        keys_only: bool = False,
+        rows_max: int = PAGE_ROWS,
     ) -> AsyncGenerator[Page, None]:
         """Iterate over all rows after a position, in pages of bounded size: see `long_read`."""
-        rows_max = PAGE_ROWS if self._legacy is None else PAGE_ROWS // 2  # it reads both keys
-        read = LongRead(self.space, rows_max)
+        read = self.long_read(rows_max)
         while True:
             await read.turn()
-            page, following = await self.rows_after(
+            page = await self.rows_after(
                 read.rows, position, keys_only=keys_only, bytes_max=read.bytes_max
             )
             count = read.keep([len(row.value) for row in page.rows])
             if count < len(page.rows):
-                page, following = self._cut(page, count)
+                page = Page(page.rows[:count], True, page.revision)
             yield page
-            if (position := following) is None:
+            if not page.more:
                 return
-
-    async def rows_while(
-        self,
-        fits: Callable[[Row], bool],
-        limit: int,
-        cursor: str | None,
-        *,
-        keys_only: bool = False,
-    ) -> tuple[list[Row], str | None]:
-        """Return up to `limit` rows, in pages of bounded size, until one does not fit; and the
-        cursor of the next."""
-        check_page_limit(limit)
-        position = None if cursor is None else self._decode(cursor)
-        read = LongRead(self.space)
-        rows: list[Row] = []
-        while True:
-            await read.turn()
-            page, following = await self.rows_after(
-                min(read.rows, limit - len(rows)),
-                position,
-                keys_only=keys_only,
-                bytes_max=read.bytes_max,
-            )
-            count = read.keep([len(row.value) for row in page.rows])
-            for row in page.rows[:count]:
-                if not fits(row):
-                    return rows, self._cursor(self._position(rows[-1])) if rows else cursor
-                rows.append(row)
-            if count < len(page.rows):
-                following = self._position(rows[-1])
-            if following is None or len(rows) == limit:
-                return rows, None if following is None else self._cursor(following)
-            position = following
+            position = self.end(page)
 
     def values(self, key: str) -> Keys:
         """Return the values of a key that this scan returned."""
@@ -167,15 +165,6 @@ class Scan:
         elif found := self._values.get(key):
             return found
         return self.declared.template.split(key) or ()
-
-    def cut(self, page: Page, count: int) -> tuple[Page, str]:
-        """Return the first rows of a page, and the cursor of the next."""
-        page, position = self._cut(page, count)
-        return page, self._cursor(position)
-
-    def _cut(self, page: Page, count: int) -> tuple[Page, str]:
-        page = Page(page.rows[:count], True, page.revision)
-        return page, self._position(page.rows[-1])
 
     def _position(self, row: Row) -> str:
         """Return the row's place in the scan: its key, or its record's current key."""

@@ -1,12 +1,13 @@
 """Usage of a space: rows and bytes of some declarations, counted a page at a time."""
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 from typing import Any
 
-from keyhouse.engine import Engine, Page, Row, Span
+from keyhouse.engine import Engine, Row, Span
 from keyhouse.schema import Declared, Record
 from keyhouse.store.entry import UsagePage
-from keyhouse.store.reads.long_read import LongRead
+from keyhouse.store.reads.long_read import PAGE_ROWS_FIRST, LongRead, span_pages
 from keyhouse.store.reads.scan import check_page_limit
 
 
@@ -19,30 +20,21 @@ async def usage(
     declared = [*declared, *(each.legacy for each in moved if each.legacy is not None)]
     matches = [each.template.split for each in declared]
     spans = _joined([each.template.span({}) for each in declared]) if declared else [Span()]
-    read = LongRead(space)
-    while spans:
-        await read.turn()
-        rows_max = min(read.rows, page_rows)
-        page = await engine.scan(space, spans[0], limit=rows_max, bytes_max=read.bytes_max)
-        count = read.keep([len(row.value) for row in page.rows])
-        if count < len(page.rows):
-            page = Page(page.rows[:count], True, page.revision)
-        rows = [
-            row
-            for row in page.rows
-            if not matches or any(match(row.key) is not None for match in matches)
-        ]
-        for record in moved:
-            rows = await _without_copies(engine, space, record, rows)
-        size = sum([len(row.key.encode()) + len(row.value) for row in rows])
-        if page.more:
-            last: str | None = page.rows[-1].key
-            spans[0] = spans[0].after(page.rows[-1].key)
-        else:
-            last = spans.pop(0).stop if len(spans) > 1 else None
-        yield UsagePage(len(rows), size, last, page.revision)
-        if last is None:
-            return
+    read = LongRead(space, page_rows, rows=min(PAGE_ROWS_FIRST, page_rows))
+    for span in spans:
+        through = None if span is spans[-1] else span.stop
+        async with aclosing(span_pages(engine, space, span, read=read)) as pages:
+            async for page in pages:
+                rows = [
+                    row
+                    for row in page.rows
+                    if not matches or any(match(row.key) is not None for match in matches)
+                ]
+                for record in moved:
+                    rows = await _without_copies(engine, space, record, rows)
+                size = sum([len(row.key.encode()) + len(row.value) for row in rows])
+                last = page.rows[-1].key if page.more else through
+                yield UsagePage(len(rows), size, last, page.revision)
 
 
 async def _without_copies(
