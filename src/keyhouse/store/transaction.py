@@ -461,7 +461,8 @@ class Transaction:
         """Buffer the difference between two states of a record in its derived rows. Returns the
         changes of shared rows, for `merge`."""
         rows = self.rows
-        rows.writes |= write_plan.owned_changes(bound, before, after)
+        if bound.owned:
+            rows.writes |= write_plan.owned_changes(bound, before, after)
         if not bound.shared_rows:
             return []
         adds, changes = write_plan.shared_changes(bound, before, after)
