@@ -21,7 +21,6 @@ from typing import Any, get_args, get_origin
 import msgspec
 import typer
 
-from keyhouse import limits
 from keyhouse.cli.app import EXIT_CODES, SystemGroup, app
 from keyhouse.cli.commands.describe import document, mermaid
 from keyhouse.engine import Capabilities
@@ -63,9 +62,11 @@ Keys, files and URLs follow, in the same order everywhere: `get SYSTEM KEY`, `ba
 
 Defaults come from the environment: `KEYHOUSE_SYSTEM`, `KEYHOUSE_STORE` and `KEYHOUSE_SPACE`. With
 `KEYHOUSE_SYSTEM` set, the system may be left out: `keyhouse get theme`. The first argument is then
-a system only if it is one of the five names, or the value of the variable. Without a store,
-commands use the one that `keyhouse serve` would use by its settings (`engine`, `data`, and the
-`engine` of a system), from the environment or `keyhouse.toml`.
+a system only if it is one of the five names, or the value of the variable. Without it, commands
+that need a system take the one that the settings of `keyhouse serve` name, if it is one: with
+`systems = ["board:BOARD"]` in `keyhouse.toml`, `keyhouse list` lists the keys of a board. Without a
+store, commands use the one that `keyhouse serve` would use by its settings (`engine`, `data`, and
+the `engine` of a system), from the environment or `keyhouse.toml`.
 
 Instead of a store, `get`, `put`, `delete`, `list`, `scan`, `count` and `watch` accept a running
 **service**: `--service nats://host:4222` for rosey (with the plugin's user and password in the URL,
@@ -133,9 +134,15 @@ def commands(group: Any) -> Iterator[tuple[str, Any]]:
                 yield from ((f"{name} {inner} {each}", nested[each]) for each in nested)
 
 
+LIMITED = ("", ".http", ".nats", ".auth", ".service", ".search")
+"""Packages with limits, below `keyhouse`, in the order of the page."""
+
+
 def limits_list() -> str:
     """Return a Markdown list of the limits, each with its value and its docstring."""
-    lines = [*_limit_lines(limits, "")]
+    lines: list[str] = []
+    for package in LIMITED:
+        lines += _limit_lines(import_module(f"keyhouse{package}.limits"), "")
     for name in NAMES:
         if (module := load_system(name).limits) is not None:
             lines += _limit_lines(module, f"{name}.")

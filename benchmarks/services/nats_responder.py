@@ -18,9 +18,9 @@ import uvloop
 from nats.aio.msg import Msg
 
 from keyhouse import open_engine
-from keyhouse.limits import NATS_PARTITIONS
 from keyhouse.metrics import Metrics
 from keyhouse.nats.connection import connect
+from keyhouse.nats.limits import NATS_PARTITIONS
 from keyhouse.nats.listener import NatsListener
 from keyhouse.serve.process import tune_gc
 from keyhouse.service.spec import ServiceContext

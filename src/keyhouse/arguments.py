@@ -31,20 +31,24 @@ def unnamed_fields(declared: object, positional: Sequence[object]) -> UsageError
 
 
 def checked(error: type[KeyhouseError]) -> Callable[[F], F]:
-    """Make a function raise this error for an argument that does not match its annotation."""
+    """Make a function raise this error for an argument that does not match its annotation. A list
+    is taken where a tuple is needed."""
 
     def decorate(function: F) -> F:
         @wraps(function)
         def call(*args: Any, **named: Any) -> Any:
-            positional, hints = _parameters(function)
-            for name, value in (
-                *zip(chain(positional, repeat(positional[-1])), args, strict=False),
-                *named.items(),
-            ):
+            names, hints = _parameters(function)
+
+            def accepted(name: str, value: object) -> object:
                 hint = hints.get(name, hints["**"])
+                if type(value) is list and not _matches(value, hint):
+                    value = tuple(value)
                 if not _matches(value, hint):
                     raise _mismatch(error, function, args, name, hint, value)
-            return function(*args, **named)
+                return value
+
+            positional = map(accepted, chain(names, repeat(names[-1])), args)
+            return function(*positional, **{name: accepted(name, named[name]) for name in named})
 
         return cast(F, call)
 
@@ -85,6 +89,8 @@ def _matches(value: object, hint: Any) -> bool:
         )
     if hint in (int, float) and isinstance(value, bool):
         return False
+    if hint is float:
+        return isinstance(value, int | float)
     return not isinstance(value, type) and isinstance(value, origin or hint)
 
 

@@ -16,11 +16,7 @@ from collections.abc import Iterator
 from typing import Final, Literal
 from unicodedata import combining, normalize
 
-from keyhouse.limits import (
-    COMBINING_MARKS_MAX,
-    NORMAL_EXPANSION_MAX,
-    NORMALIZED_CHARS_MAX,
-)
+from keyhouse.limits import COMBINING_MARKS_MAX, NORMAL_EXPANSION_MAX, NORMALIZED_CHARS_MAX
 
 __all__ = ["is_mark", "normal_form", "normalized", "pieces", "stream_safe"]
 

@@ -6,6 +6,7 @@ from keyhouse.engine import Engine
 from keyhouse.engines.registry import open_engine
 from keyhouse.errors import UsageError
 from keyhouse.keyring import KeyRing
+from keyhouse.limits import OPEN_WAIT_SECONDS
 from keyhouse.opening import Opening
 from keyhouse.schema import Schema
 from keyhouse.store import Store, open_migrated
@@ -24,6 +25,7 @@ def open_store(
     writes_legacy_keys: bool | None = None,
     key_ring: KeyRing | None = None,
     reindex: bool = False,
+    wait_seconds: float = OPEN_WAIT_SECONDS,
     **fixed: str,
 ) -> Opening[Store]:
     """Open a store at the version of its schema, migrating it if it is older.
@@ -34,7 +36,8 @@ def open_store(
 
     Finishes deletions that were interrupted. Raises NewerError if the store is newer, and
     UnbuiltIndexError if a derived row is new and the space has records that are not in it:
-    `reindex` builds it, in commits that can be resumed.
+    `reindex` builds it, in commits that can be resumed. Of several processes that open a space at
+    once, one prepares it and the others wait; one that has waited `wait_seconds` raises LeaseError.
     """
     if clock is not None and not isinstance(engine, str):
         raise UsageError("An open engine has its clock: give the clock to `open_engine`.")
@@ -51,6 +54,7 @@ def open_store(
                 key_ring=key_ring,
                 owns_engine=owned is not None,
                 reindex=reindex,
+                wait_seconds=wait_seconds,
                 **fixed,
             )
         except BaseException:

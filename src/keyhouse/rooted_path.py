@@ -1,4 +1,4 @@
-"""Opening files below a folder without following symbolic links.
+"""Opening files and folders below a folder without following symbolic links.
 
 A path is opened one name at a time, each below the folder before it: no path leads elsewhere, even
 if a folder is replaced by a link meanwhile.
@@ -6,9 +6,10 @@ if a folder is replaced by a link meanwhile.
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
-__all__ = ["open_below"]
+__all__ = ["open_below", "open_folder_below"]
 
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -16,12 +17,27 @@ _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 def open_below(root: str | os.PathLike[str], names: Sequence[str]) -> int:
     """Return the descriptor of a file, open for reading, by the names that lead to it from the
     root. Raises OSError. It may be a pipe or a device: check that."""
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder = open_folder_below(root, names[:-1])
     try:
-        for name in names[:-1]:
-            inner = os.open(name, _FLAGS | os.O_DIRECTORY, dir_fd=folder)
-            os.close(folder)
-            folder = inner
         return os.open(names[-1], _FLAGS, dir_fd=folder)
     finally:
         os.close(folder)
+
+
+def open_folder_below(
+    root: str | os.PathLike[str], names: Sequence[str], *, create: bool = False
+) -> int:
+    """Return the descriptor of a folder, by the names that lead to it from the root; `create` makes
+    the missing ones. Files in it are opened, linked and deleted by their name and this descriptor
+    (`dir_fd`). Raises OSError."""
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for name in names:
+        try:
+            if create:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=folder)
+            inner = os.open(name, _FLAGS | os.O_DIRECTORY, dir_fd=folder)
+        finally:
+            os.close(folder)
+        folder = inner
+    return folder

@@ -6,9 +6,11 @@ attacked without being listed here.
 
 import itertools
 import json
+import re
 import socket
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
@@ -70,6 +72,9 @@ _INDEXES: Final = ("name", "title", "alias", "tag")
 
 _numbers = itertools.count()
 """Each request has its own address, so that no limit by address rejects it."""
+
+_USERNAME: Final = re.compile(rb'("username": "|\busername=)[A-Za-z0-9]{1,32}(?=["&]|$)')
+"""Each request has its own user: wrong passwords of one make the next ones wait for seconds."""
 
 _MARK: Final = "\0bomb\0"
 """Stands for the bomb in a body."""
@@ -135,7 +140,7 @@ def body_bombs(example: Any, members: list[str] | None = None) -> Iterator[tuple
     for where, body in bodies.items():
         template = json.dumps(body)
         for name, text in TEXTS.items():
-            yield f"{where}: {name}", _filled(template, json.dumps(text, ensure_ascii=False))
+            yield f"{where}: {name}", _filled(template, _as_json(text))
         if where != "a name":
             yield f"{where}: surrogates", _filled(template, _SURROGATES)
     for where in list(bodies)[:1]:  # the parser does not look at names
@@ -172,6 +177,12 @@ def _filled(template: str, value: str) -> bytes:
     return template.replace(json.dumps(_MARK), value).encode("utf-8", "surrogatepass")
 
 
+@cache
+def _as_json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+@cache
 def _percent_encoded(text: str) -> str:
     """Return the text as part of a URL, as long as a request line may be."""
     each = len(quote(text[:1], safe="")) or 1
@@ -183,10 +194,11 @@ def _percent_encoded(text: str) -> str:
 def _raw(
     call: routes.RouteCall, body: bytes | None = None, *, headers: dict[str, bytes] | None = None
 ) -> bytes:
-    if body is not None:
-        call = call._replace(body=body)
-    sent = {name.lower(): value.encode() for name, value in call.head().items()}
     number = next(_numbers)
+    body = call.body if body is None else body
+    if body is not None:
+        call = call._replace(body=_USERNAME.sub(rb"\g<1>bomb%d" % number, body, count=1))
+    sent = {name.lower(): value.encode() for name, value in call.head().items()}
     sent["x-forwarded-for"] = b"10.%d.%d.1" % divmod(number % 65_536, 256)
     sent |= {name.lower(): value for name, value in (headers or {}).items()}
     head = b"".join(f"{name}: ".encode() + value + b"\r\n" for name, value in sent.items())
@@ -196,12 +208,28 @@ def _raw(
 
 def status_of(server: ServerProcess, request: bytes, *, timeout: float = 60) -> int:
     """Send a request on its own connection and return the status; 0 if there is none."""
-    with socket.create_connection(server.address, timeout=timeout) as connection:
-        with suppress(ConnectionError):  # rejected before its end
-            connection.sendall(request)
-        with suppress(ConnectionError), connection.makefile("rb") as reader:
-            parts = reader.readline().split(b" ")
-            return int(parts[1]) if len(parts) > 1 else 0
+    return statuses_of(server, [request], timeout=timeout)[0]
+
+
+def statuses_of(
+    server: ServerProcess, requests: Iterable[bytes], *, timeout: float = 60
+) -> list[int]:
+    """Send requests, each on its own connection, before any response is read; return the statuses:
+    a request takes the server a millisecond, and waiting for its turn on a busy machine ten."""
+    with ExitStack() as stack:
+        connections = []
+        for request in requests:
+            connection = socket.create_connection(server.address, timeout=timeout)
+            connections.append(stack.enter_context(connection))
+            with suppress(ConnectionError):  # rejected before its end
+                connection.sendall(request)
+        return [_status(connection) for connection in connections]
+
+
+def _status(connection: socket.socket) -> int:
+    with suppress(ConnectionError), connection.makefile("rb") as reader:
+        parts = reader.readline().split(b" ")
+        return int(parts[1]) if len(parts) > 1 else 0
     return 0
 
 

@@ -16,9 +16,9 @@ from structlog.testing import capture_logs
 
 from keyhouse.auth import JwtAuth, JwtSettings, jwks, jwt_auth
 from keyhouse.auth.jwks import KeySet, jwks_loader, read_keys
+from keyhouse.auth.limits import JWKS_BYTES_MAX
 from keyhouse.clock import ManualClock
 from keyhouse.errors import TokenError, UnavailableError, UsageError
-from keyhouse.limits import JWKS_BYTES_MAX
 from tests.auth.support.forged_tokens import (
     CUSTOMER,
     GOOD,

@@ -29,6 +29,11 @@ def called(
     return text
 
 
+@checked(UsageError)
+def returned(*many: tuple[int, ...], texts: tuple[str, ...] = ()) -> object:
+    return many, texts
+
+
 class Kept:
     @checked(DeclarationError)
     def __init__(self, size: int) -> None:
@@ -40,6 +45,7 @@ class Kept:
     [
         (("x",), {}),
         (("x", 1, 2), {}),
+        ((), {"pair": ["a", 1], "texts": ["a", "b"]}),  # lists, where tuples are asked for
         ((), {"either": None, "pair": ("a", 1), "texts": ("a", "b"), "named": {"a": 1, "b": "c"}}),
         ((), {"make": len, "a": int, "segment": Ulid(), "anything": object(), "further": b"x"}),
     ],
@@ -59,7 +65,9 @@ def test_an_argument_that_matches_its_annotation_is_accepted(
         (("x", True), {}, "many"),
         ((), {"either": 1}, "either"),
         ((), {"pair": ("a",)}, "pair"),
-        ((), {"pair": ["a", 1]}, "pair"),
+        ((), {"pair": ["a", "1"]}, "pair"),
+        ((), {"texts": ["a", 1]}, "texts"),
+        ((), {"either": []}, "either"),
         ((), {"texts": "ab"}, "texts"),
         ((), {"texts": ("a", 1)}, "texts"),
         ((), {"named": {"a": None}}, "named"),
@@ -77,6 +85,10 @@ def test_an_argument_that_does_not_match_is_rejected_by_name(
     with pytest.raises(UsageError, match=r"An argument has the wrong type\.") as refused:
         called(*args, **named)
     assert refused.value.fields["of"] == "called" and refused.value.fields["argument"] == argument
+
+
+def test_a_list_is_taken_as_a_tuple_where_one_is_needed() -> None:
+    assert returned([1, 2], (3,), texts=["a"]) == (((1, 2), (3,)), ("a",))  # type: ignore[arg-type]
 
 
 def test_the_error_names_the_needed_type_without_its_module() -> None:

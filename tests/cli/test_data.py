@@ -334,7 +334,8 @@ def test_delete_removes_a_record_and_its_derived_rows(folder: Path) -> None:
     dry = json.loads(
         run("delete", BOARD, "clip:goal", "--dry-run", "--json", *STORE, cwd=folder).stdout
     )
-    assert dry == {"space": "channel-7", "records": 1, "left": 0, "dry_run": True}
+    expected = {"space": "channel-7", "records": 1, "left": 0, "dry_run": True, "forgotten": False}
+    assert dry == expected
     assert (
         "expected=9"
         in run(
@@ -361,10 +362,22 @@ def test_delete_empties_a_space_with_whole_space(folder: Path) -> None:
     assert everything(folder) == []
 
 
+def test_delete_forgets_a_space_with_its_change_log(folder: Path) -> None:
+    """A tenant could be erased only by a program."""
+    words = ("delete", BOARD, "--forget", *STORE)
+    assert "Would delete 1 record" in run(*words, "--dry-run", cwd=folder).stdout
+    assert "Erased the space channel-7: 1 record" in run(*words, "--yes", cwd=folder).stdout
+    assert everything(folder) == []
+    assert "channel-7" not in run("spaces", BOARD, *STORE[:2], cwd=folder).stdout
+    file = folder / STORE[1].removeprefix("sqlite:")
+    assert b"clip:goal" not in file.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ((), "Name what to delete"),
+        (("clip:goal", "--forget"), "Name what to delete"),
         (("clip:goal", "--prefix", "clip:"), "Name what to delete"),
         (("--prefix", "clip:", "--expect", "1"), "--expect needs a KEY"),
         (("idx:clip:tag:goal:goal",), "This is a derived row"),

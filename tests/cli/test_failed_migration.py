@@ -187,3 +187,17 @@ def test_a_space_that_another_program_began_is_prepared_when_it_is_met(tmp_path:
                 )
             )
             assert "p" in json.dumps(found)
+
+
+def test_verify_of_a_space_to_migrate_names_the_command_that_migrates(tmp_path: Path) -> None:
+    """It advised `--repair`, and `--delete-unreadable` deleted the old records."""
+    make(tmp_path, "pass")
+    where = ("--data", "data")
+    for options in ([], ["--repair"], ["--delete-unreadable", "--yes"]):
+        done = run("verify", "new:SONGS", *options, *where, cwd=tmp_path, code=5).stdout
+        text = " ".join(done.split())
+        advice = "migrate the space first, with keyhouse migrate new:SONGS --data data"
+        assert advice in text.replace("`", "")
+        assert "--repair" not in text
+    run("migrate", "new:SONGS", *where, "--yes", cwd=tmp_path)
+    run("verify", "new:SONGS", *where, cwd=tmp_path)

@@ -148,9 +148,14 @@ def test_the_log_names_databases_beside_a_schema_that_was_renamed(folder: Path) 
         (folder / "log").unlink()
 
 
+ENGINE = "engine = 'memory:'"
+RIGHT = {"http": "docs = true", "studio": "session_hours = 1.0"}
+"""A setting of each table that is right; in the others, `ENGINE`."""
+
 MISSPELLED: list[tuple[str, dict[str, str], str]] = [
-    (f"[{name[:2]}{name[3:]}]\nengine = 'memory:'\n", {}, f"[{name}]")
+    (f"{beside}[{name[:2]}{name[3:]}]\nengine = 'memory:'\n", {}, f"[{name}]")
     for name in (*NAMES, "http", "studio", "recipes")
+    for beside in ("", f"[{name}]\n{RIGHT.get(name, ENGINE)}\n")
 ] + [
     ("", {f"KEYHOUSE_{wrong}": "1"}, f"KEYHOUSE_{right}")
     for wrong, right in [
@@ -185,3 +190,14 @@ def test_a_schema_cannot_have_the_name_of_a_setting(tmp_path: Path, name: str) -
     )
     failed = run("serve", "own:OWN", "--nats", "off", cwd=tmp_path, code=2).stderr
     assert "has the name of a setting" in " ".join(failed.split())
+
+
+def test_a_table_beside_the_right_one_that_is_not_misspelled_is_of_another_schema(
+    folder: Path,
+) -> None:
+    (folder / "keyhouse.toml").write_text(
+        "[recipes]\nrate_burst = 7\n[recipes2]\nrate_burst = 8\n[recipes-test]\nrate_burst = 9\n"
+    )
+    with serving(folder, "recipes:BOX", "--nats", "off") as process:
+        [line] = [line for line in process.log if "ignored" in line]
+    assert set(line["ignored"]) == {"[recipes2]", "[recipes-test]"}

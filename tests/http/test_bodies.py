@@ -8,12 +8,9 @@ from keyhouse.auth import Caller
 from keyhouse.clock import ManualClock
 from keyhouse.errors import DocumentError, LimitError, RecordError
 from keyhouse.http import HttpSettings, Route, decode_optional, make_app
+from keyhouse.http.limits import HTTP_LARGE_BODY_VALUES_MAX
 from keyhouse.http.signature import body_values_max
-from keyhouse.limits import (
-    DOCUMENT_DEPTH_MAX,
-    HTTP_BODY_VALUES_MAX,
-    HTTP_LARGE_BODY_VALUES_MAX,
-)
+from keyhouse.limits import DOCUMENT_DEPTH_MAX, HTTP_BODY_VALUES_MAX
 from keyhouse.service.rates import RateLimiter
 from tests.http.support.asgi_client import Answered, ask, asking
 from tests.http.support.shop import shop

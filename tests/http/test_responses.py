@@ -13,7 +13,7 @@ from keyhouse.auth import Caller
 from keyhouse.clock import ManualClock
 from keyhouse.errors import DeclarationError, UsageError
 from keyhouse.http import HttpSettings, Response, Route, make_app
-from keyhouse.limits import HTTP_BODY_BYTES_PER_REQUEST
+from keyhouse.http.limits import HTTP_BODY_BYTES_PER_REQUEST
 from keyhouse.service.rates import RateLimiter
 from keyhouse.service.spec import ServiceSpec
 from tests.http.support.asgi_client import ask, asking

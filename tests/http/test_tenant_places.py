@@ -10,8 +10,8 @@ from keyhouse.auth import Authenticator, Caller
 from keyhouse.auth.caller import HeaderPairs
 from keyhouse.errors import RateError
 from keyhouse.http import Route, make_app
+from keyhouse.http.limits import HTTP_TENANT_PLACES
 from keyhouse.http.tenant_places import TenantPlaces
-from keyhouse.limits import HTTP_TENANT_PLACES
 from tests.http.support.asgi_client import asking
 from tests.http.support.shop import shop
 

@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
 from keyhouse.errors import BusyError, LimitError, UnavailableError, UnknownOutcomeError, UsageError
-from keyhouse.limits import BUS_PENDING_MAX, BUS_REQUESTS_MAX
 from keyhouse.nats.bus import Bus, BusMessage, BusSubscription
 from keyhouse.nats.connection import connect
+from keyhouse.nats.limits import BUS_PENDING_MAX, BUS_REQUESTS_MAX
 from keyhouse.nats.server import NatsServer
 from tests.support.nats_servers import own_server
 

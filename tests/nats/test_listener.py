@@ -19,10 +19,10 @@ from keyhouse.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from keyhouse.limits import NATS_TENANT_IN_FLIGHT_MAX
 from keyhouse.nats.client import NatsClient
 from keyhouse.nats.connection import _ConnectionLog, connect
 from keyhouse.nats.endpoint import Endpoint, Request, error_reply
+from keyhouse.nats.limits import NATS_TENANT_IN_FLIGHT_MAX
 from keyhouse.nats.listener import NatsListener
 from keyhouse.nats.server import NatsServer
 from tests.nats.support.listeners import ask, client, listener, until

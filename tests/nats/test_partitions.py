@@ -16,10 +16,10 @@ from nats.errors import NoRespondersError
 from structlog.testing import capture_logs
 
 from keyhouse.errors import UsageError
-from keyhouse.limits import NATS_PARTITIONS
 from keyhouse.nats.client import NatsClient
 from keyhouse.nats.connection import connect
 from keyhouse.nats.endpoint import Endpoint, Handler, Request, partition_of
+from keyhouse.nats.limits import NATS_PARTITIONS
 from keyhouse.nats.listener import NatsListener
 from keyhouse.nats.server import NatsServer
 from tests.nats.support.listeners import ask, until

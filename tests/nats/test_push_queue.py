@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from keyhouse.errors import BusyError
-from keyhouse.limits import NATS_TENANT_PUSH_BYTES_MAX, NATS_TENANT_PUSH_BYTES_PER_SECOND
 from keyhouse.nats.connection import connect
+from keyhouse.nats.limits import NATS_TENANT_PUSH_BYTES_MAX, NATS_TENANT_PUSH_BYTES_PER_SECOND
 from keyhouse.nats.push_queue import PushQueue
 from tests.nats.support.listeners import client, subscribed
 from tests.support.nats_servers import nats_server

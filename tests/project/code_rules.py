@@ -83,7 +83,7 @@ def limits_have_names(source: Source) -> Iterator[str]:
             ):
                 yield (
                     f"{source.at(node.lineno)} rejects a caller by a literal: "
-                    "name it in keyhouse.limits, or in the module"
+                    "name it in the limits of its package, or in the module"
                 )
             case ast.Call(func=ast.Name(id="LimitError"), keywords=keywords):
                 if any(
@@ -91,7 +91,7 @@ def limits_have_names(source: Source) -> Iterator[str]:
                 ):
                     yield (
                         f"{source.at(node.lineno)} rejects a caller by a literal: "
-                        "name it in keyhouse.limits, with its unit and origin"
+                        "name it in the limits of its package, with its unit and origin"
                     )
 
 

@@ -230,9 +230,12 @@ def _is_public(root: Path, module: str) -> bool:
 
 
 def _publishes(root: Path, module: str, name: str) -> bool:
-    """Look in `__all__`; a module directly in keyhouse without one publishes all public names."""
+    """Look in `__all__`; a module without one publishes all public names if it is directly in
+    keyhouse, or the limits of a package."""
     names = published(root, module)
-    return name in names if names is not None else module.count(".") == 1
+    if names is not None:
+        return name in names
+    return module.count(".") == 1 or module.endswith(".limits")
 
 
 def _published_at(root: Path, module: str, name: str) -> str:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keyhouse.errors import LimitError
-from keyhouse.limits import SEARCH_QUERY_CHARS_MAX
 from keyhouse.search import fold, match_expression, parse_query, snippet, words
 from keyhouse.search.file import Document, SearchFile
+from keyhouse.search.limits import SEARCH_QUERY_CHARS_MAX
 from tests.search.support.library import Volume, naive
 from tests.sizes import size
 

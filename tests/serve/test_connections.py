@@ -7,7 +7,7 @@ import re
 import pytest
 from prometheus_client import CollectorRegistry
 
-from keyhouse.limits import HTTP_HEAD_BYTES_MAX
+from keyhouse.http.limits import HTTP_HEAD_BYTES_MAX
 from keyhouse.serve.uvicorn_protocol import HttpProtocol
 from tests.serve.support.raw_connections import GET, Wide, problem, run, served, to_the_end
 

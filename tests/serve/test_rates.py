@@ -6,7 +6,8 @@ import pytest
 
 from keyhouse.clock import ManualClock, MonotonicClock, SystemClock, monotonic
 from keyhouse.errors import RateError, UsageError
-from keyhouse.limits import READ_BYTES_PER_REQUEST, READ_ROWS_PER_REQUEST
+from keyhouse.limits import READ_ROWS_PER_REQUEST
+from keyhouse.service.limits import READ_BYTES_PER_REQUEST
 from keyhouse.service.rates import RateLimiter
 from keyhouse.service.settings import TenantSettings, rate_limiter
 

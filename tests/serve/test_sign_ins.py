@@ -1,5 +1,5 @@
 """Nobody locks out somebody else: for every way to sign in, 20 failures from other addresses, and
-then the right one succeeds.
+then the right one succeeds. So it does after a flood of every request that anybody may send.
 
 `WAYS` has every form or request that signs in, and every kind of credential that a request may
 carry. The first test compares it with the routing tables and authenticators of all services, so
@@ -12,7 +12,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_type_hints
 
 import httpx
 import pytest
@@ -21,8 +21,9 @@ from prometheus_client import CollectorRegistry
 from keyhouse import Store
 from keyhouse.auth import mint
 from keyhouse.engines.memory import MemoryEngine
-from keyhouse.http import App, make_app
+from keyhouse.http import App, Route, make_app
 from keyhouse.service.host import ServiceHost
+from keyhouse.service.login_guard import LoginGuard
 from keyhouse.service.schema_service.service import schema_service
 from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
 from keyhouse.studio import (
@@ -44,6 +45,9 @@ PASSWORD = "correct horse battery"
 NAME = "Ada"
 OWN_ADDRESS = "127.0.0.1"
 FAILURES: Final = 20
+NETWORKS, REQUESTS_PER_NETWORK = 15, 8
+"""A flood: more than the 60 codes of a name for unknown clients, and than the 15 wrong
+passwords of an address."""
 STUDIO, OWN_SCHEMA = "studio", BOX.name
 SYSTEMS = [*filter(has_service, NAMES), STUDIO, OWN_SCHEMA]
 NOT_SIGN_INS = {
@@ -78,8 +82,14 @@ argument is what `prepare` has returned."""
 
 
 class Way(NamedTuple):
+    """`is_single`: what `prepare` returns signs in once."""
+
     attempt: Attempt
     prepare: Callable[[Running], Awaitable[Any]] | None = None
+    is_single: bool = False
+
+    async def prepared(self, served: Running) -> Any:
+        return None if self.prepare is None else await self.prepare(served)
 
 
 @asynccontextmanager
@@ -245,7 +255,7 @@ async def audiobooks_password(
     served: Running, client: httpx.AsyncClient, token: Any, right: bool
 ) -> bool:
     """Change the password, with the current one."""
-    body = {"current_password": PASSWORD if right else "wrong horse", "new_password": "new horses"}
+    body = {"current_password": PASSWORD if right else "wrong horse", "new_password": PASSWORD}
     headers = {"Authorization": f"Bearer {token}"}
     answer = await client.put("/api/v1/auth/me/password", json=body, headers=headers)
     return answer.status_code == 200
@@ -287,7 +297,7 @@ async def playlist_cookie(
 
 WAYS: Final[dict[tuple[str, str], Way]] = {
     (STUDIO, "POST /login"): Way(studio_token),
-    (STUDIO, "POST /login with a link"): Way(studio_link, new_link),
+    (STUDIO, "POST /login with a link"): Way(studio_link, new_link, is_single=True),
     (STUDIO, "session"): Way(studio_session, session_of_studio),
     (STUDIO, "bearer"): Way(jwt),
     ("audiobooks", "POST /api/v1/auth/login"): Way(audiobooks_login, set_up),
@@ -309,20 +319,58 @@ WAYS: Final[dict[tuple[str, str], Way]] = {
 }
 
 
+def open_routes(served: Running) -> list[Route]:
+    """Return the routes that anybody may write to."""
+    return [
+        route
+        for route in served.spec.routes
+        if route.scope is None and route.method not in ("GET", "HEAD")
+    ]
+
+
+async def flood(served: Running) -> None:
+    """Send every request that anybody may send, in the name of the victim, from many networks."""
+    wrong = {"username": NAME, "password": "wrong horse", "otp": "WRONG", "code": "WRONG"}
+    wrong |= {"email": "a@example.org", "token": "x", "link": "x", "hours": "1"}
+
+    async def send(network: int) -> None:
+        async with served.client(f"10.0.{network}.1") as client:
+            for route in open_routes(served):
+                types = get_type_hints(route.handler)
+                kind = "form" if "form" in types else "body"
+                members = types[kind].__struct_fields__
+                body = {name: wrong[name] for name in members if name in wrong}
+                for _ in range(REQUESTS_PER_NETWORK):
+                    sent = {"data": body} if kind == "form" else {"json": body}
+                    answer = await client.request(route.method, route.path, **sent)  # type: ignore[arg-type]
+                    assert answer.status_code not in (404, 405, 422), (route.path, answer.text)
+
+    await asyncio.gather(*map(send, range(NETWORKS)))
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_way_to_sign_in_is_in_the_table(system: str, tmp_path: Path) -> None:
     async def main() -> None:
         async with running(system, tmp_path) as served:
-            found = {
-                (system, f"{route.method} {route.path}")
-                for route in served.spec.routes
-                if route.scope is None and route.method not in ("GET", "HEAD")
-            }
+            found = {(system, f"{route.method} {route.path}") for route in open_routes(served)}
             if served.spec.auth is not None:
                 found |= {(system, scheme) for scheme in served.spec.auth.schemes}
             assert found <= WAYS.keys() | NOT_SIGN_INS.keys()
 
     asyncio.run(main())
+
+
+@pytest.fixture(autouse=True)
+def without_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attempts count and are rejected as ever; those of an account do not wait, for at most two
+    seconds (`tests/service/test_passwords.py`)."""
+    check = LoginGuard.check
+
+    def counted(*arguments: Any) -> float:
+        check(*arguments)
+        return 0.0
+
+    monkeypatch.setattr(LoginGuard, "check", counted)
 
 
 @pytest.mark.parametrize(("system", "way"), list(WAYS))
@@ -334,8 +382,8 @@ def test_the_right_one_signs_in_after_twenty_failures_from_other_addresses(
 
     async def main() -> None:
         async with running(system, tmp_path) as served:
-            attempt, prepare = WAYS[system, way]
-            prepared = None if prepare is None else await prepare(served)
+            attempt = WAYS[system, way].attempt
+            prepared = await WAYS[system, way].prepared(served)
 
             async def fail(number: int) -> bool:
                 async with served.client(f"127.0.0.{2 + number}") as other:
@@ -343,6 +391,34 @@ def test_the_right_one_signs_in_after_twenty_failures_from_other_addresses(
 
             assert not any(await asyncio.gather(*map(fail, range(FAILURES))))
             async with served.client() as client:
+                assert await attempt(served, client, prepared, True)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("known_by", ["address", "cookie"])
+@pytest.mark.parametrize(("system", "way"), list(WAYS))
+def test_a_user_signs_in_again_whatever_others_have_sent(
+    system: str, way: str, known_by: str, tmp_path: Path
+) -> None:
+    """60 requests for codes of a name from 12 networks stopped its codes for 15 minutes. With a
+    cookie, the others share the address of the user."""
+
+    async def main() -> None:
+        async with running(system, tmp_path) as served:
+            attempt = WAYS[system, way].attempt
+            prepared = await WAYS[system, way].prepared(served)
+            cookies = httpx.Cookies()
+            async with served.client() as client:
+                assert await attempt(served, client, prepared, True)
+                if known_by == "cookie":
+                    cookies = httpx.Cookies(client.cookies)
+            await flood(served)
+            if WAYS[system, way].is_single:
+                prepared = await WAYS[system, way].prepared(served)
+            address = OWN_ADDRESS if known_by == "address" else "10.0.1.1"
+            async with served.client(address) as client:
+                client.cookies = cookies
                 assert await attempt(served, client, prepared, True)
 
     asyncio.run(main())

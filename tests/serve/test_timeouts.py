@@ -10,8 +10,8 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from keyhouse.http import make_app
+from keyhouse.http.limits import HTTP_KEEP_ALIVE_SECONDS
 from keyhouse.http.response import EncodedResponse
-from keyhouse.limits import HTTP_KEEP_ALIVE_SECONDS
 from keyhouse.serve import listener
 from keyhouse.serve.uvicorn_protocol import HttpProtocol
 from keyhouse.serve.write_buffer_limit import WriteBufferLimit

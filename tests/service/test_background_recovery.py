@@ -18,8 +18,8 @@ from keyhouse.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from keyhouse.limits import OPERATION_ATTEMPTS_MAX
 from keyhouse.service.background_operations import OperationKind
+from keyhouse.service.limits import OPERATION_ATTEMPTS_MAX
 from keyhouse.store import Store
 from keyhouse.systems.audiobooks.schema import OPERATION, OPERATION_LOG
 from keyhouse.testing.faults import FaultyEngine, Killed, die, fail

@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from keyhouse.limits import TENANT_LABELS_MAX
+from keyhouse.service.limits import TENANT_LABELS_MAX
 from keyhouse.service.metrics import OTHERS, OperationMetrics
 from keyhouse.service.usage import Size
 

@@ -5,7 +5,7 @@ import random
 from structlog.testing import capture_logs
 
 from keyhouse.errors import CallerError, EngineError, UnavailableError
-from keyhouse.limits import LOG_TEXT_CHARS_MAX
+from keyhouse.service.limits import LOG_TEXT_CHARS_MAX
 from keyhouse.service.operation_log import SAMPLED_ABOVE, OperationLog
 
 

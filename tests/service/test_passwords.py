@@ -11,6 +11,7 @@ import pytest
 from keyhouse.clock import ManualClock
 from keyhouse.errors import BusyError, LimitError, RateError, TokenError, UnreadableError
 from keyhouse.http import ClientAddress, Route
+from keyhouse.service.known_clients import DEVICE_SECONDS, KnownClients
 from keyhouse.service.login_guard import LoginGuard
 from keyhouse.service.passwords import PasswordCheck, PasswordParameters, Passwords
 from keyhouse.service.spec import ServiceSpec
@@ -170,11 +171,12 @@ def test_a_flood_of_logins_leaves_a_place_for_addresses_with_a_past_success(
         flood = [asyncio.ensure_future(passwords.verify(None, "guess")) for _ in range(50)]
         while not started.is_set():
             await asyncio.sleep(0.001)
-        assert guard.is_known(HERE) and not guard.is_known(ELSEWHERE)
+        assert guard.is_known("Ann", HERE) and not guard.is_known("ann", ELSEWHERE)
+        assert not guard.is_known("mallory", HERE), "of this user"
         with pytest.raises(BusyError):
-            await passwords.verify(stored, "correct", is_preferred=guard.is_known(ELSEWHERE))
+            await passwords.verify(stored, "correct", is_preferred=guard.is_known("ann", ELSEWHERE))
         member = asyncio.ensure_future(
-            passwords.verify(stored, "correct", is_preferred=guard.is_known(HERE))
+            passwords.verify(stored, "correct", is_preferred=guard.is_known("ann", HERE))
         )
         await asyncio.sleep(0)
         release.set()
@@ -200,7 +202,43 @@ def test_failures_are_forgotten_and_memory_is_bounded() -> None:
     assert len(guard._accounts._failures) == len(guard._addresses._failures) == 10
     for number in range(100):
         guard.succeeded("ann", ClientAddress(f"10.0.0.{number}", f"10.0.0.{number}"))
-    assert len(guard._known) == 10 and not guard.is_known(HERE)
+    assert len(guard.known._addresses) == 10 and not guard.is_known("ann", HERE)
+
+
+def test_a_device_is_known_for_its_user_only_whatever_its_address_and_for_half_a_year() -> None:
+    clock = ManualClock()
+    known = KnownClients(cookie="device", key=b"k" * 32, clock=clock)
+    header = known.device_cookie("ann", HERE)[1]
+    cookie = header.partition(";")[0]
+    assert {"HttpOnly", "SameSite=Strict", "Max-Age=15552000"} <= set(header.split("; "))
+    device = known.device("ann", f"other=1; {cookie}; last=2")
+    assert len(device) == 32 and device in cookie
+    again = KnownClients(cookie="device", key=b"k" * 32, clock=clock)
+    assert again.device("ann", cookie) == device, "in another process"
+    assert not known.device("mallory", cookie)
+    assert not known.device("ann", f"x{cookie}") and not known.device("ann", "")
+    for index in range(len("device="), len(cookie)):
+        changed = "0" if cookie[index] != "0" else "1"
+        assert not known.device("ann", cookie[:index] + changed + cookie[index + 1 :]), index
+    assert not KnownClients(cookie="device", key=b"x" * 32, clock=clock).device("ann", cookie)
+    assert not KnownClients().device("ann", cookie), "without a key"
+    clock.advance(seconds=DEVICE_SECONDS)
+    assert not known.device("ann", cookie)
+
+
+def test_others_at_the_same_address_do_not_stop_a_known_device() -> None:
+    guard = LoginGuard(clock=ManualClock())
+    assert attempts(guard, "ann", HERE, 100) == 20
+    with pytest.raises(RateError):
+        guard.check("ann", HERE)
+    assert guard.check("ann", HERE, "device") == 2, "slowed down, as all attempts of the account"
+    guard.succeeded("ann", HERE, "device")
+    allowed = 0
+    with pytest.raises(RateError):
+        for _ in range(100):
+            guard.check("ann", ELSEWHERE, "device")
+            allowed += 1
+    assert allowed == 20, "a device has its own limit"
 
 
 class Credentials(msgspec.Struct):

@@ -7,7 +7,7 @@ import pytest
 
 from keyhouse import Record, Schema, Space, Store, open_engine
 from keyhouse.engine import Batch, Put
-from keyhouse.limits import SERVED_PAGE_BYTES_MAX
+from keyhouse.service.limits import SERVED_PAGE_BYTES_MAX
 from keyhouse.service.row_reads import ROWS_MAX, RowsPage, RowsQuery, read_rows
 from tests.support.event_loop_turns import turns_during
 

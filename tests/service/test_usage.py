@@ -21,7 +21,7 @@ from keyhouse import (
 from keyhouse.engine import Engine
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import KeyhouseError, QuotaError, UnknownOutcomeError
-from keyhouse.limits import USAGE_NEAR_SECONDS_MAX
+from keyhouse.service.limits import USAGE_NEAR_SECONDS_MAX
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog
 from keyhouse.service.tenants import Tenant, Tenants

@@ -7,10 +7,10 @@ and a search for those values in whatever leaves a service.
 import base64
 import binascii
 import re
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import unquote_to_bytes
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from keyhouse import (
     Counter,
@@ -45,6 +45,10 @@ class Person(Struct, kw_only=True):
     aliases: list[str] = []
     email: str = ""
     note: str = ""
+    level: Literal["", "low", "high"] = ""
+    born: str = ""
+    seen: str | None = None
+    limit: Annotated[str, Meta(pattern="^[a-z0-9-]{0,60}$")] = ""
 
 
 class Badge(Struct, kw_only=True):
@@ -78,8 +82,10 @@ PERSON = Record(
     Index("idx:person:email:{email:hmac}:{id}", name="email-hmac"),
     Unique("idx:person:hpin:{pin:hmac}", value="id", name="pin-hmac"),
     Index("idx:person:note:{note:hmac}:{id}", name="note-hmac"),
-    private=("pin", "phone", "aliases", "note"),
-    sealed=("email", "note"),
+    Index("idx:person:born:{born:ulid}:{id}", name="born", when=lambda each: bool(each.born)),
+    private=("pin", "phone", "aliases", "note", "level", "born", "seen"),
+    sealed=("email", "note", "limit"),
+    timestamps=("seen",),
 )
 BADGE = Record(
     Badge,

@@ -17,8 +17,8 @@ import jwt
 import msgspec
 import structlog
 
+from keyhouse.auth.limits import JWKS_BYTES_MAX, JWKS_TIMEOUT_SECONDS
 from keyhouse.errors import TokenError, UnavailableError, UsageError
-from keyhouse.limits import JWKS_BYTES_MAX, JWKS_TIMEOUT_SECONDS
 
 RSA_BITS_MIN = 2_048
 

@@ -14,12 +14,12 @@ import structlog
 
 from keyhouse.auth.caller import Authenticator, Caller, HeaderPairs
 from keyhouse.auth.jwks import KeySet, jwks_loader
+from keyhouse.auth.limits import TOKENS_CACHED_MAX
 from keyhouse.auth.secret import load_or_create_secret
 from keyhouse.auth.settings import TENANT_PATTERN, JwtSettings
 from keyhouse.auth.token import Credentials, Keys, TokenVerifier, VerifiedToken
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.errors import TokenError, UsageError
-from keyhouse.limits import TOKENS_CACHED_MAX
 
 _log = structlog.get_logger("keyhouse.auth")
 

@@ -9,8 +9,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from keyhouse.auth.jwks import check_location
+from keyhouse.auth.limits import SECRET_BYTES_MIN, SECRET_CHARS_MIN
 from keyhouse.errors import UsageError
-from keyhouse.limits import SECRET_BYTES_MIN, SECRET_CHARS_MIN
 from keyhouse.settings.parser import setting
 
 _LEEWAY_SECONDS_MAX = 300
@@ -35,7 +35,7 @@ class JwtSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     jwks: Annotated[
         str | None,
-        setting("The key set (JWKS), if not HS256: a file, or a URL with https://."),
+        setting("The key set (JWKS), if not HS256: a file, or a URL with https://.", path=True),
     ] = None
     jwks_cache_seconds: Annotated[
         float, setting("Time after which the key set is fetched again.")

@@ -12,10 +12,10 @@ import jwt
 import msgspec
 
 from keyhouse.auth.caller import HeaderPairs
+from keyhouse.auth.limits import TOKEN_BYTES_MAX
 from keyhouse.auth.settings import JwtSettings
 from keyhouse.clock import Clock
 from keyhouse.errors import TokenError
-from keyhouse.limits import TOKEN_BYTES_MAX
 
 _COMPACT = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 """Three parts without padding: PyJWT would accept more than this."""

@@ -128,9 +128,9 @@ async def _drop_tables(url: str) -> None:
 
 
 async def _remove_buckets(scratch: Scratch) -> None:
-    from keyhouse.engines.jetstream.removal import remove_buckets
+    from keyhouse.engines.jetstream.bucket import delete_buckets
 
-    await remove_buckets(scratch.url, scratch.spaces)
+    await delete_buckets(scratch.url, scratch.spaces)
 
 
 async def _delete_space(engine: Engine, space: str) -> None:

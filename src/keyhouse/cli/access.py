@@ -5,6 +5,7 @@ The service is `--service URL`, else KEYHOUSE_SERVICE, with `--token`, else KEYH
 """
 
 import os
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -31,7 +32,7 @@ from keyhouse.cli.target import (
 )
 from keyhouse.engine import Row, check_since
 from keyhouse.engines.url import public_url
-from keyhouse.errors import DocumentError, EngineError, TokenError, UsageError
+from keyhouse.errors import AccessError, DocumentError, EngineError, TokenError, UsageError
 from keyhouse.keys import Span
 from keyhouse.schema import MILLISECONDS, KeyMatch, Log, Record
 from keyhouse.schema.description import kind_of, member_name
@@ -290,6 +291,7 @@ class ServiceAccess:
         self, query: Query, *, keys_only: bool = False, resolve: bool = False
     ) -> AsyncIterator[RowView]:
         """Iterate over the rows of a query. A service has no derived rows, so none are resolved."""
+        await self._check_open(query)
         accepts, span, count = key_filter(self._schema, query.type), _span(query), 0
         async for row in self._remote.rows(
             query.prefix, reverse=query.reverse, keys_only=keys_only
@@ -303,6 +305,7 @@ class ServiceAccess:
 
     async def count(self, selection: Selection) -> int:
         accepts = key_filter(self._schema, selection.type)
+        await self._check_open(selection)
         if selection.type is None:
             return await self._remote.count(selection.prefix)
         rows = self._remote.rows(selection.prefix, reverse=False, keys_only=True)
@@ -312,10 +315,28 @@ class ServiceAccess:
         self, selection: Selection, since: int | None, on_start: Callable[[int], None]
     ) -> AsyncGenerator[RowView, None]:
         accepts = key_filter(self._schema, selection.type)
+        await self._check_open(selection)
         async with aclosing(self._remote.watch(selection.prefix, since, on_start)) as changes:
             async for row in changes:
                 if accepts(row.key):
                     yield view_remote(self._schema, self._space, row, watched=True)
+
+    async def _check_open(self, selection: Selection) -> None:
+        """Raise AccessError if the service closes the record that is asked for; if it closes others
+        of the selection, report it."""
+        closed_of = getattr(self._remote, "closed", None)
+        if closed_of is None:
+            return
+        closed = sorted(await closed_of(selection.prefix))
+        if selection.type in closed:
+            raise AccessError(
+                "The settings of the service close this record to its callers: read it from the"
+                " store, with --store or --data.",
+                record=selection.type,
+            )
+        if closed and selection.type in (None, "records"):
+            names = ", ".join(closed)
+            print(f"Left out, since the service closes it to its callers: {names}", file=sys.stderr)
 
     async def put(
         self, key: str, match: KeyMatch, content: bytes, ttl: int | None, expect: int | Unset | None

@@ -8,8 +8,10 @@ The environment has the defaults: KEYHOUSE_SYSTEM here, the others in `target`.
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from functools import wraps
+from importlib.machinery import PathFinder
 from inspect import Parameter, cleandoc, signature
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast, get_type_hints
@@ -202,17 +204,16 @@ def expected_revision(text: str | None) -> int | Unset | None:
 
 
 class Command(TyperCommand):
-    """A command whose SYSTEM argument defaults to KEYHOUSE_SYSTEM.
+    """A command whose SYSTEM argument defaults to KEYHOUSE_SYSTEM, or, if it is required, to the
+    only system in the settings of `serve`.
 
     With the variable set, the first argument is a system only if it is one of the known names or
     the variable's own value; anything else is the argument after it. A key may look like
-    `module:NAME`.
+    `module:NAME`. Without it, `module:NAME` is a system if there is such a module.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        default = os.environ.get("KEYHOUSE_SYSTEM")
-        takes_system = any(parameter.name == "system" for parameter in self.params)
-        if default and takes_system and self._first_argument(args) not in (*NAMES, default):
+        if (default := self._default_system(args)) is not None:
             args = [default, *args]
         ctx.allow_extra_args = True  # rejected below, with advice
         extra: list[str] = super().parse_args(ctx, args)
@@ -221,6 +222,21 @@ class Command(TyperCommand):
             advice = _advice(ctx, extra)
             ctx.fail(f"Got unexpected extra {argument} ({' '.join(extra)}).{advice}")
         return extra
+
+    def _default_system(self, args: list[str]) -> str | None:
+        """Return the system to put first, if the arguments do not name one."""
+        parameter = next((each for each in self.params if each.name == "system"), None)
+        if parameter is None:
+            return None
+        first = self._first_argument(args)
+        if default := os.environ.get("KEYHOUSE_SYSTEM"):
+            return None if first in (*NAMES, default) else default
+        if not parameter.required or "--help" in args or "-h" in args or _is_system(first):
+            return None
+        from keyhouse.settings.sources import only_system
+
+        default = only_system(os.environ)
+        return None if first == default else default
 
     def _first_argument(self, args: list[str]) -> str | None:
         takes_value = {
@@ -238,6 +254,16 @@ class Command(TyperCommand):
             if word in takes_value:
                 next(words, None)
         return None
+
+
+def _is_system(word: str | None) -> bool:
+    """Return whether an argument names a system: a known one, or a schema in a module that can be
+    imported, also from the working directory."""
+    name = (word or "").partition("@")[0]
+    match = re.fullmatch(r"([A-Za-z_]\w*)[\w.]*:[A-Za-z_]\w*", name)
+    if match is None or match[1] in sys.stdlib_module_names:
+        return name in NAMES
+    return PathFinder.find_spec(match[1], [os.getcwd(), *sys.path]) is not None
 
 
 def _advice(ctx: Any, extra: list[str]) -> str:

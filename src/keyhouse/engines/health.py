@@ -1,12 +1,11 @@
 """Health checks of an engine's file or server, by URL: versions, durability, free space, clock.
 
-An engine with checks has a module `health` with one function, `check_health`. Checks change
-nothing, and run while other processes have the engine open.
+An engine with checks has a module `health` whose function `check_health` returns a table of
+measurements. Checks change nothing, and run while other processes have the engine open.
 """
 
 import os
 import shutil
-from collections.abc import Iterator
 from importlib import import_module
 from typing import Final, Literal
 
@@ -20,15 +19,6 @@ FREE_BYTES_MIN: Final = 512 * 1_024 * 1_024
 """Less free disk space than this is a warning: SQLite needs some even to delete."""
 
 FREE_BYTES_BAD: Final = 64 * 1_024 * 1_024
-
-_MODULES: Final = {
-    "sqlite": "keyhouse.engines.sqlite.health",
-    "postgres": "keyhouse.engines.postgres.health",
-    "rocksdb": "keyhouse.engines.rocksdb.health",
-    "jetstream": "keyhouse.engines.jetstream.health",
-    "dynamodb": "keyhouse.engines.dynamodb.health",
-}
-
 
 CLOCK_SECONDS_MAX: Final = 2.0
 """With a larger difference, rows expire early for some programs and late for others."""
@@ -48,41 +38,43 @@ class HealthCheck(msgspec.Struct, frozen=True):
     fix: str = ""
 
 
+def measured(
+    name: str, value: str, fix: str = "", *, bad: bool = False, warn: bool = False
+) -> HealthCheck:
+    """Return a measurement. `fix` is for one that is `bad`, or worth a warning."""
+    if bad or warn:
+        return HealthCheck(name, value, "bad" if bad else "warn", fix)
+    return HealthCheck(name, value)
+
+
 async def check_health(url: str) -> list[HealthCheck]:
     """Run the checks of the engine that the URL names; empty if it has none."""
-    module = _MODULES.get(SCHEMES[url.partition(":")[0]])
-    if module is None:
+    engine = SCHEMES[url.partition(":")[0]]
+    if engine == "memory":
         return []
-    checks: list[HealthCheck] = await import_module(module).check_health(url)
+    health = import_module(f"keyhouse.engines.{engine}.health")
+    checks: list[HealthCheck] = await health.check_health(url)
     return checks
 
 
-def free_space(path: str) -> Iterator[HealthCheck]:
+def free_space(path: str) -> HealthCheck:
     """Check the free space of the disk that holds a file or folder."""
-    usage = shutil.disk_usage(
-        path if os.path.isdir(path) else os.path.dirname(os.path.abspath(path))
+    folder = path if os.path.isdir(path) else os.path.dirname(os.path.abspath(path))
+    usage = shutil.disk_usage(folder)
+    return measured(
+        "free disk",
+        f"{usage.free / 1e9:,.1f} GB free of {usage.total / 1e9:,.1f} GB",
+        "Free some space: on a full disk every commit fails, and deleting needs space too.",
+        bad=usage.free < FREE_BYTES_BAD,
+        warn=usage.free < FREE_BYTES_MIN,
     )
-    value = f"{usage.free / 1e9:,.1f} GB free of {usage.total / 1e9:,.1f} GB"
-    if usage.free < FREE_BYTES_MIN:
-        state: Literal["warn", "bad"] = "bad" if usage.free < FREE_BYTES_BAD else "warn"
-        yield HealthCheck(
-            "free disk",
-            value,
-            state,
-            "Free some space: on a full disk every commit fails, and deleting needs space too.",
-        )
-    else:
-        yield HealthCheck("free disk", value)
 
 
 def clock_skew(seconds: float, *, within: float = CLOCK_SECONDS_MAX) -> HealthCheck:
     """Check a server's clock. `within`: the allowed difference, or the precision of `seconds`."""
-    value = f"the server's is {abs(seconds):.1f} s {'ahead' if seconds > 0 else 'behind'}"
-    if abs(seconds) > within:
-        return HealthCheck(
-            "clock",
-            value,
-            "warn",
-            "Synchronise both with NTP: each program decides by its clock which rows have expired.",
-        )
-    return HealthCheck("clock", value)
+    return measured(
+        "clock",
+        f"the server's is {abs(seconds):.1f} s {'ahead' if seconds > 0 else 'behind'}",
+        "Synchronise both with NTP: each program decides by its clock which rows have expired.",
+        warn=abs(seconds) > within,
+    )

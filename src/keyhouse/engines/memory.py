@@ -1,33 +1,33 @@
 """The engine in memory: the simplest form of the contract, and the model for the other engines.
 
-Every call but `watch` is one step of the event loop, so nothing needs a lock. Closing it loses all
+Every call but a watch is one step of the event loop, so nothing needs a lock. Closing it loses all
 rows.
 """
 
 import asyncio
 from bisect import bisect_left, insort
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Final, NamedTuple
 
 from keyhouse.clock import Clock, SystemClock
-from keyhouse.counter import sum_of
 from keyhouse.engine import (
     Batch,
     Capabilities,
     CaughtUp,
     Change,
+    Check,
     Page,
     Put,
     Row,
     Span,
-    check_since,
     fitting_rows,
-    outdated,
 )
+from keyhouse.engines.batch_plan import Writes, evaluate, ids_expired_at
+from keyhouse.engines.watch_loop import ChangedKey, LogPage, newest_change, watch_log
 from keyhouse.errors import ClosedError
-from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
+from keyhouse.limits import CHANGES_KEPT
 
 CAPABILITIES: Final = Capabilities(name="memory", durable=False, shared=False, snapshots=True)
 
@@ -36,8 +36,8 @@ class _Commit(NamedTuple):
     """One commit in the log: keys only, because a watch delivers the newest row."""
 
     space: str
-    put: tuple[str, ...]
-    deleted: tuple[str, ...]
+    put: Sequence[str]
+    deleted: Sequence[str]
 
 
 class _Applied(NamedTuple):
@@ -71,11 +71,73 @@ class _Space:
         return self.keys[bisect_left(self.keys, span.start) : stop]
 
 
+class _State:
+    """The rows of an engine, as a batch finds them."""
+
+    def __init__(self, engine: "MemoryEngine") -> None:
+        self._engine = engine
+
+    @property
+    def revision(self) -> int:
+        return self._engine._revision
+
+    def applied(self, space: str, batch_id: str) -> int | None:
+        applied = self._engine._applied.get((space, batch_id))
+        if applied is None or applied.at <= ids_expired_at(self._engine.clock.now()):
+            return None
+        return applied.revision
+
+    def holds(self, space: str, check: Check) -> bool:
+        row = self._engine._live(space, check.key)
+        return (None if row is None else row.revision) == check.revision
+
+    def counter(self, space: str, key: str) -> tuple[bytes | None, int | None]:
+        row = self._engine._live(space, key)
+        return (None, None) if row is None else (row.value, row.expires)
+
+
+class _SpaceLog:
+    """The log of one space, for one watch."""
+
+    reconnects = False
+
+    def __init__(self, engine: "MemoryEngine", space: str, span: Span) -> None:
+        self._engine = engine
+        self._space = space
+        self._span = span
+
+    async def start(self, since: int | None) -> int:
+        return self._engine._revision
+
+    def wakeup(self) -> asyncio.Event:
+        return self._engine._committed
+
+    async def page(self, position: int) -> LogPage[ChangedKey]:
+        engine, span = self._engine, self._span
+        engine._check_open()
+        commits = enumerate(engine._log[max(0, position - engine._pruned) :], position + 1)
+        changed: list[ChangedKey] = []
+        for revision, commit in commits:
+            if commit.space == self._space:
+                changed += [ChangedKey(key, revision) for key in commit.put if key in span]
+                changed += [
+                    ChangedKey(key, revision, True) for key in commit.deleted if key in span
+                ]
+        return LogPage(changed, engine._revision, engine._pruned)
+
+    async def change(self, entry: ChangedKey) -> Change | None:
+        engine = self._engine
+        return newest_change(entry, engine._stored(self._space, entry.key), engine.clock)
+
+    def leave(self) -> None:
+        pass
+
+
 class MemoryEngine:
     """See `keyhouse.engine` for the contract of each method."""
 
     def __init__(self, clock: Clock | None = None, *, changes_kept: int = CHANGES_KEPT) -> None:
-        self._clock = clock or SystemClock()
+        self.clock = clock or SystemClock()
         self._changes_kept = changes_kept
         self._spaces: dict[str, _Space] = {}
         self._revision = 0
@@ -84,14 +146,11 @@ class MemoryEngine:
         self._applied: dict[tuple[str, str], _Applied] = {}
         self._committed = asyncio.Event()  # every commit sets and replaces it
         self._closed = False
+        self._state = _State(self)
 
     @property
     def capabilities(self) -> Capabilities:
         return CAPABILITIES
-
-    @property
-    def clock(self) -> Clock:
-        return self._clock
 
     async def read(
         self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
@@ -128,48 +187,22 @@ class MemoryEngine:
 
     async def commit(self, space: str, batch: Batch) -> int | None:
         self._check_open()
-        if (
-            batch.id is not None
-            and (applied := self._applied.get((space, batch.id)))
-            and not self._is_expired(applied)
-        ):
-            return applied.revision
-        for check in batch.checks:
-            row = self._live(space, check.key)
-            if (None if row is None else row.revision) != check.revision:
-                return None
-        puts = [*batch.puts, *self._sums(space, batch)]
-        if not puts and not batch.deletes:
-            return self._revision
-        revision = self._write(space, puts, batch.deletes)
+        writes = evaluate(space, batch, self._state)
+        if not isinstance(writes, Writes):
+            return writes
+        revision = self._write(space, writes.puts, writes.deletes)
         if batch.id is not None:
-            self._applied[space, batch.id] = _Applied(revision, self._clock.now())
+            self._applied[space, batch.id] = _Applied(revision, self.clock.now())
         return revision
 
-    async def watch(
-        self,
-        space: str,
-        span: Span,
-        *,
-        since: int | None = None,
-        caught_up: CaughtUp | None = None,
+    def watch(
+        self, space: str, span: Span, *, since: int | None = None, caught_up: CaughtUp | None = None
     ) -> AsyncGenerator[Change, None]:
-        check_since(since, self._revision)
-        position = self._revision if since is None else since
-        while True:
-            self._check_open()
-            committed, commits = self._committed, self._commits_after(position)
-            for position, commit in commits:
-                for change in self._changes(position, commit, space, span):
-                    yield change
-            if committed is self._committed:
-                if caught_up is not None:
-                    caught_up(position)
-                await committed.wait()
+        return watch_log(_SpaceLog(self, space, span), since, caught_up)
 
     async def sweep(self, *, limit: int) -> int:
         self._check_open()
-        now = self._clock.now()
+        now = self.clock.now()
         expired = sorted(
             (row.expires, name, row.key)
             for name, space in self._spaces.items()
@@ -197,7 +230,7 @@ class MemoryEngine:
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator["MemoryEngine"]:
         self._check_open()
-        copy = MemoryEngine(self._clock)
+        copy = MemoryEngine(self.clock)
         copy._spaces = {name: space.copy() for name, space in self._spaces.items()}
         copy._revision = self._revision
         yield copy
@@ -217,26 +250,18 @@ class MemoryEngine:
         row = self._stored(space, key)
         return (
             None
-            if row is None or (row.expires is not None and row.expires <= self._clock.now())
+            if row is None or (row.expires is not None and row.expires <= self.clock.now())
             else row
         )
 
-    def _sums(self, space: str, batch: Batch) -> list[Put]:
-        sums = []
-        for add in batch.adds:
-            row = self._live(space, add.key)
-            value, expires = (None, None) if row is None else (row.value, row.expires)
-            sums.append(Put(add.key, sum_of(add.key, value, add.by), expires))
-        return sums
-
-    def _write(self, space: str, puts: Sequence[Put], deletes: tuple[str, ...]) -> int:
+    def _write(self, space: str, puts: Sequence[Put], deletes: Sequence[str]) -> int:
         rows = self._spaces.setdefault(space, _Space())
         self._revision += 1
         for put in puts:
             rows.put(Row(put.key, put.value, self._revision, put.expires))
         for key in deletes:
             rows.delete(key)
-        self._log.append(_Commit(space, tuple(put.key for put in puts), deletes))
+        self._log.append(_Commit(space, [put.key for put in puts], deletes))
         self._notify()
         return self._revision
 
@@ -244,38 +269,9 @@ class MemoryEngine:
         self._committed.set()
         self._committed = asyncio.Event()
 
-    def _commits_after(self, position: int) -> list[tuple[int, _Commit]]:
-        if position < self._pruned:
-            raise outdated(position, self._pruned + 1)
-        return list(enumerate(self._log[position - self._pruned :], position + 1))
-
-    def _changes(self, revision: int, commit: _Commit, space: str, span: Span) -> Iterator[Change]:
-        """Yield the changes in the span, except those that a newer commit has changed again.
-
-        An expired row is a deletion: a reader may still hold the value that it replaced.
-        """
-        if commit.space != space:
-            return
-        for key in commit.put:
-            row = self._stored(space, key)
-            if key in span and row is not None and row.revision == revision:
-                live = self._live(space, key) is not None
-                yield (
-                    Change(key, revision, row.value, row.expires)
-                    if live
-                    else Change(key, revision, None)
-                )
-        for key in commit.deleted:
-            if key in span and self._stored(space, key) is None:
-                yield Change(key, revision, None)
-
     def _prune(self) -> None:
         extra = max(0, len(self._log) - self._changes_kept)
         del self._log[:extra]
         self._pruned += extra
-        self._applied = {
-            key: applied for key, applied in self._applied.items() if not self._is_expired(applied)
-        }
-
-    def _is_expired(self, applied: _Applied) -> bool:
-        return applied.at <= self._clock.now() - BATCH_ID_KEPT_SECONDS * 1_000
+        expired_at = ids_expired_at(self.clock.now())
+        self._applied = {key: each for key, each in self._applied.items() if each.at > expired_at}

@@ -1,7 +1,8 @@
 """Opens engines by URL. A driver is imported only when its engine is opened."""
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, Protocol, runtime_checkable
 
 from msgspec.structs import replace
@@ -71,6 +72,15 @@ async def _open(url: str, clock: Clock | None, create: bool) -> Engine:
     return await _OPENERS[SCHEMES[scheme]](url, rest, clock or SystemClock(), create)
 
 
+@contextmanager
+def _driver(engine: str, library: str, extra: str) -> Iterator[None]:
+    """Import an engine; if its driver is missing, raise an ImportError that tells the command."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ImportError(f"The {engine} engine needs {library}: {install_line(extra)}") from error
+
+
 async def _open_memory(url: str, rest: str, clock: Clock, create: bool) -> Engine:
     from keyhouse.engines.memory import MemoryEngine
 
@@ -83,20 +93,14 @@ async def _open_sqlite(url: str, rest: str, clock: Clock, create: bool) -> Engin
     bare, layout = split_layout(url)
     path = sqlite_file(bare)
     _require_existing(path, create)
-    try:
+    with _driver("SQLite", "apsw", "sqlite"):
         from keyhouse.engines.sqlite import SqliteEngine
-    except ModuleNotFoundError as error:
-        raise ImportError(f"The SQLite engine needs apsw: {install_line('sqlite')}") from error
     return SqliteEngine.open(path, clock=clock, layout=layout, create=create)
 
 
 async def _open_postgres(url: str, rest: str, clock: Clock, create: bool) -> Engine:
-    try:
+    with _driver("PostgreSQL", "asyncpg", "postgres"):
         from keyhouse.engines.postgres import PostgresEngine
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            f"The PostgreSQL engine needs asyncpg: {install_line('postgres')}"
-        ) from error
     return await _connected(PostgresEngine.open(url, clock=clock, create=create))
 
 
@@ -107,12 +111,8 @@ async def _open_rocksdb(url: str, rest: str, clock: Clock, create: bool) -> Engi
     if "?" in path:
         raise UsageError("Unknown setting in the RocksDB URL; it has none.", url=url)
     _require_existing(path, create)
-    try:
+    with _driver("RocksDB", "rocksdict", "rocksdb"):
         from keyhouse.engines.rocksdb import RocksdbEngine
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            f"The RocksDB engine needs rocksdict: {install_line('rocksdb')}"
-        ) from error
     return RocksdbEngine.open(path, clock=clock)
 
 
@@ -124,22 +124,14 @@ def _require_existing(path: str, create: bool) -> None:
 
 
 async def _open_jetstream(url: str, rest: str, clock: Clock, create: bool) -> Engine:
-    try:
+    with _driver("JetStream", "nats-py", "jetstream"):
         from keyhouse.engines.jetstream import JetstreamEngine
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            f"The JetStream engine needs nats-py: {install_line('jetstream')}"
-        ) from error
     return await _connected(JetstreamEngine.open(url, clock=clock, create=create))
 
 
 async def _open_dynamodb(url: str, rest: str, clock: Clock, create: bool) -> Engine:
-    try:
+    with _driver("DynamoDB", "aiobotocore", "dynamodb"):
         from keyhouse.engines.dynamodb import DynamoDBEngine, Settings
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            f"The DynamoDB engine needs aiobotocore: {install_line('dynamodb')}"
-        ) from error
     settings = Settings.of(url)
     return await _connected(
         DynamoDBEngine(settings if create else replace(settings, create=False), clock=clock)

@@ -11,30 +11,29 @@ Each commit is offered to the watchers of its space. A watcher is in one of two 
 A watcher starts as lagging. When it becomes current, `horizon` is the newest offered revision;
 newer commits are offered while it still reads the log up to there.
 
-The log holds keys, not values. A change is delivered only if it is still the newest of its key: the
-row is at that revision, or the key was deleted and has no row. Otherwise a newer change follows. A
-row that has expired is delivered as deleted: a reader may still hold the value that it replaced.
-
-The rows are read on the event loop. So of the pending changes of one key only the newest is looked
-up, a commit that wakes many watchers is read once for all of them, and a watcher that finds nothing
-to deliver lets others run.
+The log holds keys, not values: see `watch_loop`. The rows are read on the event loop. So of the
+pending changes of one key only the newest is looked up, and a commit that wakes many watchers is
+read once for all of them.
 """
 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from keyhouse.clock import Clock
 from keyhouse.engine import CaughtUp, Change, Row, Span
+from keyhouse.engines.watch_loop import (
+    ChangedKey,
+    LogPage,
+    newest_change,
+    newest_of_keys,
+    watch_log,
+)
 from keyhouse.errors import KeyhouseError
 
 PENDING_MAX: Final = 10_000
 """Changes pending in memory for one watcher; beyond that it reads the log."""
-
-
-SKIPPED_MAX: Final = 64
-"""Changes looked up and not delivered, before other tasks run: their rows may be large."""
 
 ROWS_SHARED_MAX: Final = 8
 """Rows that watchers share within one turn of the event loop."""
@@ -50,37 +49,79 @@ class ChangedKeys(Protocol):
     def deleted(self) -> Sequence[str]: ...
 
 
-class ChangedKey(NamedTuple):
-    """One key in one commit of the log."""
-
-    revision: int
-    key: str
-    deleted: bool
-
-
 class Watcher:
     """The pending changes of one watch and its position in the log.
 
     `lagging`: nothing is offered to it until it has a new horizon.
     """
 
-    __slots__ = ("_pending", "_span", "failure", "horizon", "lagging", "position", "woken")
+    __slots__ = (
+        "_feed",
+        "_pending",
+        "_span",
+        "failure",
+        "horizon",
+        "lagging",
+        "position",
+        "space",
+        "woken",
+    )
 
-    def __init__(self, span: Span, position: int) -> None:
+    reconnects = False
+
+    def __init__(self, feed: "LogFeed", space: str, span: Span) -> None:
+        self._feed = feed
         self._span = span
         self._pending: list[ChangedKey] = []
-        self.position = position
-        self.horizon = position
+        self.space = space
+        self.position = 0
+        self.horizon = 0
         self.lagging = True
         self.failure: KeyhouseError | None = None
         self.woken = asyncio.Event()
+
+    async def start(self, since: int | None) -> int:
+        newest = self._feed.join(self, since)
+        self.position = self.horizon = newest if since is None else since
+        return newest
+
+    def wakeup(self) -> asyncio.Event:
+        return self.woken
+
+    async def page(self, position: int) -> LogPage[ChangedKey]:
+        """Return the next changes, from the log or from those offered."""
+        feed = self._feed
+        if self.failure is not None:
+            raise self.failure
+        if self.lagging:
+            feed._catch_up()
+            self.horizon = feed._offered()
+            self.lagging = False
+        if self.position < self.horizon:
+            async with feed._turn:
+                if self.failure is not None:
+                    raise self.failure
+                changes = feed._from_log(self)
+        else:
+            changes = self._take(feed._offered())
+        return LogPage(newest_of_keys(changes), self.position, 0, self.position < self.horizon)
+
+    async def change(self, entry: ChangedKey) -> Change | None:
+        return self._feed.newest(self.space, entry)
+
+    def leave(self) -> None:
+        self._feed.leave(self)
 
     def select(self, revision: int, keys: ChangedKeys) -> list[ChangedKey]:
         """Return the changed keys within the span and after the position."""
         if revision <= self.position:
             return []
-        put = [ChangedKey(revision, key, False) for key in keys.put if key in self._span]
-        return put + [ChangedKey(revision, key, True) for key in keys.deleted if key in self._span]
+        changed = [ChangedKey(key, revision) for key in keys.put if key in self._span]
+        if keys.deleted:
+            changed += [
+                ChangedKey(key, revision, True) for key in keys.deleted if key in self._span
+            ]
+        return changed
 
     def offer(self, revision: int, keys: ChangedKeys) -> None:
         if not self.lagging and (new := self.select(revision, keys)):
@@ -89,7 +130,7 @@ class Watcher:
             if len(self._pending) > PENDING_MAX:
                 self.fall_back()
 
-    def take(self, tail: int) -> list[ChangedKey]:
+    def _take(self, tail: int) -> list[ChangedKey]:
         """Remove and return the pending changes. Everything up to `tail` has been offered."""
         pending, self._pending = self._pending, []
         self.position = max(self.position, tail)
@@ -107,14 +148,6 @@ class Watcher:
     def fail(self, failure: KeyhouseError) -> None:
         self.failure = failure
         self.woken.set()
-
-
-def newest_of_keys(changes: list[ChangedKey]) -> list[ChangedKey]:
-    """Return the newest change of each key, in the order of revisions."""
-    newest = {changed.key: changed for changed in changes}
-    if len(newest) == len(changes):
-        return changes
-    return [changed for changed in changes if newest[changed.key] is changed]
 
 
 class LogFeed(ABC):
@@ -135,7 +168,7 @@ class LogFeed(ABC):
 
     @abstractmethod
     def _start(self, since: int | None) -> int:
-        """Return the newest revision, for a new watcher. Raises if `since` is newer."""
+        """Return the newest revision, for a new watcher. It may be newer than those offered."""
         ...
 
     @abstractmethod
@@ -147,7 +180,7 @@ class LogFeed(ABC):
         """Offer the commits since then, of other processes as well."""
 
     @abstractmethod
-    def _from_log(self, space: str, watcher: Watcher) -> list[ChangedKey]:
+    def _from_log(self, watcher: Watcher) -> list[ChangedKey]:
         """Return the next window of the log, up to the horizon; raise `outdated` if pruned."""
         ...
 
@@ -158,75 +191,35 @@ class LogFeed(ABC):
 
     # Shared by all engines
 
-    async def changes(
+    def changes(
         self, space: str, span: Span, since: int | None, caught_up: CaughtUp | None = None
     ) -> AsyncGenerator[Change, None]:
-        watcher = self._join(space, span, since)
-        try:
-            while True:
-                skipped = 0
-                for changed in newest_of_keys(await self._due(space, watcher)):
-                    change = self._newest(space, changed)
-                    if change is not None:
-                        skipped = 0
-                        yield change
-                    elif (skipped := skipped + 1) == SKIPPED_MAX:
-                        skipped = 0
-                        await asyncio.sleep(0)
-                if watcher.position < watcher.horizon:
-                    await asyncio.sleep(0)
-                else:
-                    if caught_up is not None and not watcher.woken.is_set():
-                        caught_up(watcher.position)
-                    await watcher.woken.wait()
-        finally:
-            self._leave(space, watcher)
+        return watch_log(Watcher(self, space, span), since, caught_up)
 
     def close(self) -> None:
         self._closed = True
         self._fail(self._closed_error())
 
-    def _join(self, space: str, span: Span, since: int | None) -> Watcher:
+    def join(self, watcher: Watcher, since: int | None) -> int:
+        """Add a watcher; return the newest revision."""
         if self._closed:
             raise self._closed_error()
-        tail = self._start(since)
-        watcher = Watcher(span, tail if since is None else since)
-        self._watchers.setdefault(space, set()).add(watcher)
-        return watcher
+        newest = self._start(since)
+        self._watchers.setdefault(watcher.space, set()).add(watcher)
+        return newest
 
-    def _leave(self, space: str, watcher: Watcher) -> None:
-        self._watchers[space].remove(watcher)
-        if not self._watchers[space]:
-            del self._watchers[space]
+    def leave(self, watcher: Watcher) -> None:
+        self._watchers[watcher.space].remove(watcher)
+        if not self._watchers[watcher.space]:
+            del self._watchers[watcher.space]
 
-    async def _due(self, space: str, watcher: Watcher) -> list[ChangedKey]:
-        if watcher.failure is not None:
-            raise watcher.failure
-        if watcher.lagging:
-            self._catch_up()
-            watcher.horizon = self._offered()
-            watcher.lagging = False
-        if watcher.position < watcher.horizon:
-            async with self._turn:
-                if watcher.failure is not None:
-                    raise watcher.failure
-                return self._from_log(space, watcher)
-        return watcher.take(self._offered())
-
-    def _newest(self, space: str, changed: ChangedKey) -> Change | None:
-        """Return the change as the stored row has it; None if a newer one follows."""
+    def newest(self, space: str, changed: ChangedKey) -> Change | None:
         row = self._shared_rows.get((space, changed.key))
         if row is None or row.revision != changed.revision:
             row = self._stored(space, changed.key)
             if row is not None:
                 self._share(space, row)
-        if row is None:
-            return Change(changed.key, changed.revision, None) if changed.deleted else None
-        if row.revision != changed.revision:
-            return None
-        if row.expires is not None and row.expires <= self._clock.now():
-            return Change(row.key, row.revision, None)
-        return Change(row.key, row.revision, row.value, row.expires)
+        return newest_change(changed, row, self._clock)
 
     def _share(self, space: str, row: Row) -> None:
         """Keep a row for the other watchers that run in this turn of the event loop."""

@@ -46,12 +46,7 @@ class EngineWrapper:
         return await self._engine.commit(space, batch)
 
     def watch(
-        self,
-        space: str,
-        span: Span,
-        *,
-        since: int | None = None,
-        caught_up: CaughtUp | None = None,
+        self, space: str, span: Span, *, since: int | None = None, caught_up: CaughtUp | None = None
     ) -> AsyncGenerator[Change, None]:
         return self._engine.watch(space, span, since=since, caught_up=caught_up)
 

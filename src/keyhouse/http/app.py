@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from starlette.responses import StreamingResponse
 
 from keyhouse.auth.caller import HeaderPairs
-from keyhouse.errors import DeclarationError, KeyhouseError, NotFoundError
+from keyhouse.errors import DeclarationError, KeyhouseError, NotFoundError, PreparingError
 from keyhouse.http.content_negotiation import prefers_html
 from keyhouse.http.cross_origin import Cors
 from keyhouse.http.endpoint import (
@@ -49,6 +49,8 @@ _UNMATCHED = "unmatched"
 _PATH_CHARS_MAX = 200
 _LOGGED_FROM = {"all": 0, "failed": 500, "off": 1_000}
 """The lowest status that is logged, by the setting `access_log`."""
+_EXPECTED = (DrainingError, PreparingError)
+"""Errors above 499 that are expected: the shutdown or the preparation is logged, once."""
 
 
 def make_app(
@@ -301,7 +303,7 @@ class App:
             self._log.error(
                 "unhandled exception", id=request.id, trace=_trace(error), **_logged(request)
             )
-        elif error.status >= 500 and not isinstance(error, DrainingError):
+        elif error.status >= 500 and not isinstance(error, _EXPECTED):
             more = self._repeated.fields((type(error), error.sentence))
             if more is not None:
                 fields = _logged(request) | more

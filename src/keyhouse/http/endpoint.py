@@ -20,6 +20,11 @@ from keyhouse.http.cross_origin import check_csrf
 from keyhouse.http.errors import PROBLEM, ErrorFormat, SlowError
 from keyhouse.http.event_stream import CredentialsCheck, EventStream, TenantStreams
 from keyhouse.http.forms import FormReader
+from keyhouse.http.limits import (
+    HTTP_BODY_BYTES_PER_REQUEST,
+    RATE_DELAY_SECONDS,
+    REQUEST_ID_CHARS_MAX,
+)
 from keyhouse.http.preconditions import NO_CONDITIONS, Conditions, conditions
 from keyhouse.http.response import (
     ANYTHING,
@@ -46,11 +51,6 @@ from keyhouse.http.signature import (
     query_pairs,
 )
 from keyhouse.http.tenant_places import TenantPlaces
-from keyhouse.limits import (
-    HTTP_BODY_BYTES_PER_REQUEST,
-    RATE_DELAY_SECONDS,
-    REQUEST_ID_CHARS_MAX,
-)
 from keyhouse.read_meter import read_meter
 from keyhouse.schema import document
 

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Protocol
 
 from keyhouse.auth.caller import Authenticator, Caller, HeaderPairs
 from keyhouse.errors import KeyhouseError, QuotaError, UsageError
+from keyhouse.http.limits import EVENT_STREAM_CHECK_SECONDS, TENANT_EVENT_STREAMS_MAX
 from keyhouse.http.response import EncodedResponse, Responder, ResponseSpec
-from keyhouse.limits import EVENT_STREAM_CHECK_SECONDS, TENANT_EVENT_STREAMS_MAX
 
 __all__ = [
     "CredentialsCheck",

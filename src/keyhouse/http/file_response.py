@@ -17,9 +17,9 @@ from urllib.parse import quote
 
 from keyhouse.errors import BusyError, NotFoundError, RevisionError, UnavailableError, UsageError
 from keyhouse.http.errors import RangeError
+from keyhouse.http.limits import OPEN_FILES_MAX
 from keyhouse.http.preconditions import conditions
 from keyhouse.http.response import ANYTHING, EncodedResponse, Headers, Responder, ResponseSpec
-from keyhouse.limits import OPEN_FILES_MAX
 from keyhouse.rooted_path import open_below
 
 __all__ = ["FileResponse", "FileRoot"]

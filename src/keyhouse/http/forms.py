@@ -13,8 +13,8 @@ import msgspec
 
 from keyhouse.errors import LimitError, UsageError
 from keyhouse.http.errors import MediaTypeError
+from keyhouse.http.limits import FORM_FIELDS_MAX
 from keyhouse.http.signature import Parameters
-from keyhouse.limits import FORM_FIELDS_MAX
 
 __all__ = ["FormReader", "UploadedFile"]
 

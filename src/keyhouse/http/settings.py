@@ -8,7 +8,7 @@ import msgspec
 
 from keyhouse.errors import UsageError
 from keyhouse.http.client_address import trusted_proxies
-from keyhouse.limits import (
+from keyhouse.http.limits import (
     HTTP_BODY_BYTES_MAX,
     HTTP_HEADER_TIMEOUT_SECONDS,
     HTTP_WRITE_TIMEOUT_SECONDS,

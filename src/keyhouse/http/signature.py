@@ -14,13 +14,10 @@ import msgspec
 
 from keyhouse.auth.caller import HeaderPairs
 from keyhouse.errors import DeclarationError, DocumentError, NotFoundError, RecordError, UsageError
+from keyhouse.http.limits import HTTP_BODY_BYTES_PER_VALUE, HTTP_LARGE_BODY_VALUES_MAX
 from keyhouse.http.response import ANYTHING, Responder, Response, ResponseSpec
 from keyhouse.http.router import Route, path_fields
-from keyhouse.limits import (
-    HTTP_BODY_BYTES_PER_VALUE,
-    HTTP_BODY_VALUES_MAX,
-    HTTP_LARGE_BODY_VALUES_MAX,
-)
+from keyhouse.limits import HTTP_BODY_VALUES_MAX
 from keyhouse.schema.document import check_request
 from keyhouse.schema.nearest import nearest
 from keyhouse.schema.rejected_members import rejected_member
@@ -205,7 +202,8 @@ class Parameters:
     """Converts texts by name to a Struct: the query, or headers. A list may come repeatedly.
 
     A Struct with `unknown_parameter(name)` makes the error for names that are not misspelled ones
-    itself; one with a member that is a dict has them there.
+    itself; one with a member that is a dict has them there. One with `invalid_choice(name, value)`
+    may make the error for a value that is not one of a Literal.
     """
 
     __slots__ = (
@@ -266,7 +264,7 @@ class Parameters:
             return error
         return UsageError(f"Unknown {self._what}.", name=name, **near, known=sorted(self._names))
 
-    def _invalid(self, values: dict[str, Any], reason: str) -> UsageError:
+    def _invalid(self, values: dict[str, Any], reason: str) -> Exception:
         """Return the error of values that do not convert; it names the known values of a choice."""
         for name in self._required:
             if name not in values:
@@ -275,6 +273,10 @@ class Parameters:
         for name, known in self._choices.items():
             value = values.get(name)
             if isinstance(value, str) and value not in known:
+                make_error = getattr(self._kind, "invalid_choice", None)
+                made: Exception | None = None if make_error is None else make_error(name, value)
+                if made is not None:
+                    return made
                 near = nearest(value[:_CHOICE_CHARS_MAX], known)
                 return UsageError(
                     f"Invalid {self._what}.", name=name, value=value, **near, known=known

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 
 from keyhouse.errors import RateError
-from keyhouse.limits import HTTP_PLACES, HTTP_TENANT_PLACES, HTTP_TENANT_WAITING_MAX
+from keyhouse.http.limits import HTTP_PLACES, HTTP_TENANT_PLACES, HTTP_TENANT_WAITING_MAX
 
 
 class TenantPlaces:

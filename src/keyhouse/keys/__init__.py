@@ -3,11 +3,11 @@
 Pure: no I/O, no clock, no async.
 """
 
-from keyhouse.keys.blind_segment import Blind, HmacText
 from keyhouse.keys.escape import NATS, NATS_KEY, PLAIN, Escape
+from keyhouse.keys.hmac_segment import Hmac, HmacText
 from keyhouse.keys.key import Span, check_key
 from keyhouse.keys.number_segments import Day, Descending, FixedPoint, Integer, Timestamp
-from keyhouse.keys.segment_protocol import Segment
+from keyhouse.keys.segment import Segment
 from keyhouse.keys.segments import (
     Choice,
     CutText,
@@ -25,13 +25,13 @@ __all__ = [
     "NATS",
     "NATS_KEY",
     "PLAIN",
-    "Blind",
     "Choice",
     "CutText",
     "Day",
     "Descending",
     "Escape",
     "FixedPoint",
+    "Hmac",
     "HmacText",
     "Integer",
     "NormalizedText",

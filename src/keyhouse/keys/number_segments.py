@@ -8,22 +8,24 @@ from decimal import Context, Decimal, Inexact
 
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError
-from keyhouse.keys.segment_protocol import PlainSegment, Segment
+from keyhouse.keys.segment import Segment
 
 _DIGITS_MAX = 100
 """Digits of a number in a key: short enough to be printed in an error."""
 
 
-class Integer(PlainSegment):
+class Integer(Segment):
     """A whole number from 0, padded with zeros so that it sorts as a number."""
 
-    fixed = True
+    takes = (int,)
+    length: int
+    holds = "{{{name}:…d}} holds a whole number"
 
     @checked(DeclarationError)
     def __init__(self, width: int) -> None:
         if not 1 <= width <= _DIGITS_MAX:
             raise DeclarationError("A number has 1 to 100 digits.", width=width)
-        self._width = width
+        self.length = width
         self.description = f"a whole number in {width} digits"
         self._stop = 10**width
         self.pattern = f"[0-9]{{{width}}}"
@@ -33,9 +35,14 @@ class Integer(PlainSegment):
             raise ValueError("must be a whole number")
         if not 0 <= value < self._stop:
             raise ValueError(f"must be from 0 to {self._stop - 1}")
-        return str(value).zfill(self._width)
+        return str(value).zfill(self.length)
 
     def parse(self, text: str) -> int:
+        return int(text)
+
+    def from_text(self, text: str) -> int:
+        if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS_MAX:
+            raise ValueError
         return int(text)
 
 
@@ -46,13 +53,15 @@ _EXACT = Context(prec=50, traps=[Inexact])
 """Arithmetic that raises instead of rounding; precise enough for every number in range."""
 
 
-class FixedPoint(PlainSegment):
+class FixedPoint(Segment):
     """A number with a few decimals, scaled by a power of ten and padded: 1.5 is `0000001500`.
 
     It parses to a float where it has decimals, so it has no more digits than a float represents.
     """
 
-    fixed = True
+    takes = (int, float)
+    length: int
+    holds = "{{{name}}} of this form holds a number"
 
     @checked(DeclarationError)
     def __init__(self, width: int, decimals: int) -> None:
@@ -63,7 +72,7 @@ class FixedPoint(PlainSegment):
                 "A number cannot have more decimals than digits.", decimals=decimals, width=width
             )
         self._whole = Integer(width)
-        self._width = width
+        self.length = width
         self._decimals = decimals
         self._whole_stop = 10 ** (width - decimals)
         self._stop = Decimal(self._whole_stop)
@@ -74,7 +83,7 @@ class FixedPoint(PlainSegment):
 
     def format(self, value: object) -> str:
         if type(value) is int and 0 <= value < self._whole_stop:
-            return str(value * self._scale).zfill(self._width)
+            return str(value * self._scale).zfill(self.length)
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
             raise ValueError("must be a number")
         number = Decimal(str(value)) if isinstance(value, float) else Decimal(value)
@@ -92,13 +101,18 @@ class FixedPoint(PlainSegment):
         whole, rest = divmod(int(text), self._scale)
         return whole if not rest else int(text) / self._scale
 
+    def from_text(self, text: str) -> int | float:
+        return self._whole.from_text(text) if text.isdecimal() else float(text)
 
-class Day(PlainSegment):
+
+class Day(Segment):
     """A calendar day, `2026-01-18`."""
 
     pattern = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    fixed = True
     description = "a day"
+    length = 10
+    takes = (date,)
+    holds = "{{{name}:date}} holds a date"
 
     def format(self, value: object) -> str:
         if type(value) is not date:
@@ -108,6 +122,8 @@ class Day(PlainSegment):
     def parse(self, text: str) -> date:
         return date.fromisoformat(text)
 
+    from_text = parse
+
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -115,15 +131,18 @@ _TIME_DIGITS = 13
 """Digits of milliseconds since 1970: up to the year 2286."""
 
 
-class Timestamp(PlainSegment):
+class Timestamp(Segment):
     """A time in milliseconds since 1970, in 13 digits; microseconds are cut off.
 
     It takes a datetime with a time zone or its RFC 3339 text, and parses to a datetime in UTC.
     """
 
-    fixed = True
     pattern = f"[0-9]{{{_TIME_DIGITS}}}"
     description = "a time in milliseconds"
+    length = _TIME_DIGITS
+    takes = (datetime, str)
+    holds = "{{{name}:time}} holds a datetime"
+    normalizes = True
 
     def format(self, value: object) -> str:
         if isinstance(value, str):
@@ -145,13 +164,13 @@ class Timestamp(PlainSegment):
 _NINES_COMPLEMENT = str.maketrans("0123456789", "9876543210")
 
 
-class Descending(PlainSegment):
+class Descending(Segment):
     """A number or time in reverse order, so that a scan begins with the greatest: `{at:-time}`.
 
     The key holds the difference to the greatest number of that many digits.
     """
 
-    fixed = True
+    is_descending = True
 
     @checked(DeclarationError)
     def __init__(self, inner: Segment) -> None:
@@ -163,12 +182,21 @@ class Descending(PlainSegment):
         self.inner = inner
         self.description = f"{inner.description}, greatest first"
         self.pattern = inner.pattern
+        self.length = inner.length
+        self.normalizes = inner.normalizes
+
+    @property
+    def innermost(self) -> Segment:
+        return self.inner.innermost
 
     def format(self, value: object) -> str:
         return self._complement(self.inner.format(value))
 
     def parse(self, text: str) -> object:
         return self.inner.parse(self._complement(text))
+
+    def from_text(self, text: str) -> object:
+        return self.inner.from_text(text)
 
     @staticmethod
     def _complement(text: str) -> str:

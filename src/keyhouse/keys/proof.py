@@ -21,12 +21,7 @@ from typing import Any
 from interegular import FSM, parse_pattern
 from interegular.fsm import OblivionError, anything_else, crawl
 
-from keyhouse.keys.segment_protocol import Segment
-from keyhouse.keys.segments import (
-    OptionalSegment,
-    Regex,
-    TextSegment,
-)
+from keyhouse.keys.segment import Segment
 from keyhouse.keys.template import Template
 
 _concatenation: Any = FSM.concatenate
@@ -148,7 +143,7 @@ def _shared_lead(one: Template, other: Template, bound: frozenset[str]) -> int:
 def _format_of(template: Template, index: int) -> tuple[object, ...]:
     """Return everything that decides how a field is formatted. An optional type equals no other."""
     segment = template.segments[index]
-    kind = segment if isinstance(segment, OptionalSegment) else type(segment)
+    kind = segment if segment.is_optional else type(segment)
     ends = template.literals[index + 1][:1]
     return (
         template.literals[index],
@@ -205,11 +200,11 @@ def _after(language: FSM, state: Any, text: str) -> object:
 
 def _has_clear_end(segment: Segment, tail: str) -> bool:
     """Return True if the segment has a fixed length or cannot contain the start of `tail`."""
-    if segment.fixed or (isinstance(segment, Regex) and segment.is_delimited):
+    if segment.length is not None or segment.is_delimited:
         return True
     if not tail:
         return False
-    if isinstance(segment, TextSegment):
+    if segment.is_text:
         return re.fullmatch(segment.pattern, tail[0]) is None
     return not _may_contain(_of_segment(segment), tail[0])
 
@@ -257,9 +252,8 @@ def _literal(text: str) -> FSM:
 @cache
 def _of_segment(segment: Segment) -> FSM:
     language = _of_pattern(_unbounded(segment.pattern))
-    if isinstance(segment, Regex):
-        for text in segment.without:
-            language = language - _of_pattern(_ANY + re.escape(text) + _ANY)
+    for text in segment.without:
+        language = language - _of_pattern(_ANY + re.escape(text) + _ANY)
     return language
 
 

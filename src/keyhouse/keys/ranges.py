@@ -12,10 +12,8 @@ from typing import Any
 
 import msgspec
 
-from keyhouse.keys.blind_segment import Blind
 from keyhouse.keys.key import Span
-from keyhouse.keys.number_segments import Descending
-from keyhouse.keys.segment_protocol import Segment
+from keyhouse.keys.segment import Segment
 from keyhouse.keys.segments import OptionalSegment, TextSegment, text_of
 
 NULL = "null"
@@ -53,7 +51,7 @@ def within(
     except (TypeError, ValueError):
         raise ValueError("needs two bounds: between=(low, high), either may be None") from None
     inner = segment.inner if isinstance(segment, OptionalSegment) else segment
-    if inner.fixed and not isinstance(inner, Blind):
+    if inner.length is not None and not inner.is_hashed:
         return KeyRange(_fixed_span(lead, inner, low, high, segment is not inner))
     if isinstance(inner, TextSegment):
         return _text_range(name, inner, lead, tail, low, high)
@@ -64,7 +62,7 @@ def _fixed_span(lead: str, segment: Segment, low: object, high: object, optional
     """Return the span of values whose texts all have the same length."""
     least = None if low is None else lead + segment.format(low)
     end = None if high is None else lead + segment.format(high)
-    if isinstance(segment, Descending):  # the greatest first, and `high` is excluded
+    if segment.is_descending:  # the greatest first, and `high` is excluded
         least, end = (_after(end), _after(least))
     # Null sorts after digits and capitals, so after every text of such a type.
     whole = Span(lead, lead + NULL) if optional else Span.prefix(lead)

@@ -1,9 +1,7 @@
 """Types of key fields: small objects that format a value as text, parse it, and describe the text.
 
 Each value has one text, so `parse(format(x)) == x`. An invalid value raises a ValueError whose
-message completes the sentence "The field …". `pattern` is a regular expression that matches every
-text of the type, and possibly more; `fixed` means that every text has the same length, so that no
-delimiter is needed.
+message completes the sentence "The field …".
 """
 
 import hashlib
@@ -12,8 +10,8 @@ from collections.abc import Callable
 
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
-from keyhouse.keys.blind_segment import Blind
 from keyhouse.keys.escape import PLAIN, Escape
+from keyhouse.keys.hmac_segment import Hmac
 from keyhouse.keys.number_segments import (
     Day,
     Descending,
@@ -21,7 +19,7 @@ from keyhouse.keys.number_segments import (
     Integer,
     Timestamp,
 )
-from keyhouse.keys.segment_protocol import PlainSegment, Segment
+from keyhouse.keys.segment import Segment
 from keyhouse.limits import NORMALIZED_CHARS_MAX
 from keyhouse.normalization import normal_form, normalized
 
@@ -45,11 +43,12 @@ def text_of(value: object) -> str:
 _ANY_LENGTH = 2**63
 
 
-class TextSegment:
+class TextSegment(Segment):
     """Any text. The delimiter that follows is escaped; at the end of a template nothing is."""
 
-    fixed = False
     description = "text"
+    takes = (str,)
+    is_text = True
 
     @checked(DeclarationError)
     def __init__(
@@ -121,8 +120,6 @@ class TextSegment:
         return plain
 
     def plain_test(self, first: str, text: str) -> str | None:
-        """Return the Python expression that is true for text of the pattern that `parse` returns as
-        it is; None if there is none. `first` is the text's expression, which names it `text`."""
         if type(self) is not TextSegment or self._escape.alphabet is not None:
             return None
         if not self._verbatim and not self._escape.ends:
@@ -134,8 +131,7 @@ class TextSegment:
             tests.append(f"len({text}) <= {self._chars_max}")
         return " and ".join(tests)
 
-    def writes_unchanged(self, source: object) -> bool:
-        """Return whether all text that another segment has parsed is formatted as it is."""
+    def writes_unchanged(self, source: Segment) -> bool:
         return (
             self._verbatim
             and type(self) is TextSegment
@@ -157,15 +153,13 @@ class TextSegment:
         return value
 
     def lowest_from(self, character: str) -> str:
-        """Return a character that no text of a value starting with this one, or a greater one, is
-        less than."""
+        """Return the least first character of any escaped text from `character` on."""
         if self._verbatim or not self._escape.escapes_from(character):
             return character
         return min(character, self._escape.mark)
 
     def highest_to(self, character: str) -> str:
-        """Return a character that no text of a value starting with this one, or a lesser one, is
-        greater than."""
+        """Return the greatest first character of any escaped text up to `character`."""
         return character if self._verbatim else max(character, self._escape.mark)
 
 
@@ -199,6 +193,7 @@ class NormalizedText(TextSegment):
     """Normalized text: names that differ only in case, width or spacing have the same key."""
 
     description = "text in its normal form"
+    normalizes = True
 
     def format(self, value: object) -> str:
         if type(value) is str and value.isascii() and "\0" not in value:
@@ -282,12 +277,14 @@ _ESCAPED_BYTES_MAX = 12
 """Of one character: four bytes of UTF-8, each as a mark and two digits."""
 
 
-class Regex(PlainSegment):
+class Regex(Segment):
     """Text that matches a pattern, never escaped.
 
     `without` lists texts that it must not contain, not even together with the first characters of
     the literal that follows. `requirement` completes the sentence "The field …" in errors.
     """
+
+    takes = (str,)
 
     @checked(DeclarationError)
     def __init__(
@@ -305,11 +302,6 @@ class Regex(PlainSegment):
             "must match ", "text that matches ", 1
         ).removeprefix("must be ")
         self.is_delimited = any(tail.startswith(text) for text in without)
-        """It ends at the first of the `without` texts in the key."""
-        self.key_pattern = (
-            f"(?:(?!{'|'.join(map(re.escape, without))}).)+" if self.is_delimited else pattern
-        )
-        """The regular expression that finds it in a key: `pattern` alone could match too much."""
         self._tail = tail
         try:
             compiled = re.compile(pattern)
@@ -322,6 +314,15 @@ class Regex(PlainSegment):
                 "A pattern must not have capturing groups: write (?:…).", pattern=pattern
             )
         self._match = compiled.fullmatch
+
+    @property
+    def key_pattern(self) -> str:
+        """`pattern` alone could match too much."""
+        return (
+            f"(?:(?!{'|'.join(map(re.escape, self.without))}).)+"
+            if self.is_delimited
+            else self.pattern
+        )
 
     def followed_by(self, literal: str, escape: Escape) -> "Regex":
         return Regex(self.pattern, without=self.without, requirement=self.requirement, tail=literal)
@@ -340,16 +341,20 @@ class Regex(PlainSegment):
         return self.format(text)
 
 
-class Ulid(PlainSegment):
+class Ulid(Segment):
     """A canonical ULID: 26 characters of upper-case Crockford base 32, ordered by time."""
 
     pattern = "[0-7][0-9A-HJKMNP-TV-Z]{25}"
-    fixed = True
     description = "a ULID"
+    length = 26
+    takes = (str,)
+    matches = re.compile(pattern).fullmatch
+    is_verbatim = True
+    is_generated = True
 
     def format(self, value: object) -> str:
         try:
-            if is_ulid(value):  # type: ignore[call-overload]  # raises TypeError if it is not text
+            if self.matches(value):  # type: ignore[call-overload]  # TypeError if it is not text
                 return value  # type: ignore[return-value]
         except TypeError:
             pass
@@ -358,13 +363,16 @@ class Ulid(PlainSegment):
     def parse(self, text: str) -> str:
         return text
 
+    def writes_unchanged(self, source: Segment) -> bool:
+        return isinstance(source, Ulid)
 
-ULID_CHARS = 26
-is_ulid = re.compile(Ulid.pattern).fullmatch
 
-
-class Choice(PlainSegment):
+class Choice(Segment):
     """One of a closed list of words. A word may contain the delimiter: the list is closed."""
+
+    words: tuple[str, ...]
+    takes = (str,)
+    is_verbatim = True
 
     @checked(DeclarationError)
     def __init__(self, *words: str) -> None:
@@ -392,10 +400,10 @@ class Choice(PlainSegment):
         return text
 
 
-class OptionalSegment:
+class OptionalSegment(Segment):
     """A field that may be absent: None is written `null`, which sorts after digits and capitals."""
 
-    fixed = False
+    is_optional = True
     _NULL = "null"
 
     @checked(DeclarationError)
@@ -403,6 +411,11 @@ class OptionalSegment:
         self.inner = inner
         self.description = f"{inner.description}, or null"
         self.pattern = f"(?:{inner.pattern}|{self._NULL})"
+        self.normalizes = inner.normalizes
+
+    @property
+    def innermost(self) -> Segment:
+        return self.inner.innermost
 
     def followed_by(self, literal: str, escape: Escape) -> "OptionalSegment":
         return OptionalSegment(self.inner.followed_by(literal, escape))
@@ -418,6 +431,9 @@ class OptionalSegment:
     def parse(self, text: str) -> object:
         return None if text == self._NULL else self.inner.parse(text)
 
+    def from_text(self, text: str) -> object:
+        return None if text == self._NULL else self.inner.from_text(text)
+
 
 _NAMED: dict[str, Callable[[], Segment]] = {
     "": TextSegment,
@@ -426,7 +442,7 @@ _NAMED: dict[str, Callable[[], Segment]] = {
     "ulid": Ulid,
     "date": Day,
     "time": Timestamp,
-    "hmac": Blind,
+    "hmac": Hmac,
 }
 _INTEGER = re.compile(r"0(\d+)d")
 _SCALED = re.compile(r"0(\d+)\.(\d+)f")

@@ -9,37 +9,24 @@ fields have given values. A span covers whole fields: `/{show}/…` with show 14
 
 `parse(build(x)) == x`: `keyhouse.keys.proof` proves it for each template when a schema is declared.
 
-Keys are built several times for every write, so `build`, `join` and `split` are compiled to one
-Python expression each, on first use: a service binds the templates for each of its many spaces.
+`build`, `join` and `split` are compiled (`keyhouse.keys.compiler`) on first use: a service binds
+the templates for each of its many spaces.
 """
 
 import copy
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import lru_cache
-from types import CodeType
 from typing import Any, Final
 
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
-from keyhouse.keys.blind_segment import INDEX_KEY, Blind
+from keyhouse.keys import compiler
 from keyhouse.keys.escape import PLAIN, Escape
-from keyhouse.keys.key import Span, check_key
-from keyhouse.keys.number_segments import Descending, Timestamp
+from keyhouse.keys.hmac_segment import INDEX_KEY
+from keyhouse.keys.key import Span
 from keyhouse.keys.ranges import KeyRange, with_prefix, within
-from keyhouse.keys.segment_protocol import Segment
-from keyhouse.keys.segments import (
-    ULID_CHARS,
-    Choice,
-    NormalizedText,
-    OptionalSegment,
-    Regex,
-    TextSegment,
-    Ulid,
-    is_ulid,
-    segment,
-)
-from keyhouse.limits import KEY_BYTES_MAX
+from keyhouse.keys.segment import Segment
+from keyhouse.keys.segments import segment
 
 UNKNOWN: Final = object()
 """The value of a field, for `Template.bind`, that this program does not know: the keys that are
@@ -48,24 +35,13 @@ built have the field's name there, and only their other fields are checked."""
 _FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}")
 
 
-class Template:
+class Template(compiler.KeyParts):
     """A key pattern. `segments` are field types without a short name.
 
     Example: `Template("cust_{customer}", customer=Regex("[0-9]+"))`.
     """
 
-    __slots__ = (
-        "_build",
-        "_join",
-        "_match",
-        "_read",
-        "escape",
-        "fields",
-        "literals",
-        "normalizes",
-        "segments",
-        "text",
-    )
+    __slots__ = ("_build", "_join", "_match", "_read", "escape", "normalizes", "text")
 
     @checked(DeclarationError)
     def __init__(self, text: str, *, escape: Escape = PLAIN, **segments: Segment) -> None:
@@ -73,14 +49,14 @@ class Template:
         literals, names, specs = pieces[::3], pieces[1::3], pieces[2::3]
         self.text = text
         self.escape = escape
-        self.fields: tuple[str, ...] = tuple(names)
-        self.literals: tuple[str, ...] = tuple(literals)
+        self.fields = tuple(names)
+        self.literals = tuple(literals)
         self._check_text(segments)
         types = [
             segments[name] if name in segments else segment(spec or "")
             for name, spec in zip(names, specs, strict=True)
         ]
-        self.segments: tuple[Segment, ...] = tuple(
+        self.segments = tuple(
             type_.followed_by(tail, escape) for type_, tail in zip(types, literals[1:], strict=True)
         )
         self._check_ends()
@@ -91,41 +67,23 @@ class Template:
         self._build: Callable[[Any], str] = self._first_build
         self._join: Callable[[Any], str] = self._first_join
         self._match: Callable[[str], re.Match[str] | None] = self._first_match
-        self.normalizes = any(
-            isinstance(_inner(segment_), (NormalizedText, Timestamp, Blind))
-            for segment_ in self.segments
-        )
+        self.normalizes = any(each.normalizes for each in self.segments)
         self._read: Callable[[Any], tuple[object, ...]] = self._first_read
 
     def _first_build(self, values: Any) -> str:
-        self._build = self._compiled([f"v[n{index}]" for index in range(len(self.fields))])
+        self._build = compiler.compile_key(self, [f"v[n{at}]" for at in range(len(self.fields))])
         return self._build(values)
 
     def _first_join(self, values: Any) -> str:
-        self._join = self._compiled([f"v[{index}]" for index in range(len(self.fields))])
+        self._join = compiler.compile_key(self, [f"v[{at}]" for at in range(len(self.fields))])
         return self._join(values)
 
     def _first_match(self, key: str) -> re.Match[str] | None:
-        self._match = re.compile(self.pattern, re.DOTALL).fullmatch
+        self._match = compiler.compile_pattern(self)
         return self._match(key)
 
     def _first_read(self, texts: Any) -> tuple[object, ...]:
-        """Compile the parser of all fields; a field written verbatim needs no parsing, and most
-        text is not escaped."""
-        parses = {f"p{index}": bound.parse for index, bound in enumerate(self.segments)}
-        verbatim = [isinstance(bound, (Ulid, Choice)) for bound in self.segments]
-        values = []
-        for at, bound in enumerate(self.segments):
-            named = f"(s := t[{at}])"
-            test = bound.plain_test(named, "s") if isinstance(bound, TextSegment) else None
-            if verbatim[at]:
-                values.append(f"t[{at}],")
-            elif test is None:
-                values.append(f"p{at}(t[{at}]),")
-            else:
-                values.append(f"(s if {test} else p{at}(s)),")
-        read = "t" if all(verbatim) else "(" + "".join(values) + ")"
-        self._read = evaluated(f"lambda t: {read}", parses)
+        self._read = compiler.compile_parser(self)
         return self._read(texts)
 
     def __repr__(self) -> str:
@@ -139,12 +97,7 @@ class Template:
     @property
     def pattern(self) -> str:
         """Return a regular expression that matches all its keys, and possibly more."""
-        patterns = [s.key_pattern if isinstance(s, Regex) else s.pattern for s in self.segments]
-        fields = (
-            f"({pattern}){re.escape(tail)}"
-            for pattern, tail in zip(patterns, self.literals[1:], strict=True)
-        )
-        return re.escape(self.head) + "".join(fields)
+        return compiler.key_pattern(self)
 
     def tail(self, bound: Collection[str]) -> list[tuple[str, str, str]]:
         """Return name, pattern and following text of the fields from the first not `bound`.
@@ -247,7 +200,7 @@ class Template:
     def changes_by(self, values: Mapping[str, object]) -> bool:
         """Return whether `bind` fixes a field, or gives the key of an HMAC to one."""
         return any(name in values for name in self.fields) or (
-            INDEX_KEY in values and any(isinstance(each, Blind) for each in self.segments)
+            INDEX_KEY in values and any(each.is_hashed for each in self.segments)
         )
 
     def bind(self, values: Mapping[str, object]) -> "Template":
@@ -265,11 +218,7 @@ class Template:
                 literals[-1] += text + tail
             else:
                 literals.append(tail)
-                left[name] = (
-                    bound.with_key(index_key)
-                    if isinstance(bound, Blind) and isinstance(index_key, bytes)
-                    else bound
-                )
+                left[name] = bound.with_key(index_key) if isinstance(index_key, bytes) else bound
         template = copy.copy(self)
         template.text = literals[0] + "".join(
             f"{{{name}}}{tail}" for name, tail in zip(left, literals[1:], strict=True)
@@ -319,59 +268,10 @@ class Template:
         try:
             return bound.format(value)
         except ValueError as error:
+            shown = {} if bound.innermost.is_hashed else {"value": value}
             raise KeyFieldError(
-                f"The field {error}.", field=name, value=value, template=self.text
+                f"The field {error}.", field=name, **shown, template=self.text
             ) from None
-
-    def _compiled(self, sources: Sequence[str]) -> Callable[[Any], str]:
-        key, scope = self.expression(sources)
-        made: Callable[[Any], str] = evaluated(f"lambda v: {key}", scope)
-        return made
-
-    def expression(
-        self, sources: Sequence[str], *, trusted: Sequence[str] = (), mark: str = ""
-    ) -> tuple[str, dict[str, object]]:
-        """Return the Python expression that builds and checks a key, and the values of its names.
-
-        `sources` is an expression for each field; fields in `trusted` are already formatted text.
-        The names all begin with a letter and `mark`. The expression raises a bare ValueError, or a
-        TypeError for a value of another type.
-        """
-        terms, scope = [f"l{mark}0"], {f"l{mark}0": self.head, f"c{mark}": _check}
-        for index, (name, bound, tail) in enumerate(
-            zip(self.fields, self.segments, self.literals[1:], strict=True)
-        ):
-            format_ = f"f{mark}{index}"
-            scope |= {f"n{mark}{index}": name, format_: bound.format}
-            if name in trusted:
-                terms.append(sources[index])
-            elif type(bound) is Ulid:  # the most frequent type, without a further call
-                scope["is_ulid"], text = is_ulid, f"t{mark}{index}"
-                terms.append(
-                    f"({text} if is_ulid({text} := {sources[index]}) else {format_}({text}))"
-                )
-            else:
-                terms.append(f"{format_}({sources[index]})")
-            if tail:
-                terms.append(f"l{mark}{index + 1}")
-                scope[f"l{mark}{index + 1}"] = tail
-        key, least = " + ".join(terms), "" if self.head else "0 < "
-        if self._keys_need_no_check():
-            return key, scope
-        return (
-            f"k if (k := {key}).isascii() and {least}len(k) <= {KEY_BYTES_MAX} else c{mark}(k)",
-            scope,
-        )
-
-    def _keys_need_no_check(self) -> bool:
-        """Return whether all its keys are ASCII of a length that a key may have: text and ULIDs."""
-        text = "".join(self.literals)
-        return (
-            bool(self.fields)
-            and all(type(segment_) is Ulid for segment_ in self.segments)
-            and text.isascii()
-            and len(text) + ULID_CHARS * len(self.fields) <= KEY_BYTES_MAX
-        )
 
     def _blame(self, values: Mapping[str, object]) -> KeyFieldError:
         for name, bound in zip(self.fields, self.segments, strict=True):
@@ -416,30 +316,8 @@ class Template:
 
     def _check_ends(self) -> None:
         for segment_, tail in zip(self.segments[:-1], self.literals[1:], strict=False):
-            if isinstance(_inner(segment_), TextSegment) and not tail:
+            if segment_.innermost.is_text and not tail:
                 raise DeclarationError(
                     "A text field must be followed by literal text, or be the last.",
                     template=self.text,
                 )
-
-
-def _inner(segment_: Segment) -> Segment:
-    while isinstance(segment_, (OptionalSegment, Descending)):
-        segment_ = segment_.inner
-    return segment_
-
-
-def evaluated(expression: str, scope: dict[str, Any]) -> Any:
-    """Evaluate a generated expression. The code is cached; `scope` differs by space."""
-    return eval(_code(expression), scope)
-
-
-@lru_cache(1_000)
-def _code(expression: str) -> CodeType:
-    return compile(expression, "<a key>", "eval")
-
-
-def _check(key: str) -> str:
-    """Check a key that is long, empty or not ASCII, and return it."""
-    check_key(key)
-    return key

@@ -23,8 +23,8 @@ from nats.errors import TimeoutError as NatsTimeoutError
 from prometheus_client.core import CounterMetricFamily, Metric
 
 from keyhouse.errors import BusyError, LimitError, UnavailableError, UnknownOutcomeError, UsageError
-from keyhouse.limits import BUS_PENDING_BYTES_MAX, BUS_PENDING_MAX, BUS_REQUESTS_MAX
 from keyhouse.nats.client import NatsClient
+from keyhouse.nats.limits import BUS_PENDING_BYTES_MAX, BUS_PENDING_MAX, BUS_REQUESTS_MAX
 
 __all__ = ["Bus", "BusMessage", "BusSubscription"]
 

@@ -21,7 +21,7 @@ from keyhouse.errors import (
     UsageError,
     error_urn,
 )
-from keyhouse.limits import NATS_PARTITIONS
+from keyhouse.nats.limits import NATS_PARTITIONS
 from keyhouse.schema.document import check_request
 from keyhouse.schema.rejected_members import rejected_in
 
@@ -34,6 +34,7 @@ __all__ = [
     "Request",
     "error_headers",
     "error_reply",
+    "may_receive_reply",
     "partition_of",
 ]
 
@@ -49,7 +50,19 @@ _ERROR_NUMBER: Final = "Nats-Service-Error-Code"
 _NUMBERS: Final = {409: 409, 412: 409, 413: 413, 429: 429, 503: 503, 504: 503, 507: 503}
 """Numbers of the micro protocol's errors, by HTTP status; 400 for other mistakes of a caller."""
 
+_PROTECTED: Final = ("_INBOX_", "$", "keyhouse.")
+"""Where a service may publish and a tenant may not: inboxes of others, the server's own subjects,
+operations of served schemas and the control subjects of processes."""
+
 _encode = msgspec.json.Encoder().encode
+
+
+def may_receive_reply(tenant: str, reply: str, own: tuple[str, ...] = ()) -> bool:
+    """Return whether a request of a tenant may name this reply subject: the service must not be
+    made to publish where the tenant itself may not. `own` are further subjects of the service."""
+    if not reply.startswith(_PROTECTED) and not reply.startswith(own):
+        return True
+    return reply.startswith(f"_INBOX_{tenant}.")
 
 
 class Publisher(Protocol):

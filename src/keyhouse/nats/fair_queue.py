@@ -27,7 +27,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from keyhouse.eager_task import start
-from keyhouse.limits import (
+from keyhouse.nats.limits import (
     NATS_IN_FLIGHT_MAX,
     NATS_PENDING_BYTES_MAX,
     NATS_PENDING_MAX,

@@ -33,15 +33,15 @@ from nats.errors import MaxPayloadError, NoRespondersError
 from nats.nuid import NUID
 
 from keyhouse.errors import BusyError, KeyhouseError, LimitError
-from keyhouse.limits import (
+from keyhouse.nats.client import HandlerSubscription, MessageHandler, NatsClient
+from keyhouse.nats.endpoint import Endpoint, Request, error_headers, error_reply
+from keyhouse.nats.fair_queue import FairQueue, TenantQueue
+from keyhouse.nats.limits import (
     NATS_IN_FLIGHT_MAX,
     NATS_PARTITIONS,
     NATS_PENDING_MAX,
     TENANTS_CACHED,
 )
-from keyhouse.nats.client import HandlerSubscription, MessageHandler, NatsClient
-from keyhouse.nats.endpoint import Endpoint, Request, error_headers, error_reply
-from keyhouse.nats.fair_queue import FairQueue, TenantQueue
 from keyhouse.nats.micro import EndpointStats, Micro, now_ns
 from keyhouse.nats.push_queue import PushQueue
 

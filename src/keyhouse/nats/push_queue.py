@@ -19,13 +19,13 @@ from typing import Final
 from nats.errors import Error as NatsError
 
 from keyhouse.errors import BusyError
-from keyhouse.limits import (
+from keyhouse.nats.client import NatsClient
+from keyhouse.nats.limits import (
     NATS_PUSH_BYTES_MAX,
     NATS_TENANT_PUSH_BYTES_MAX,
     NATS_TENANT_PUSH_BYTES_PER_SECOND,
     TENANTS_CACHED,
 )
-from keyhouse.nats.client import NatsClient
 
 __all__ = ["PushQueue"]
 

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from keyhouse.keys.blind_segment import INDEX_KEY
+from keyhouse.keys.hmac_segment import INDEX_KEY
 from keyhouse.keys.template import UNKNOWN
 from keyhouse.schema import Counter, Declared, Derived, Index, Log, Record, Schema
 from keyhouse.schema.index_names import index_name

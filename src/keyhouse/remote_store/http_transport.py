@@ -12,6 +12,7 @@ from keyhouse.errors import (
     EngineError,
     KeyhouseError,
     NotFoundError,
+    PreparingError,
     UnavailableError,
     UnknownOutcomeError,
     UsageError,
@@ -112,10 +113,12 @@ class HttpTransport:
         complete (`caught_up`). A lost connection is opened again, after the last commit that was
         received whole."""
         partial: set[tuple[str, int]] = set()  # events of a commit whose end was not received
+        is_started = False
         while True:
             try:
                 async with aclosing(self._events(body, since)) as events:
                     async for name, data, id in events:
+                        is_started = True
                         if name == "caught_up":
                             since = max(since, int(data))
                             partial.clear()
@@ -140,6 +143,9 @@ class HttpTransport:
                             yield "caught_up", {"revision": since}
             except httpx.HTTPError:
                 pass
+            except PreparingError:
+                if not is_started:
+                    raise
             except EngineError as error:
                 if isinstance(error, WatchExpiredError):
                     raise

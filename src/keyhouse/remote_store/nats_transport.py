@@ -14,6 +14,7 @@ from keyhouse.errors import (
     EngineError,
     KeyhouseError,
     LimitError,
+    PreparingError,
     UnavailableError,
     UnknownOutcomeError,
     UsageError,
@@ -112,14 +113,14 @@ class NatsTransport:
         complete (`caught_up`). It is started again after a lost message, behind the last commit
         that was received whole."""
         partial: set[tuple[str, int]] = set()  # events of the newest commit
-        newest = since
+        newest, is_started = since, False
         client = await self._connected()
         while True:
             subject = f"{self._changes}.{secrets.token_hex(8)}"
             messages = await client.subscribe(subject)
             try:
                 await self.call("watch", {**body, "subject": subject, "since": since})
-                number = 0
+                number, is_started = 0, True
                 while True:
                     message = _decode((await messages.next_msg(timeout=_SILENCE_SECONDS)).data)
                     number += 1
@@ -143,6 +144,9 @@ class NatsTransport:
                         yield message.pop("event"), message
             except (NatsError, msgspec.MsgspecError, KeyError):
                 pass  # a lost message, or one that is not of the service
+            except PreparingError:
+                if not is_started:
+                    raise
             except EngineError as error:
                 if isinstance(error, WatchExpiredError):
                     raise

@@ -17,6 +17,7 @@ import msgspec
 from keyhouse.arguments import checked, unnamed_fields
 from keyhouse.errors import (
     ContentionError,
+    KeyhouseError,
     RevisionError,
     UnknownOutcomeError,
     UsageError,
@@ -239,9 +240,13 @@ class RemoteStore(RemoteRecordReads):
         raise _contended()
 
     async def call(self, operation: Operation[Q, R], request: Q | None = None, /) -> R:
-        """Run an operation of one's own in the service; return its reply."""
+        """Run an operation of one's own in the service; return its reply. An error of a class that
+        the operation's module knows is raised as that class."""
         operation.check_request(request)
-        answer = await self._transport.call_own(operation, request)
+        try:
+            answer = await self._transport.call_own(operation, request)
+        except KeyhouseError as error:
+            raise operation.raised(error) from None
         if operation.reply is None:
             return None  # type: ignore[return-value]  # R is None
         try:

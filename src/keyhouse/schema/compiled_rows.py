@@ -20,25 +20,24 @@ The generated function raises a bare ValueError or TypeError where a field can't
 `RowRule.field_values` is the readable definition of the same, which `RowSet` then uses: it raises
 an error that names the field.
 
-Most changes of a record leave most of its rows as they are. So `ChangedRules` compares what the
+Most changes of a record leave most of its rows as they are. So `ChangedRows` compares what the
 rules read from the record, without writing any key:
 
     def changed(b, a):
         found = []
         if (b.series_id != a.series_id …):
-            found.append(0)
+            found.append(index)
         return found
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
 from keyword import iskeyword
 from operator import attrgetter
-from types import CodeType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from keyhouse.errors import KeyFieldError
-from keyhouse.keys.segment_protocol import Segment
+from keyhouse.keys.compiler import define, key_expression
+from keyhouse.keys.segment import Segment
 from keyhouse.keys.template import Template
 
 Keys = tuple[object, ...]
@@ -141,8 +140,7 @@ def compile_rows(rules: Sequence[RowRule]) -> CompiledRows:
         indent = " " if when is None else "  "
         lines += [indent + line for line in _rule_lines(rule, number, texts, scope)]
     lines.append(" return rows")
-    exec(_code("\n".join(lines)), scope)
-    compiled: CompiledRows = scope["rows"]
+    compiled: CompiledRows = define("\n".join(lines), "rows", scope)
     return compiled
 
 
@@ -204,7 +202,7 @@ def _rule_lines(
     if tests:
         yield f"{indent}if {' and '.join(tests)}:"
         indent += " "
-    key, key_scope = rule.template.expression(names, trusted=verbatim, mark=f"{number}_")
+    key, key_scope = key_expression(rule.template, names, trusted=verbatim, mark=f"{number}_")
     scope |= key_scope | {f"v{number}": rule.value}
     value = f"v{number}(v, keys)" if callable(rule.value) else f"v{number}"
     yield f"{indent}rows[{key}] = {value}"
@@ -223,12 +221,6 @@ def _read(source: FieldSource, record: Any, keys: Keys) -> object:
     if isinstance(source, int):
         return keys[source]
     return source(record) if callable(source) else attribute(source)(record)
-
-
-@lru_cache(1_000)
-def _code(source: str) -> CodeType:
-    """Compile a function. Spaces share it: they differ in what its names mean."""
-    return compile(source, "<derived rows>", "exec")
 
 
 class RowSet:
@@ -319,8 +311,7 @@ def _compile_changed(kinds: Sequence[D]) -> Callable[[Any, Any], list[D]]:
             differs = f"not {when}(a) or {differs} if {when}(b) else {when}(a)"
         lines += [f" if {differs}:", f"  found.append(k{number})"]
     lines.append(" return found")
-    exec(_code("\n".join(lines)), scope)
-    compiled: Callable[[Any, Any], list[D]] = scope["changed"]
+    compiled: Callable[[Any, Any], list[D]] = define("\n".join(lines), "changed", scope)
     return compiled
 
 

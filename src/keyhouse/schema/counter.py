@@ -7,7 +7,6 @@ from typing import Any
 
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, RecordError, UsageError
-from keyhouse.keys.number_segments import Day
 from keyhouse.keys.template import Template
 from keyhouse.limits import COUNTER_MAX
 from keyhouse.schema.expiry import Expiry
@@ -59,7 +58,7 @@ class Counter(Record[int]):
         days = [
             field
             for field, segment in zip(template.fields, template.segments, strict=True)
-            if isinstance(segment, Day)
+            if date in segment.takes
         ]
         self.day_field = days[0] if len(days) == 1 else None
         """The key field that is the day of an add."""

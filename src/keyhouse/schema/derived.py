@@ -27,11 +27,11 @@ from keyhouse.errors import (
     UniqueError,
     UnreadableError,
 )
-from keyhouse.keys.blind_segment import Blind
+from keyhouse.keys.compiler import compile_address
 from keyhouse.keys.number_segments import Day, Descending, FixedPoint, Integer, Timestamp
-from keyhouse.keys.segment_protocol import Segment
-from keyhouse.keys.segments import Choice, OptionalSegment, TextSegment, Ulid
-from keyhouse.keys.template import Template, evaluated
+from keyhouse.keys.segment import Segment
+from keyhouse.keys.segments import OptionalSegment
+from keyhouse.keys.template import Template
 from keyhouse.schema import document
 from keyhouse.schema.compiled_rows import FieldSource, FromAttribute, Keys, RowRule, RowSet, Source
 from keyhouse.schema.nearest import nearest
@@ -169,17 +169,14 @@ class Derived:
             self.template,
             sources,
             required=tuple(
-                not isinstance(segment, OptionalSegment)
-                and not (
-                    isinstance(source, int)
-                    and not isinstance(key.segments[source], OptionalSegment)
-                )
+                not segment.is_optional
+                and not (isinstance(source, int) and not key.segments[source].is_optional)
                 for source, segment in zip(sources, segments, strict=True)
             ),
             verbatim=tuple(
                 isinstance(source, int)
-                and isinstance(segment, Ulid)
-                and isinstance(key.segments[source], Ulid)
+                and segment.is_verbatim
+                and segment.writes_unchanged(key.segments[source])
                 for source, segment in zip(sources, segments, strict=True)
             ),
             each_at=next((at for at, name in enumerate(fields) if name in self.each), None),
@@ -192,7 +189,7 @@ class Derived:
     def _hashed(self) -> list[str]:
         """Return the fields of which the key has an HMAC: sealed ones, say."""
         segments = zip(self.template.fields, self.template.segments, strict=True)
-        return [name for name, segment in segments if isinstance(segment, Blind)]
+        return [name for name, segment in segments if segment.is_hashed]
 
     def _source(self, name: str, key: Template) -> FieldSource:
         source = self.each.get(name, self.fields.get(name))
@@ -231,14 +228,14 @@ class Derived:
         segment = key.segment(name)
         if name == self.carried() and self.strategy == "merge":
             return None
-        if name == self.carried() or (isinstance(segment, Choice) and not self.has_siblings):
+        if name == self.carried() or (segment.words is not None and not self.has_siblings):
             raise DeclarationError(
                 "Two records could derive this row:"
                 " put the record's key field into its key, or make it Unique.",
                 field=name,
                 template=self.template.text,
             )
-        if isinstance(segment, Choice):
+        if segment.words is not None:
             return segment.words
         raise DeclarationError(
             "The derived row does not lead back to its record:"
@@ -352,11 +349,8 @@ class Index(Derived):
         """
         names, key = [self.template.fields[at] for at in self._owner_at], self._record_key
         sources = [f"v[{at}]" for at in self._owner_at]
-        trusted = [n for n in names if _is_trusted(key.segment(n), self.template.segment(n))]
-        expression, scope = key.expression(sources, trusted=trusted)
-        self._locate = evaluated(
-            f"lambda v: (({''.join(f'{source}, ' for source in sources)}), {expression})", scope
-        )
+        trusted = [n for n in names if key.segment(n).writes_unchanged(self.template.segment(n))]
+        self._locate = compile_address(key, sources, "v", trusted)
         return self._locate(found)
 
     def _carried_value(self, record: Any, keys: Keys) -> object:
@@ -469,10 +463,3 @@ class RecordCount(Derived):
 
     def owners(self, key: str, row: bytes) -> list[list[Keys]]:
         return []
-
-
-def _is_trusted(own: Segment, source: Segment) -> bool:
-    """Return whether a value that one segment has parsed is valid text of another."""
-    if isinstance(own, Ulid):
-        return isinstance(source, Ulid)
-    return isinstance(own, TextSegment) and own.writes_unchanged(source)

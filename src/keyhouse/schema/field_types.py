@@ -6,15 +6,13 @@ type Any, is checked by the first write.
 """
 
 from collections.abc import Collection, Iterator
+from datetime import date, datetime, time
 from typing import Any, NamedTuple
 
 from msgspec import inspect
 
 from keyhouse.errors import DeclarationError
-from keyhouse.keys.blind_segment import Blind
-from keyhouse.keys.number_segments import Day, Descending, FixedPoint, Integer, Timestamp
-from keyhouse.keys.segment_protocol import Segment
-from keyhouse.keys.segments import Choice, OptionalSegment, Regex, TextSegment, Ulid
+from keyhouse.keys.segment import Segment
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import Source
 from keyhouse.schema.derived import Derived
@@ -34,8 +32,6 @@ _COLLECTIONS = (
 _OTHER_MEMBERS = (inspect.DataclassType, inspect.TypedDictType, inspect.NamedTupleType)
 _NUMBERS = (inspect.IntType, inspect.FloatType, inspect.BoolType, inspect.DecimalType)
 _TIMES = (inspect.DateTimeType, inspect.DateType, inspect.TimeType, inspect.TimeDeltaType)
-_TEXTS = (TextSegment, Regex, Ulid, Choice, Blind)
-_KNOWN = (*_TEXTS, Integer, FixedPoint, Day, Timestamp)
 
 
 class _Fed(NamedTuple):
@@ -160,7 +156,7 @@ def check_given_fields(
             if name in types or name in named or not is_misspelled(name, attribute):
                 continue
             fed = _Fed(template, name, attribute, False)
-            segment = _inner(template.segment(name))
+            segment = template.segment(name).innermost
             if all(_advice(each, segment, fed) is None for each in _options(types[attribute])):
                 raise DeclarationError(
                     "The key has a field that the value does not hold, with nearly the name of an"
@@ -214,7 +210,7 @@ def _check(info: inspect.Type, fed: _Fed, record: str) -> None:
     if fed.is_each:
         options = [item for option in options for item in _items(option, fed, record)]
     for option in options:
-        if (advice := _advice(option, _inner(fed.template.segment(fed.name)), fed)) is not None:
+        if (advice := _advice(option, fed.template.segment(fed.name).innermost, fed)) is not None:
             raise DeclarationError(
                 f"The key cannot hold this attribute: {advice}.",
                 record=record,
@@ -243,7 +239,7 @@ def _items(option: inspect.Type, fed: _Fed, record: str) -> list[inspect.Type]:
 def _advice(info: inspect.Type, segment: Segment, fed: _Fed) -> str | None:
     """Return what to write instead, or None if the key field takes values of this type."""
     name = fed.name
-    if not isinstance(segment, _KNOWN):
+    if not segment.takes:
         return None  # a segment type of the program's own
     if isinstance(info, (inspect.AnyType, inspect.NoneType, inspect.CustomType)):
         return None
@@ -251,7 +247,7 @@ def _advice(info: inspect.Type, segment: Segment, fed: _Fed) -> str | None:
         return f'it is a collection; write each={{"{name}": "{fed.source}"}} for a row per value'
     if isinstance(info, inspect.EnumType):
         values = [member.value for member in info.cls]
-        if issubclass(info.cls, str) and isinstance(segment, _TEXTS):
+        if issubclass(info.cls, str) and not segment.holds:
             return None
         return (
             f"it is an Enum; make it a StrEnum, or Literal[{', '.join(map(repr, values))}]"
@@ -261,47 +257,35 @@ def _advice(info: inspect.Type, segment: Segment, fed: _Fed) -> str | None:
     if isinstance(info, inspect.LiteralType):
         kinds = {type(value) for value in info.values}
         return _plain_advice(kinds, segment, name)
+    if isinstance(info, inspect.UUIDType):
+        return "declare it as str, and store str(uuid4())"
     kind = _PYTHON.get(type(info))
     if kind is None:
         return "only text, numbers, days and times can be part of a key; use fields={…} to make one"
     return _plain_advice({kind}, segment, name)
 
 
-_PYTHON: dict[type[inspect.Type], str | type] = {
+_PYTHON: dict[type[inspect.Type], type] = {
     inspect.StrType: str,
     inspect.RawType: str,
     inspect.IntType: int,
     inspect.FloatType: float,
     inspect.DecimalType: float,
     inspect.BoolType: bool,
-    inspect.DateType: "date",
-    inspect.DateTimeType: "datetime",
-    inspect.TimeType: "time",
-    inspect.UUIDType: "UUID",
+    inspect.DateType: date,
+    inspect.DateTimeType: datetime,
+    inspect.TimeType: time,
 }
 
 
 def _plain_advice(kinds: set[Any], segment: Segment, name: str) -> str | None:
-    wanted: set[Any]
     for kind in kinds:
         if kind is bool:
             return "a bool cannot be a key field; select records with when=…, or use Literal words"
-        if kind == "UUID":
-            return "declare it as str, and store str(uuid4())"
-        if kind == "time":
+        if kind is time:
             return "a time of day cannot be a key field; store minutes, or text"
-        if isinstance(segment, Integer):
-            wanted, advice = {int}, f"{{{name}:…d}} holds a whole number"
-        elif isinstance(segment, FixedPoint):
-            wanted, advice = {int, float}, f"{{{name}}} of this form holds a number"
-        elif isinstance(segment, Day):
-            wanted, advice = {"date"}, f"{{{name}:date}} holds a date"
-        elif isinstance(segment, Timestamp):
-            wanted, advice = {"datetime", str}, f"{{{name}:time}} holds a datetime"
-        else:
-            wanted, advice = {str}, _width(kind, name)
-        if kind not in wanted:
-            return advice
+        if kind not in segment.takes:
+            return segment.holds.format(name=name) or _width(kind, name)
     return None
 
 
@@ -310,15 +294,9 @@ def _width(kind: Any, name: str) -> str:
     return {
         int: f"an int needs a width, so that keys are in order; write {{{name}:06d}}",
         float: f"a number needs its digits; write {{{name}:010.3f}}",
-        "date": f"write {{{name}:date}}",
-        "datetime": f"write {{{name}:time}}, or {{{name}:-time}} for newest first",
+        date: f"write {{{name}:date}}",
+        datetime: f"write {{{name}:time}}, or {{{name}:-time}} for newest first",
     }.get(kind, "it is not text")
-
-
-def _inner(segment: Segment) -> Segment:
-    while isinstance(segment, (OptionalSegment, Descending)):
-        segment = segment.inner
-    return segment
 
 
 def _options(info: inspect.Type) -> list[inspect.Type]:

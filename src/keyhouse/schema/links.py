@@ -17,7 +17,6 @@ from msgspec import UNSET
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError
 from keyhouse.keys.key import Span
-from keyhouse.keys.segments import OptionalSegment, Ulid
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import Keys, RowRule, RowSet, attribute
 from keyhouse.schema.derived import Index
@@ -90,7 +89,7 @@ class BoundLink:
         """
         owner: Template = self.owner.template
         # A ULID is valid: it is in the record's key, or in an index row that was derived before.
-        verbatim = tuple(isinstance(segment, Ulid) for segment in owner.segments)
+        verbatim = tuple(segment.is_generated for segment in owner.segments)
         if not self.by:
             optional = (False,) * self._count
             return [RowRule(owner, tuple(range(self._count)), optional, verbatim, None, None, self)]
@@ -223,7 +222,7 @@ def check_links(records: Sequence[Any], bound: frozenset[str]) -> None:
 def _check_fields(record: Any, link: Link, template: Template, bound: frozenset[str]) -> None:
     needed, given = (_free_segments(each, bound) for each in (link.record.template, template))
     if len(given) < len(needed) or any(
-        type(one) is not type(other) or isinstance(one, OptionalSegment)
+        type(one) is not type(other) or one.is_optional
         for one, other in zip(needed, given, strict=False)
     ):
         raise _invalid(

@@ -9,7 +9,7 @@ import msgspec
 
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError
-from keyhouse.keys.segment_protocol import Segment
+from keyhouse.keys.segment import Segment
 from keyhouse.keys.template import Template
 from keyhouse.schema.record import Record
 from keyhouse.schema.times import SECONDS, TimeFormat

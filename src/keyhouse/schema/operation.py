@@ -11,7 +11,8 @@ The declaration is data: name, types, access and function. It knows no protocol.
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import (
     Any,
     Final,
@@ -24,8 +25,10 @@ from typing import (
 )
 
 import msgspec
+from msgspec.inspect import Field, Type, type_info
 
-from keyhouse.errors import DeclarationError
+from keyhouse.errors import DeclarationError, KeyhouseError
+from keyhouse.schema.record import Record
 
 __all__ = ["Access", "Operation", "operation"]
 
@@ -80,6 +83,34 @@ class Operation(Generic[Q, R]):
         """Raise DeclarationError if the function has returned another type than it declares."""
         if not isinstance(reply, self.reply or type(None)):
             raise self._mismatch("The function returns another type than it declares.", reply)
+
+    def shown(self, reply: Any) -> Any:
+        """Return a reply with the members that its type declares: those of a subclass, here or
+        within it, are not shown."""
+        self.check_reply(reply)
+        if self.reply is None:
+            return None
+        try:
+            return msgspec.convert(msgspec.to_builtins(reply), self.reply)
+        except (msgspec.ValidationError, TypeError) as error:
+            raise DeclarationError(
+                "The function returns another type than it declares.",
+                operation=self.name,
+                reason=str(error),
+            ) from error
+
+    def raised(self, error: KeyhouseError) -> KeyhouseError:
+        """Return an error that a service has sent as the class of one's own that it had there, if
+        the module of the function knows that class; else the error itself."""
+        if type(error).type == error.type:
+            return error
+        for kind in self.function.__globals__.values():
+            if isinstance(kind, type) and issubclass(kind, KeyhouseError):
+                own: type[KeyhouseError] = kind
+                if own.type == error.type:
+                    with suppress(TypeError):  # it may have another constructor
+                        return own(error.sentence, **error.fields)
+        return error
 
     def _mismatch(self, sentence: str, found: object) -> DeclarationError:
         return DeclarationError(sentence, operation=self.name, found=type(found).__name__)
@@ -166,8 +197,11 @@ def operation(*, access: Access, name: str | None = None) -> Declare:
     return declare
 
 
-def check_operations(schema: str, operations: tuple[Any, ...]) -> None:
-    """Raise DeclarationError for another object, and for two operations of one name."""
+def check_operations(
+    schema: str, operations: tuple[Any, ...], records: Iterable[Record[Any]]
+) -> None:
+    """Raise DeclarationError for another object, for two operations of one name, and for a reply
+    that would show private members of a record."""
     for each in operations:
         if not isinstance(each, Operation):
             raise DeclarationError(
@@ -178,6 +212,42 @@ def check_operations(schema: str, operations: tuple[Any, ...]) -> None:
     names = [each.name for each in operations]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise DeclarationError("Two operations have the same name.", schema=schema, names=twice)
+    private = [record for record in records if record.private]
+    for each in operations if private else ():
+        _check_shown(each, private)
+
+
+def _check_shown(operation: Operation[Any, Any], private: list[Record[Any]]) -> None:
+    """Raise DeclarationError if a type within the reply is that of a record with private members,
+    or a subclass of it."""
+    for kind in _types_within(type_info(operation.reply)) if operation.reply is not None else ():
+        for record in private:
+            if issubclass(kind, record.type):
+                raise DeclarationError(
+                    "The reply of an operation has a record with private members, which its callers"
+                    " would see: return a Struct of the members to show.",
+                    operation=operation.name,
+                    record=record.name,
+                    private=list(record.private),
+                )
+
+
+def _types_within(root: Type) -> Iterator[type]:
+    """Yield the classes of a type and of everything within it: members, items, alternatives."""
+    seen: set[type] = set()
+    queue: list[Any] = [root]
+    while queue:
+        info = queue.pop()
+        if isinstance(info, (list, tuple)):
+            queue += info
+        elif isinstance(info, (Type, Field)):
+            kind = getattr(info, "cls", None)
+            if isinstance(kind, type):
+                if kind in seen:
+                    continue
+                seen.add(kind)
+                yield kind
+            queue += [getattr(info, name) for name in info.__struct_fields__]
 
 
 def _members(kind: type[msgspec.Struct]) -> tuple[str, ...]:

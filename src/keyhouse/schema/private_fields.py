@@ -4,7 +4,6 @@ A row with such a field is written and used by the store as any other. But its k
 callers, who would read the attribute there: services and the Studio ask `Derived.private`.
 """
 
-from keyhouse.keys.blind_segment import Blind
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import FromAttribute, Source
 from keyhouse.schema.derived import Derived
@@ -21,7 +20,7 @@ def private_fields(row: Derived, private: tuple[str, ...], key: Template) -> tup
     found = [
         name
         for name, segment in zip(row.template.fields, row.template.segments, strict=True)
-        if not isinstance(segment, Blind) and is_private(_source(row, name, key), private)
+        if not segment.is_hashed and is_private(_source(row, name, key), private)
     ]
     if isinstance(row, Summary) and row.entry is not None and is_private(row.entry, private):
         found.append(row.under)

@@ -20,8 +20,8 @@ from keyhouse.errors import (
     RecordError,
     UsageError,
 )
-from keyhouse.keys.segments import Ulid
-from keyhouse.keys.template import Template, evaluated
+from keyhouse.keys.compiler import compile_address
+from keyhouse.keys.template import Template
 from keyhouse.limits import TTL_SECONDS_MAX
 from keyhouse.schema.compiled_rows import ChangedRows, Keys, RowSet, Source, attribute
 from keyhouse.schema.derived import Derived, First
@@ -140,7 +140,9 @@ class Record(RecordJson[T]):
         check_given_fields(self._type_info, self.name, self.template, fields or ())
         check_declaration(self)
         self.timestamps = (
-            Timestamps(type, timestamps, times, record=self.name) if timestamps else None
+            Timestamps(type, timestamps, times, record=self.name, hidden=(*private, *sealed))
+            if timestamps
+            else None
         )
         self._prepare_keys()
         for each in derived:
@@ -283,11 +285,7 @@ class Record(RecordJson[T]):
             f"g[{name!r}]" if name in self._not_held else f"v.{source}"
             for name, source in zip(self.template.fields, self._key_sources(), strict=True)
         ]
-        key, scope = self.template.expression(sources)
-        compiled: Callable[[T, Mapping[str, object]], tuple[Keys, str]] = evaluated(
-            f"lambda v, g: (({''.join(f'{source}, ' for source in sources)}), {key})", scope
-        )
-        return compiled
+        return compile_address(self.template, sources, "v, g")
 
     def _key_sources(self) -> list[Any]:
         return [self.fields.get(name, name) for name in self.template.fields]
@@ -366,9 +364,7 @@ class Record(RecordJson[T]):
             [
                 source
                 for source, segment in zip(self._key_sources(), self.template.segments, strict=True)
-                if isinstance(segment, Ulid)
-                and source in self._empty_by_default
-                and not self.appended
+                if segment.is_generated and source in self._empty_by_default and not self.appended
             ]
         )
         """Attributes that the store fills with a new ULID where they are empty: those of a ULID in

@@ -6,7 +6,6 @@ from typing import Any, Protocol, TypeGuard
 from msgspec import Struct, inspect
 
 from keyhouse.errors import DeclarationError
-from keyhouse.keys.blind_segment import Blind
 from keyhouse.keys.number_segments import Day, Descending, Timestamp
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import Source
@@ -107,7 +106,7 @@ def _check_private(record: Declaration) -> None:
         if (
             isinstance(source, str)
             and source.partition(".")[0] in record.private
-            and not isinstance(record.template.segment(name), Blind)
+            and not record.template.segment(name).is_hashed
         ):
             raise DeclarationError(
                 "A private attribute must not be in its record's key, which is shown to callers: "
@@ -140,7 +139,7 @@ def _check_sealed(record: Declaration) -> None:
         if (
             isinstance(source, str)
             and source.partition(".")[0] in sealed
-            and not isinstance(template.segment(name), Blind)
+            and not template.segment(name).is_hashed
         ):
             raise DeclarationError(
                 "A sealed attribute feeds a key only as an HMAC: write {name:hmac}.",

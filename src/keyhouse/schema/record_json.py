@@ -1,6 +1,7 @@
 """The JSON of a record: how a value becomes a row, and a row a value again."""
 
 import copy
+import re
 from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import Any, Final, Generic, Protocol, Self, TypeGuard, TypeVar
@@ -42,6 +43,9 @@ _OF_ANOTHER_TYPE: Final = (
     "A stored row does not have its record's type: give a member that is new in the declaration a"
     " default, migrate the rows if its type has changed; see `keyhouse verify`."
 )
+
+_QUOTED: Final = re.compile(r"^(Invalid (?:enum )?value) .*?(?= - at `[^`]*`$|$)", re.DOTALL)
+"""A reason of msgspec that quotes the value, as it does those of a Literal, an Enum and a tag."""
 
 _UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, DocumentError, RecursionError)
 
@@ -141,8 +145,17 @@ class RecordJson(Generic[T]):
                 record=self.name,
                 key=key,
                 member=self.expiry.field,
-                reason=str(error),
+                **({} if self.expiry.field in self._hidden else {"reason": str(error)}),
             ) from None
+
+    @property
+    def _hidden(self) -> tuple[str, ...]:
+        """The attributes whose values no error has: it goes to callers, and into logs."""
+        return (*self.private, *self.sealed)
+
+    def _reason(self, error: Exception) -> str:
+        """Return why msgspec rejects a value; without the value, which may be a hidden one's."""
+        return _QUOTED.sub(r"\1", str(error)) if self._hidden else str(error)
 
     def encode(self, value: T) -> bytes:
         """Return the JSON of a value. Raises RecordError or DocumentError if it would not decode
@@ -168,7 +181,9 @@ class RecordJson(Generic[T]):
             if self._members_to_check:
                 document.check(value, typed=True)  # a NaN in another member is the better reason
             raise RecordError(
-                "The value does not have its record's type.", record=self.name, reason=str(error)
+                "The value does not have its record's type.",
+                record=self.name,
+                reason=self._reason(error),
             ) from None
         if read != value:
             self._reject_changed(value, read)
@@ -241,7 +256,9 @@ class RecordJson(Generic[T]):
             return self._read(text)
         except msgspec.MsgspecError as error:
             raise RecordError(
-                "The value does not have its record's type.", record=self.name, reason=str(error)
+                "The value does not have its record's type.",
+                record=self.name,
+                reason=self._reason(error),
             ) from None
 
     def parse_document(self, text: bytes) -> tuple[T, Any]:
@@ -257,7 +274,9 @@ class RecordJson(Generic[T]):
             return self._converted(plain)
         except msgspec.ValidationError as error:
             raise RecordError(
-                "The value does not have its record's type.", record=self.name, reason=str(error)
+                "The value does not have its record's type.",
+                record=self.name,
+                reason=self._reason(error),
             ) from None
 
     def decode(self, data: bytes, key: str = "") -> T:
@@ -284,7 +303,7 @@ class RecordJson(Generic[T]):
                 _OF_ANOTHER_TYPE if is_json else _UNREADABLE,
                 record=self.name,
                 key=key,
-                reason=str(error),
+                reason=self._reason(error),
             ) from None
         if self.version is not None and getattr(value, self.version[0]) > self.version[1]:
             self._reject_newer(data, key)
@@ -459,7 +478,8 @@ class RecordJson(Generic[T]):
 
     def other_type(self, value: object, error: Exception | None = None) -> RecordError:
         """Return the error for a value that is not of this record."""
-        sentence, reason = "The value does not have its record's type.", {"reason": str(error)}
+        sentence = "The value does not have its record's type."
+        reason = {} if error is None else {"reason": self._reason(error)}
         if self.is_struct and not isinstance(value, self.type):
             sentence = f"The value does not have its record's type: pass {self.type.__name__}(…)."
             reason = {}

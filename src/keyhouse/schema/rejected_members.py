@@ -54,6 +54,8 @@ def rejected_in(type: Any, text: bytes | msgspec.Raw) -> dict[str, object]:
 
 
 def _first(info: inspect.Type, plain: Any, path: str) -> _Rejected | None:
+    if isinstance(info, inspect.Metadata):
+        return _first(info.type, plain, path)
     if isinstance(info, inspect.UnionType):
         parts = [(each, plain, path) for each in info.types]
         structs = [each for each in info.types if isinstance(each, inspect.StructType)]

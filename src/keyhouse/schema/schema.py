@@ -14,7 +14,7 @@ import msgspec
 
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError
-from keyhouse.keys.segment_protocol import Segment
+from keyhouse.keys.segment import Segment
 from keyhouse.keys.template import Template
 from keyhouse.limits import SPACE_BYTES_MAX
 from keyhouse.schema.compiled_rows import Keys
@@ -143,7 +143,7 @@ class Schema:
     ) -> None:
         self.name = name
         self.operations = tuple(operations)
-        check_operations(name, self.operations)
+        check_operations(name, self.operations, records)
         self.writes_legacy_keys = writes_legacy_keys
         self.doc = doc
         self.space = space

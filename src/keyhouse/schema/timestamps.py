@@ -18,10 +18,20 @@ class Timestamps:
     None and an unset member stay as they are.
     """
 
-    __slots__ = ("_paths", "_record", "_times")
+    __slots__ = ("_hidden", "_paths", "_record", "_times")
 
-    def __init__(self, type_: Any, paths: Sequence[str], times: TimeFormat, *, record: str) -> None:
+    def __init__(
+        self,
+        type_: Any,
+        paths: Sequence[str],
+        times: TimeFormat,
+        *,
+        record: str,
+        hidden: Sequence[str] = (),
+    ) -> None:
+        """`hidden` are attributes whose values no error has."""
         self._record = record
+        self._hidden = [_member(type_, path, record) for path in paths if _first(path) in hidden]
         self._times = times
         self._paths = [(path.split("."), _member(type_, path, record)) for path in paths]
 
@@ -77,9 +87,12 @@ class Timestamps:
                 "A member of the value is not a time.",
                 record=self._record,
                 member=member,
-                given=found,
-                reason=str(error),
+                **({} if member in self._hidden else {"given": found, "reason": str(error)}),
             ) from None
+
+
+def _first(path: str) -> str:
+    return path.partition(".")[0]
 
 
 def _member(type_: Any, path: str, record: str) -> str:

@@ -15,8 +15,8 @@ count, and a long text is folded in pieces.
 import unicodedata
 from typing import Final
 
-from keyhouse.limits import SEARCH_PIECE_CHARS
 from keyhouse.normalization import normal_form, pieces, stream_safe
+from keyhouse.search.limits import SEARCH_PIECE_CHARS
 
 __all__ = ["FOLDING_VERSION", "fold", "words"]
 

@@ -21,11 +21,11 @@ from prometheus_client.core import (
 )
 
 from keyhouse.errors import LimitError, UnavailableError, UsageError
-from keyhouse.limits import SEARCH_HITS_MAX, SEARCH_SPACES_OPEN_MAX
 from keyhouse.metrics import Timing
 from keyhouse.schema import Record
 from keyhouse.search.file import SearchFile, remove_file
 from keyhouse.search.follower import SpaceFollower
+from keyhouse.search.limits import SEARCH_HITS_MAX, SEARCH_SPACES_OPEN_MAX
 from keyhouse.search.query import match_expression, parse_query
 from keyhouse.search.results import SearchHit, SearchPage
 from keyhouse.search.schema import SearchSchema

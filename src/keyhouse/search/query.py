@@ -8,8 +8,8 @@ without spaces, is a phrase. The last word may be the start of a longer one.
 from collections.abc import Sequence
 
 from keyhouse.errors import LimitError
-from keyhouse.limits import SEARCH_QUERY_CHARS_MAX
 from keyhouse.search.folding import words
+from keyhouse.search.limits import SEARCH_QUERY_CHARS_MAX
 
 __all__ = ["match_expression", "parse_query"]
 

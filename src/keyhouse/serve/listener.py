@@ -11,7 +11,7 @@ from typing import Any, Final
 import uvicorn
 
 from keyhouse.errors import UsageError
-from keyhouse.limits import (
+from keyhouse.http.limits import (
     HTTP_HEADER_TIMEOUT_SECONDS,
     HTTP_KEEP_ALIVE_SECONDS,
     HTTP_WRITE_TIMEOUT_SECONDS,

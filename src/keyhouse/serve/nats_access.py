@@ -21,11 +21,11 @@ import structlog
 
 from keyhouse.engines.system_urls import with_server
 from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
-from keyhouse.limits import NATS_PARTITIONS
 from keyhouse.nats.client import NatsClient
 from keyhouse.nats.connection import connect
 from keyhouse.nats.embedded_users import EmbeddedUsers
 from keyhouse.nats.endpoint import Endpoint
+from keyhouse.nats.limits import NATS_PARTITIONS
 from keyhouse.nats.server import NatsServer
 from keyhouse.serve.data_dir import DataDir
 from keyhouse.settings.settings import EMBEDDED, OFF, ServerSettings

@@ -32,13 +32,13 @@ from uvicorn.protocols.http.httptools_impl import (
 from keyhouse.auth.caller import HeaderPairs
 from keyhouse.errors import KeyhouseError, UsageError
 from keyhouse.http.errors import PROBLEM, HeadError, SlowError
-from keyhouse.http.response import EncodedResponse
-from keyhouse.limits import (
+from keyhouse.http.limits import (
     HTTP_DISCARD_BYTES_MAX,
     HTTP_HEAD_BYTES_MAX,
     HTTP_STREAM_BYTES,
     HTTP_STREAM_COPIES,
 )
+from keyhouse.http.response import EncodedResponse
 from keyhouse.serve.write_buffer_limit import WriteBufferLimit
 from keyhouse.serve.write_coalescing import WriteBatch
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from keyhouse.limits import HTTP_WRITE_BUFFER_BYTES_MAX
+from keyhouse.http.limits import HTTP_WRITE_BUFFER_BYTES_MAX
 
 
 class WriteBufferLimit:

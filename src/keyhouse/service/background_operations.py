@@ -35,7 +35,6 @@ import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from keyhouse.errors import BusyError, KeyhouseError, UsageError
-from keyhouse.limits import OPERATION_ATTEMPTS_MAX, OPERATIONS_PENDING_MAX
 from keyhouse.service.background_records import (
     CANCELLED,
     INTERRUPTED,
@@ -49,6 +48,7 @@ from keyhouse.service.background_task import (
     append_lines,
     retrying,
 )
+from keyhouse.service.limits import OPERATION_ATTEMPTS_MAX, OPERATIONS_PENDING_MAX
 from keyhouse.store import Store, Transaction
 
 __all__ = ["BackgroundOperations", "OperationKind"]

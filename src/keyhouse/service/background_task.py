@@ -15,8 +15,8 @@ from keyhouse.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from keyhouse.limits import OPERATION_LINE_CHARS_MAX, OPERATION_LINES_MAX
 from keyhouse.service.background_records import Level, OperationRecords, OperationRun
+from keyhouse.service.limits import OPERATION_LINE_CHARS_MAX, OPERATION_LINES_MAX
 from keyhouse.store import Store, Transaction
 
 __all__ = ["OperationCancelledError", "OperationTask", "retrying"]

@@ -31,8 +31,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 
 from keyhouse.errors import BusyError, UnavailableError
-from keyhouse.limits import BLOCKING_PENDING_MAX, BLOCKING_THREADS_MAX
 from keyhouse.metrics import Timing
+from keyhouse.service.limits import BLOCKING_PENDING_MAX, BLOCKING_THREADS_MAX
 
 __all__ = ["BlockingPool"]
 

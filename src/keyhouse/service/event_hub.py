@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from keyhouse.errors import BusyError, UsageError
 from keyhouse.http.event_stream import EventStream
-from keyhouse.limits import EVENT_STREAM_BYTES_MAX, EVENT_STREAMS_MAX
 from keyhouse.schema import Record
 from keyhouse.service.event_feed import (
     EventEncoder,
@@ -18,6 +17,7 @@ from keyhouse.service.event_feed import (
     UnreadableEncoder,
     Watched,
 )
+from keyhouse.service.limits import EVENT_STREAM_BYTES_MAX, EVENT_STREAMS_MAX
 from keyhouse.service.push_pacer import PushPacer
 from keyhouse.store import Event, Store
 

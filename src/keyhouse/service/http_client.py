@@ -62,8 +62,9 @@ class UnauthorizedError(ServiceRequestError):
     statuses = (401, 403)
 
     def to_local(self, **fields: Any) -> KeyhouseError:
-        kind = ScopeError if self.status == ScopeError.status else TokenError
-        return kind("The service rejected the token.", reason=self.message)
+        if self.status == ScopeError.status:
+            return ScopeError("The service does not allow this.", reason=self.message)
+        return TokenError("The service rejected the token.", reason=self.message)
 
 
 class AbsentError(ServiceRequestError):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from keyhouse.errors import UsageError
 from keyhouse.keyring import KeyRing
-from keyhouse.keys import Blind
 from keyhouse.schema import Record, Schema
 
 __all__ = ["read_key_ring"]
@@ -43,5 +42,5 @@ def read_key_ring(setting: str | None, schemas: Sequence[Schema], *, table: str)
 
 def _needs_keys(record: Record[object]) -> bool:
     return bool(record.sealed) or any(
-        isinstance(segment, Blind) for template in record.templates for segment in template.segments
+        segment.is_hashed for template in record.templates for segment in template.segments
     )

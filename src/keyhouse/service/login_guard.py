@@ -3,7 +3,9 @@
 An attempt counts when it starts, so parallel guesses are counted too, and a success takes it back.
 Beyond a number of free attempts, the next ones of an address are rejected for a time that doubles.
 Attempts of an account are never rejected, because anybody can make them: the service waits before
-it verifies their password, for at most a few seconds. So nobody locks out somebody else.
+it verifies their password, for at most a few seconds. Attempts of a device from which the user has
+signed in before count by device, not by address (`known_clients`). So nobody locks out somebody
+else, not even from the same address.
 """
 
 import math
@@ -14,7 +16,8 @@ import msgspec
 from keyhouse.clock import Clock, SystemClock, monotonic
 from keyhouse.errors import RateError
 from keyhouse.http import ClientAddress
-from keyhouse.limits import LOGIN_ENTRIES_MAX
+from keyhouse.service.known_clients import KnownClients
+from keyhouse.service.limits import LOGIN_ENTRIES_MAX
 
 __all__ = ["LoginGuard"]
 
@@ -49,50 +52,51 @@ class LoginGuard:
         address_delay_seconds: float = 1.0,
         entries_max: int = LOGIN_ENTRIES_MAX,
         clock: Clock | None = None,
+        known: KnownClients | None = None,
     ) -> None:
         self._clock = monotonic(clock or SystemClock())
+        self.known = known or KnownClients(entries_max=entries_max)
         self._accounts = _Counters(
             account_attempts, account_delay_seconds, account_delay_seconds_max, entries_max
         )
         self._addresses = _Counters(
             address_attempts, address_delay_seconds, ADDRESS_DELAY_SECONDS_MAX, entries_max
         )
-        self._known: dict[str, None] = {}
-        self._known_max = entries_max
 
-    def check(self, account: str, client: ClientAddress) -> float:
+    def check(self, account: str, client: ClientAddress, device: str = "") -> float:
         """Count an attempt, and return the seconds to wait before the password is verified.
 
-        Raises RateError, with the seconds to wait, if the address has made too many.
+        `device` is a known one, or the session of a user who is signed in. Raises RateError, with
+        the seconds to wait, if it has made too many; without one, if the address has.
         """
         now, account = self._clock.now(), account.casefold()
-        self.check_address(client)
+        self._count(device or client.network, now)
         wait = self._accounts.wait_ms(account, now)
         self._accounts.count(account, now)
         return max(0, wait) / 1_000
 
     def check_address(self, client: ClientAddress) -> None:
         """Count an attempt of an address only: for secrets that are too long to be guessed."""
-        now = self._clock.now()
-        if (wait := self._addresses.wait_ms(client.network, now)) > 0:
+        self._count(client.network, self._clock.now())
+
+    def _count(self, source: str, now: int) -> None:
+        if (wait := self._addresses.wait_ms(source, now)) > 0:
             raise RateError(
                 "Too many attempts to sign in: wait.", retry_after=math.ceil(wait / 1_000)
             )
-        self._addresses.count(client.network, now)
+        self._addresses.count(source, now)
 
-    def succeeded(self, account: str, client: ClientAddress) -> None:
-        """Forget the account's failures, and this attempt of the address."""
-        self._accounts.forget(account.casefold())
-        self._addresses.undo(client.network)
-        self._known.pop(client.network, None)
-        self._known[client.network] = None
-        if len(self._known) > self._known_max:
-            del self._known[next(iter(self._known))]
+    def succeeded(self, account: str, client: ClientAddress, device: str = "") -> None:
+        """Forget the account's failures, and this attempt of the device or address."""
+        account = account.casefold()
+        self._accounts.forget(account)
+        self._addresses.undo(device or client.network)
+        self.known.signed_in(account, client)
 
-    def is_known(self, client: ClientAddress) -> bool:
-        """Return whether somebody has signed in from this address before: it goes first when there
-        are more attempts than can be verified."""
-        return client.network in self._known
+    def is_known(self, account: str, client: ClientAddress, device: str = "") -> bool:
+        """Return whether this user has signed in from this device or address before: such attempts
+        go first when there are more than can be verified."""
+        return bool(device) or self.known.has_address(account.casefold(), client)
 
 
 class _Counters:

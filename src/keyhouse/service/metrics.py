@@ -17,8 +17,8 @@ from prometheus_client.core import (
     Metric,
 )
 
-from keyhouse.limits import TENANT_LABELS_MAX
 from keyhouse.metrics import Timing
+from keyhouse.service.limits import TENANT_LABELS_MAX
 from keyhouse.service.usage import Size
 
 __all__ = ["OTHERS", "OperationMetrics"]

@@ -23,10 +23,10 @@ import msgspec
 
 from keyhouse.engine import check_since
 from keyhouse.errors import BusyError, KeyhouseError, QuotaError
-from keyhouse.limits import TENANT_WATCHES_MAX, WATCH_SUBJECT_CHARS_MAX, WATCHES_MAX
 from keyhouse.nats.endpoint import Publisher
 from keyhouse.schema import Record
 from keyhouse.service.errors import SubjectError
+from keyhouse.service.limits import TENANT_WATCHES_MAX, WATCH_SUBJECT_CHARS_MAX, WATCHES_MAX
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog, error_code
 from keyhouse.service.watch_peers import WatchPeers

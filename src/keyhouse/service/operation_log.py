@@ -22,10 +22,11 @@ from keyhouse.errors import (
     FullError,
     KeyhouseError,
     LockedError,
+    PreparingError,
     UnavailableError,
     UnknownOutcomeError,
 )
-from keyhouse.limits import LOG_TEXT_CHARS_MAX
+from keyhouse.service.limits import LOG_TEXT_CHARS_MAX
 
 __all__ = ["OperationLog", "SlowOperation", "error_code", "traceback_fields"]
 
@@ -126,7 +127,8 @@ class OperationLog:
             "reason": str(error),
             **_cut(fields),
         }
-        if not isinstance(error, KeyhouseError) or error.status >= 500:
+        is_failure = not isinstance(error, KeyhouseError) or error.status >= 500
+        if is_failure and not isinstance(error, PreparingError):  # `preparation` logs it once
             if not isinstance(error, OUTAGES) or self._is_sampled():
                 self.logger.error(
                     f"{self._prefix} {operation} failed", **described, **traceback_fields(error)

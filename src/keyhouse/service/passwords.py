@@ -2,7 +2,7 @@
 
 A hash takes 64 MiB and a tenth of a second on purpose. Threads with low priority compute it and
 leave one core free, so that other requests are not delayed; further logins wait in a bounded queue,
-and beyond it get 503. Preferred ones, of addresses from which somebody has signed in before, have a
+and beyond it get 503. Preferred ones, of addresses from which this user signed in before, have a
 separate queue that goes first, so that a flood of logins does not keep them out.
 """
 
@@ -14,9 +14,13 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from argon2.low_level import Type
 
 from keyhouse.errors import LimitError, UnreadableError
-from keyhouse.limits import PASSWORD_BYTES_MAX, PASSWORD_HASHES_MAX, PASSWORD_HASHES_PENDING_MAX
 from keyhouse.normalization import normalized
 from keyhouse.service.blocking import BlockingPool
+from keyhouse.service.limits import (
+    PASSWORD_BYTES_MAX,
+    PASSWORD_HASHES_MAX,
+    PASSWORD_HASHES_PENDING_MAX,
+)
 from keyhouse.thread_priority import lower_priority, spare_cores
 
 __all__ = ["PasswordCheck", "PasswordParameters", "Passwords"]

@@ -12,7 +12,8 @@ from itertools import islice
 
 from keyhouse.clock import Clock, MonotonicClock
 from keyhouse.errors import RateError, UsageError
-from keyhouse.limits import RATE_TENANTS_MAX, READ_BYTES_PER_REQUEST, READ_ROWS_PER_REQUEST
+from keyhouse.limits import READ_ROWS_PER_REQUEST
+from keyhouse.service.limits import RATE_TENANTS_MAX, READ_BYTES_PER_REQUEST
 
 __all__ = ["RateLimiter"]
 

@@ -1,7 +1,8 @@
 """A running service as the data commands see it: the rows of one space, through the service's API.
 
 A system that offers this has a module with `connect(url, space, token)`, which returns a `Remote`,
-and with `space_of(token)` if a token names a space. An API may tell less than an engine: what it
+and with `space_of(token)` if a token names a space. A `Remote` whose service may close records has
+`closed(prefix)`, their names. An API may tell less than an engine: what it
 does not tell is unset, never guessed, and what it cannot do is rejected with the alternative.
 """
 

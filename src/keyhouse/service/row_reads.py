@@ -13,8 +13,8 @@ from msgspec import Meta
 
 from keyhouse.engine import Row, Span
 from keyhouse.errors import KeyhouseError, NotFoundError
-from keyhouse.limits import SERVED_PAGE_BYTES_MAX
 from keyhouse.schema import Counter, Derived, Record
+from keyhouse.service.limits import SERVED_PAGE_BYTES_MAX
 from keyhouse.store import Store
 from keyhouse.store.reads.long_read import LongWork
 

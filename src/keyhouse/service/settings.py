@@ -63,6 +63,7 @@ KeyRingText = Annotated[
         "The key ring of sealed members: its file, which other users must not be able to read, or"
         " its text, as in an environment variable.",
         secret=True,
+        path=True,
     ),
 ]
 

@@ -7,7 +7,7 @@ from typing import Final
 from keyhouse.clock import Clock, monotonic
 from keyhouse.engine import Engine
 from keyhouse.errors import KeyhouseError, UnavailableError
-from keyhouse.limits import SWEEP_ROWS_MAX
+from keyhouse.service.limits import SWEEP_ROWS_MAX
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog
 from keyhouse.store import sweep

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from keyhouse.engine import Engine
 from keyhouse.keyring import KeyRing
-from keyhouse.limits import TENANTS_CACHED
+from keyhouse.nats.limits import TENANTS_CACHED
 from keyhouse.schema import Schema
 from keyhouse.service.usage import Quota, Reservation, Usage
 from keyhouse.store import Store, Transaction

@@ -36,7 +36,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from keyhouse.errors import QuotaError, UnknownOutcomeError
-from keyhouse.limits import (
+from keyhouse.service.limits import (
     USAGE_AGE_SECONDS_MAX,
     USAGE_NEAR_SECONDS_MAX,
     USAGE_RECOUNT_SECONDS_MIN,

@@ -7,23 +7,70 @@ the Struct.
 """
 
 import difflib
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
 
 from keyhouse.errors import UsageError
+from keyhouse.schema.rejected_members import rejected_member
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 _VARIABLE: Final = "KEYHOUSE_"
+_FILE_URL: Final = re.compile("((?:sqlite|rocksdb):)(?:///)?(?=[^/:]|/)")
+_NO_PATH: Final = re.compile(r'[a-z]+:|\s*\{\s*"')
+"""A URL, and JSON in place of a file."""
 TABLE_OWN: Final = {"http": "listen"}
 """The setting of a table that is read before the others; in every other table, `engine`."""
 
 
-def setting(doc: str, *, secret: bool = False) -> msgspec.Meta:
-    """Describe a setting in a sentence. A `secret` value is never logged."""
-    return msgspec.Meta(description=doc, extra={"secret": secret})
+class FileText(str):
+    """A text of a settings file, with the folder of that file."""
+
+    __slots__ = ("folder",)
+
+    folder: Path
+
+    @classmethod
+    def within(cls, value: Any, folder: Path) -> Any:
+        """Return a value of a settings file with the folder in each of its texts."""
+        if isinstance(value, str):
+            text = cls(value)
+            text.folder = folder
+            return text
+        if isinstance(value, list):
+            return [cls.within(each, folder) for each in value]
+        if isinstance(value, dict):
+            return {name: cls.within(each, folder) for name, each in value.items()}
+        return value
+
+
+def setting(doc: str, *, secret: bool = False, path: bool = False) -> msgspec.Meta:
+    """Describe a setting in a sentence. A `secret` value is never logged. A `path`, also that of an
+    engine's URL, is relative to the settings file that has it."""
+    return msgspec.Meta(description=doc, extra={"secret": secret, "path": path})
+
+
+def plain_value(value: Any, *, is_path: bool = False) -> Any:
+    """Return a value of a settings file without its folder. A relative path is joined to it."""
+    if isinstance(value, FileText):
+        return _joined(value) if is_path else str(value)
+    if isinstance(value, list):
+        return [plain_value(each, is_path=is_path) for each in value]
+    if isinstance(value, dict):
+        return {name: plain_value(each, is_path=is_path) for name, each in value.items()}
+    return value
+
+
+def _joined(text: FileText) -> str:
+    scheme = _FILE_URL.match(text)
+    if scheme is None and _NO_PATH.match(text):
+        return str(text)
+    start = 0 if scheme is None else scheme.end()
+    return (scheme[1] if scheme else "") + str(text.folder / str(text)[start:])
 
 
 def read_settings(kind: type[Kind], given: Mapping[str, Any], *, table: str = "") -> Kind:
@@ -40,10 +87,20 @@ def read_settings(kind: type[Kind], given: Mapping[str, Any], *, table: str = ""
             raise unknown_setting(
                 _qualified(table, name), [_qualified(table, known) for known in (*fields, *own)]
             )
-    values = {name: _parse(fields[name].type, value) for name, value in given.items()}
+    values = {
+        name: _parse(fields[name].type, plain_value(value, is_path=_is_path(fields[name].type)))
+        for name, value in given.items()
+    }
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
+        if rejected := rejected_member(kind, values):
+            name, known = str(rejected["member"]), rejected["known"]
+            inner = _qualified(table, name.rpartition(".")[0])
+            raise unknown_setting(
+                _qualified(table, name),
+                [_qualified(inner, each) for each in known],  # type: ignore[attr-defined]  # a list
+            ) from None
         path = str(error).rpartition("`$.")[2].rstrip("`") if "`$." in str(error) else ""
         reason = str(error).partition(" - at ")[0]
         field = fields.get(path.partition("[")[0])
@@ -65,6 +122,11 @@ def unknown_setting(name: str, known: list[str]) -> UsageError:
     near = difflib.get_close_matches(name[start:], ends, n=1)
     fields = {"nearest": ends[near[0]]} if near else {"known": sorted(known)}
     return UsageError("Unknown setting: correct it, or remove it.", setting=name, **fields)
+
+
+def _is_path(kind: Any) -> bool:
+    given = [each.extra for each in getattr(kind, "__metadata__", ()) if hasattr(each, "extra")]
+    return any(extra["path"] for extra in given if extra and "path" in extra)
 
 
 def _qualified(table: str, name: str) -> str:

@@ -45,7 +45,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
     data: Annotated[
         str,
-        setting("The data folder: databases, secrets, the streams of the embedded nats-server."),
+        setting(
+            "The data folder: databases, secrets, the streams of the embedded nats-server.",
+            path=True,
+        ),
     ] = "keyhouse-data"
     engine: Annotated[
         str | None,
@@ -53,6 +56,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             "URL of the engine that stores the rows. Default: one SQLite file per system in the "
             "data folder.",
             secret=True,
+            path=True,
         ),
     ] = None
     http: Annotated[
@@ -61,7 +65,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = HTTP_DEFAULT
     pages: Annotated[
         str | None,
-        setting("A folder of your own pages, which everybody can read at `/pages/`."),
+        setting("A folder of your own pages, which everybody can read at `/pages/`.", path=True),
     ] = None
     nats: Annotated[
         str,
@@ -100,7 +104,11 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "auto"
     nats_credentials: Annotated[
         str | None,
-        setting("A user's `.creds` file or seed, for NATS servers that require one."),
+        setting(
+            "A user's file of credentials (`.creds`) or of its seed, for NATS servers that require"
+            " one.",
+            path=True,
+        ),
     ] = None
     drain_seconds: Annotated[
         float,

@@ -23,13 +23,18 @@ import msgspec
 
 from keyhouse.engines.system_urls import default_url, url_of
 from keyhouse.errors import UsageError
-from keyhouse.settings.parser import (
-    read_settings,
-    unknown_setting,
-)
+from keyhouse.schema.nearest import is_misspelled
+from keyhouse.settings.parser import FileText, plain_value, read_settings, unknown_setting
 from keyhouse.settings.settings import ServerSettings
 
-__all__ = ["CORS_ORIGINS", "STUDIO", "LoadedSettings", "is_reserved", "load_settings"]
+__all__ = [
+    "CORS_ORIGINS",
+    "STUDIO",
+    "LoadedSettings",
+    "is_reserved",
+    "load_settings",
+    "only_system",
+]
 
 FILE: Final = "keyhouse.toml"
 PREFIX: Final = "KEYHOUSE_"
@@ -101,7 +106,8 @@ def load_settings(
 
     `file` must exist if given; without it, `keyhouse.toml` in the working directory is read if it
     exists. Unknown tables and variables are ignored. With `served`, the systems that this process
-    serves, those that resemble the name of a setting or of one of these raise UsageError.
+    serves, those that resemble the name of a setting or of one of these raise UsageError. Paths in
+    a file are relative to its folder, others to the working directory.
     """
     program: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {name: {} for name in (HTTP, STUDIO, *systems)}
@@ -111,6 +117,8 @@ def load_settings(
     with _name_sources(sources):
         unknown_tables: list[str] = []
         for name, value in _read_file(path).items():
+            if path is not None:
+                value = FileText.within(value, path.parent)
             sources |= dict.fromkeys(
                 [name, *(f"{name}.{each}" for each in _names(value))], str(path or FILE)
             )
@@ -142,11 +150,13 @@ def load_settings(
         settings = read_settings(ServerSettings, program)
         if served is not None:
             likely = [HTTP, STUDIO, *served]
-            _check_tables(unknown_tables, [name for name in likely if not tables.get(name)])
+            _check_tables(unknown_tables, likely, [name for name in likely if tables.get(name)])
             _check_variables(unknown_variables, likely)
         http = tables.pop(HTTP)
         engines = {
-            name: str(table.pop("engine")) for name, table in tables.items() if "engine" in table
+            name: str(plain_value(table.pop("engine"), is_path=True))
+            for name, table in tables.items()
+            if "engine" in table
         }
         for name, value in (
             program | {f"{name}.engine": url for name, url in engines.items()}
@@ -165,10 +175,12 @@ def load_settings(
     )
 
 
-def _check_tables(unknown: Sequence[str], likely: Sequence[str]) -> None:
-    """Reject a table that looks like the misspelled name of a table that the file lacks."""
+def _check_tables(unknown: Sequence[str], likely: Sequence[str], present: Sequence[str]) -> None:
+    """Reject a table that looks like the misspelled name of another one. Beside the right table,
+    only a difference of one letter does: `[recipes-test]` is of another schema, `[recipe]` not."""
     for name in unknown:
-        if _alike(name, likely):
+        absent = [table for table in likely if table not in present]
+        if _alike(name, absent) or any(is_misspelled(name, table) for table in present):
             raise unknown_setting(name, [f"[{table}]" for table in likely])
 
 
@@ -189,6 +201,20 @@ def _alike(name: str, known: Sequence[str]) -> list[str]:
 
 def _names(value: Any) -> Sequence[str]:
     return tuple(value) if isinstance(value, dict) else ()
+
+
+def only_system(environment: Mapping[str, str]) -> str | None:
+    """Return the system that KEYHOUSE_SYSTEMS or the settings file names, if it is one. A file with
+    an error names none: who needs its settings reports the error."""
+    systems: Any = environment.get(f"{PREFIX}SYSTEMS", "").split(",")
+    if systems == [""]:
+        named = environment.get(f"{PREFIX}CONFIG")
+        try:
+            systems = _read_file(Path(named) if named else None).get("systems")
+        except UsageError:
+            return None
+    is_one = isinstance(systems, list) and len(systems) == 1 and isinstance(systems[0], str)
+    return systems[0].strip() or None if is_one else None
 
 
 @contextmanager

@@ -38,7 +38,7 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.keyring import KeyRing
-from keyhouse.keys.blind_segment import INDEX_KEY
+from keyhouse.keys.hmac_segment import INDEX_KEY
 from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
 from keyhouse.schema import (
     Counter,

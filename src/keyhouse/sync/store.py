@@ -15,6 +15,7 @@ from keyhouse.clock import Clock, IdSource
 from keyhouse.engines import registry
 from keyhouse.errors import UsageError
 from keyhouse.keyring import KeyRing
+from keyhouse.limits import OPEN_WAIT_SECONDS
 from keyhouse.opened_store import open_store as open_async_store
 from keyhouse.remote_store import RemoteStore as AsyncRemoteStore
 from keyhouse.schema import Schema
@@ -194,6 +195,7 @@ def open_store(
     writes_legacy_keys: bool | None = None,
     key_ring: KeyRing | None = None,
     reindex: bool = False,
+    wait_seconds: float = OPEN_WAIT_SECONDS,
     **fixed: str,
 ) -> Store:
     """Open a store at the version of its schema, migrating it if it is older. See
@@ -216,6 +218,7 @@ def open_store(
             writes_legacy_keys=writes_legacy_keys,
             key_ring=key_ring,
             reindex=reindex,
+            wait_seconds=wait_seconds,
             **fixed,
         )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from keyhouse.engine import Batch, Put, Row, Span
-from keyhouse.engines import watcher
+from keyhouse.engines import watch_loop, watcher
 from keyhouse.errors import ClosedError, WatchExpiredError
 from keyhouse.testing.conformance.harness import leave, step
 from tests.engines.support.embedded_engines import Embedded, Kind, awaited, both, put, taken
@@ -118,17 +118,17 @@ async def test_a_watcher_that_finds_only_outdated_changes_lets_others_run(
         turn = 0
         looked_up: Counter[int] = Counter()
 
-        def outdated(space: str, changed: watcher.ChangedKey) -> None:
+        def outdated(space: str, changed: watch_loop.ChangedKey) -> None:
             looked_up[turn] += 1
 
-        monkeypatch.setattr(engine._feed, "_newest", outdated)
-        for number in range(3 * watcher.SKIPPED_MAX):
+        monkeypatch.setattr(engine._feed, "newest", outdated)
+        for number in range(3 * watch_loop.SKIPPED_MAX):
             await put(engine, f"k{number}")
         waiting = asyncio.create_task(step(watch))
         for turn in range(10):  # noqa: B007  # it is noted above
             await asyncio.sleep(0)
-        assert sum(looked_up.values()) == 3 * watcher.SKIPPED_MAX
-        assert max(looked_up.values()) == watcher.SKIPPED_MAX
+        assert sum(looked_up.values()) == 3 * watch_loop.SKIPPED_MAX
+        assert max(looked_up.values()) == watch_loop.SKIPPED_MAX
         waiting.cancel()
 
 

@@ -8,7 +8,7 @@ from nats.js.api import KeyValueConfig
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Batch, Put
-from keyhouse.engines.jetstream import JetstreamEngine, sweep
+from keyhouse.engines.jetstream import JetstreamEngine, bucket, sweep
 from keyhouse.engines.jetstream.connection import Connection
 from keyhouse.engines.jetstream.feed import PRUNE_DELAY_SECONDS
 from keyhouse.engines.jetstream.layout import RowKey, digest_of
@@ -241,6 +241,25 @@ def test_a_process_sees_that_a_bucket_of_one_space_was_created_again(tmp_path: P
         await there.engine.forget("s")
         await there.engine.commit("s", Batch(puts=(Put("new", b"1"),)))
         assert await keys(other, "s") == ["new"]
+        await other.close()
+
+    run(tmp_path, scenario)
+
+
+def test_another_process_reads_at_once_after_the_bucket_of_a_space_was_erased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asked the server twice, a second apart, although a single one is certain."""
+
+    async def scenario(there: SharedBucket) -> None:
+        await fill(there.engine, "s", 30)
+        other = JetstreamEngine.open(there.url)
+        assert len(await keys(other, "s")) == 30
+        await there.engine.forget("s")
+        monkeypatch.setattr(bucket, "BEHIND_SECONDS", 3_600.0)
+        async with asyncio.timeout(30):
+            assert await keys(other, "s") == []
+        monkeypatch.undo()
         await other.close()
 
     run(tmp_path, scenario)

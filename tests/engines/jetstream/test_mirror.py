@@ -208,6 +208,36 @@ def test_a_purged_row_can_be_written_again(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("history", [1, 5])
+def test_a_read_ends_although_another_program_has_purged_a_row(
+    tmp_path: Path, history: int
+) -> None:
+    """A value that the cache had evicted was fetched again and again, without an end."""
+
+    async def scenario(there: SharedBucket) -> None:
+        await put(there.engine, "a", "b", "c", value=b"1")
+        if history > 1:
+            config = (await there.api(f"STREAM.INFO.KV_{there.bucket}"))["config"]
+            config["max_msgs_per_subject"] = history
+            await there.api(f"STREAM.UPDATE.KV_{there.bucket}", **config)
+        await put(there.engine, "b", "c", value=b"2" * 200)
+        await put(there.engine, "x", value=b"x" * 400)  # evicts the others
+        await there.api(f"STREAM.PURGE.KV_{there.bucket}", filter=f"$KV.{there.bucket}.b")
+        async with asyncio.timeout(20):
+            rows = await there.engine.read("s", ["a", "b", "c"])
+            page = await there.engine.scan("s", ALL, limit=10)
+        assert [row and row.value for row in rows] == [b"1", None, b"2" * 200]
+        assert [row.key for row in page.rows] == ["a", "c", "x"]
+        await there.api(f"STREAM.PURGE.KV_{there.bucket}", filter=f"$KV.{there.bucket}.c")
+        async with asyncio.timeout(20):
+            page = await there.engine.scan("s", ALL, limit=10)
+        assert [row.key for row in page.rows] == ["a", "x"]
+        await put(there.engine, "b", value=b"3")
+        assert await value(there.engine, "b") == b"3"
+
+    run(tmp_path, scenario, more="&values=300")
+
+
 def test_a_large_bucket_is_loaded_in_batches_while_it_is_written(tmp_path: Path) -> None:
     async def scenario(there: SharedBucket) -> None:
         rows = 4 * BATCH_MESSAGES
@@ -335,6 +365,29 @@ def test_a_feed_that_missed_a_pruning_reloads_its_mirror(
         await other.close()
 
     run(tmp_path, scenario, clock=clock, changes_kept=10)
+
+
+def test_a_reload_of_the_mirror_loses_no_change_of_a_page_that_is_being_delivered(
+    tmp_path: Path,
+) -> None:
+    """The new mirror's entries were other objects than those of the page, so none of the rest was
+    delivered, and the watch continued after them."""
+
+    async def scenario(there: SharedBucket) -> None:
+        for key in "abc":
+            await put(there.engine, key)
+        await there.engine.commit("s", Batch(deletes=("b",)))
+        watch = there.engine.watch("s", ALL, since=0)
+        keys = [(await step(watch)).key]
+        bucket = next(iter(there.engine._buckets.values()))
+        await bucket._feed.stop()
+        bucket._feed._replace_mirror()
+        bucket._feed.start()
+        keys += [(await step(watch)).key for _ in range(2)]
+        assert keys == ["a", "c", "b"]
+        await watch.aclose()
+
+    run(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(

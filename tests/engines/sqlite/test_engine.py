@@ -13,10 +13,10 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Batch, Engine, Put, Row, Span
 from keyhouse.engines.sql import version
 from keyhouse.engines.sql.layout import Layout, layout_of
-from keyhouse.engines.sql.sqlite import APPLICATION_ID
+from keyhouse.engines.sql.sqlite import APPLICATION_ID, FORMAT
 from keyhouse.engines.sqlite import SqliteEngine, connections
 from keyhouse.engines.sqlite.connections import open_reader
-from keyhouse.engines.sqlite.sql import FORMAT, VALUE_INLINE_BYTES
+from keyhouse.engines.sqlite.sql import VALUE_INLINE_BYTES
 from keyhouse.errors import KeyhouseError, NewerError, UnavailableError, UnreadableError, UsageError
 from tests.engines.support.embedded_engines import unprivileged
 from tests.engines.support.faulty_disk import Disk

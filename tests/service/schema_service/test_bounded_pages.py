@@ -10,8 +10,8 @@ import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engines.memory import MemoryEngine
-from keyhouse.limits import SERVED_PAGE_BYTES_MAX
 from keyhouse.read_meter import read_meter
+from keyhouse.service.limits import SERVED_PAGE_BYTES_MAX
 from keyhouse.service.schema_service.bounded_page import STEP_BYTES, BoundedPages
 from keyhouse.service.schema_service.catalog import Catalog
 from keyhouse.service.schema_service.operations import SpaceOperations

@@ -20,7 +20,7 @@ from keyhouse import (
 )
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import KeyFieldError
-from keyhouse.keys.segments import is_ulid
+from keyhouse.keys import Ulid
 from tests.service.schema_service.support.nats_caller import called
 from tests.service.schema_service.support.served import Served, serving
 from tests.support.engine_openers import memory
@@ -74,7 +74,7 @@ def test_the_store_fills_an_id_that_is_left_out() -> None:
         return [entry.record.id for entry in entries]
 
     ids = asyncio.run(main())
-    assert all(map(is_ulid, ids)) and ids == asyncio.run(main()), "by the store's own source"
+    assert all(map(Ulid.matches, ids)) and ids == asyncio.run(main()), "by the store's own source"
 
 
 def test_an_id_that_is_given_stays_and_an_id_without_a_default_is_needed() -> None:
@@ -104,12 +104,12 @@ def test_http_fills_an_id_that_is_left_out(served: Served, value: dict[str, Any]
     """A POST without an id was 422: "Object missing required field `id`"."""
     box = served.client()
     made = box.post("/records/clip", json=value)
-    assert made.status_code == 201 and is_ulid(made.json()["value"]["id"])
+    assert made.status_code == 201 and Ulid.matches(made.json()["value"]["id"])
     assert made.headers["location"] == f"clip/{made.json()['fields']['id']}"
     operation = {"op": "put", "record": "clip", "value": value}
     answer = box.post("/batch", json={"operations": [operation, operation]}).json()
     ids = {item["value"]["id"] for item in [made.json(), *answer["items"]]}
-    assert len(ids) == 3 and all(map(is_ulid, ids))
+    assert len(ids) == 3 and all(map(Ulid.matches, ids))
     assert {each["value"]["id"] for each in box.get("/records/clip").json()["items"]} == ids
     again = box.put(f"/records/clip/{made.json()['fields']['id']}", json={**value, "title": "b"})
     assert again.status_code == 200 and again.json()["value"]["id"] == made.json()["value"]["id"]
@@ -127,7 +127,7 @@ def test_nats_fills_an_id_that_is_left_out(tmp_path: Path) -> None:
         async with called("memory", tmp_path, CLIPS) as call:
             for operation in ("create", "put", "create"):
                 made = await call(operation, {"record": "clip", "value": {"title": "a"}})
-                assert made["success"] and is_ulid(made["value"]["id"]), made
+                assert made["success"] and Ulid.matches(made["value"]["id"]), made
             listed = await call("list", {"record": "clip"})
             assert len(listed["items"]) == 3
             async with RemoteStore(CLIPS, nats_server().url, space="ann") as remote:
@@ -155,7 +155,7 @@ async def check_remote(remote: RemoteStore) -> None:
 
     made = await remote.transact(work)
     ids = [entry.record.id for entry in (first, *many, made)]
-    assert len(set(ids)) == 4 and all(map(is_ulid, ids))
+    assert len(set(ids)) == 4 and all(map(Ulid.matches, ids))
     for id, title in zip(ids, "xyzw", strict=True):
         found = await remote.get(CLIP, id=id)
         assert found is not None and found.title == title

@@ -1,8 +1,10 @@
 """Spaces, scopes and closed records of a served schema."""
 
+import re
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from keyhouse import Record, Schema, Space, Template
@@ -87,15 +89,20 @@ def test_a_closed_record_is_closed_everywhere(tmp_path: Path) -> None:
     records: dict[str, Any] = {"hidden": {"http": False}, "recipe": {"read_only": True}}
     with serving(memory(tmp_path), tmp_path, records=records) as served:
         box = served.client("ann")
-        assert box.get("/records/hidden/a").status_code == 404
-        assert box.put("/records/hidden/a", json={"text": "a"}).status_code == 404
-        assert box.get("/watch?record=hidden").status_code == 400
         put = {"op": "put", "record": "hidden", "fields": {"name": "a"}, "value": {"text": "a"}}
-        assert box.post("/batch", json={"operations": [put]}).status_code == 404
+        for rejected in (
+            box.get("/records/hidden/a"),
+            box.put("/records/hidden/a", json={"text": "a"}),
+            box.get("/watch?record=hidden"),
+            box.post("/batch", json={"operations": [put]}),
+        ):
+            assert rejected.status_code == 403 and "close" in rejected.json()["detail"]
+        assert box.get("/watch?record=hiden").status_code == 400
+        assert served.http(None).get("/records/hidden/a").status_code == 401
         assert "hidden" not in box.get("/schema").text
         assert "hidden" not in box.get("/openapi.json").text.lower()
         assert box.get("/records/recipe").status_code == 200
-        assert box.put(ADDRESS, json=SMALL).status_code == 405
+        assert box.put(ADDRESS, json=SMALL).json()["detail"] == "This record is read-only."
         delete = {"op": "delete", "record": "recipe", "fields": {"id": "pie"}}
         assert box.post("/batch", json={"operations": [delete]}).status_code == 403
 
@@ -118,3 +125,46 @@ def test_settings_of_unknown_records_and_taken_field_names_are_rejected() -> Non
     spaced = Schema("shows", Record(str, "now", name="on screen!"), space=Space("a user"))
     with pytest.raises(DeclarationError, match=r"declare `name`.*suggested='on-screen'"):
         Catalog(spaced, {})
+
+
+def _documented(box: httpx.Client) -> list[tuple[str, str, str]]:
+    """Return the record, method and path of each documented route of a record."""
+    paths = box.get("/openapi.json").json()["paths"]
+    return [
+        (route["tags"][0], method.upper(), re.sub(r"{\w+}", "2026-01-31", path))
+        for path, methods in paths.items()
+        for method, route in methods.items()
+        if method != "parameters" and route.get("tags", ["batch"])[0] in NAMES
+    ]
+
+
+NAMES = [record.name for record in BOX.records]
+
+
+@pytest.mark.parametrize("closed", [{"http": False}, {"read_only": True}])
+def test_each_route_of_a_closed_or_read_only_record_gives_the_answer_of_a_batch(
+    closed: dict[str, bool], tmp_path: Path
+) -> None:
+    """A PUT of a read-only record was 405 and in a batch 403; a closed record was not found."""
+    with serving(memory(tmp_path), tmp_path) as served:
+        routes = _documented(served.client())
+    assert {name for name, _, _ in routes} == set(NAMES)
+    with serving(memory(tmp_path), tmp_path, records=dict.fromkeys(NAMES, closed)) as served:
+        box = served.client()
+        operations = {"record": "delete", "counter": "add", "log": "append"}
+        for name, method, path in routes:
+            is_read = method == "GET" or path.startswith("/get-many/")
+            if is_read and "read_only" in closed:
+                continue
+            found = box.request(method, path.removeprefix("/recipes"), json={})
+            kind = path.removeprefix("/recipes").split("s/")[0].strip("/")
+            if kind in operations and not is_read:
+                operation: dict[str, Any] = {"op": operations[kind], kind: name}
+                needed: dict[str, Any] = {"add": {"by": 1}, "append": {"value": {}}}
+                operation |= needed.get(operation["op"], {})
+                batch = box.post("/batch", json={"operations": [operation]})
+                if batch.status_code != 404:  # nothing may be written: there is no batch
+                    assert batch.json()["detail"] == found.json()["detail"]
+            assert (found.status_code, found.json()["type"]) == (403, "urn:keyhouse:error:access")
+            assert found.json()["fields"]["record"] == name
+        assert "This record" not in box.get("/openapi.json").text

@@ -72,7 +72,7 @@ def test_wrong_requests_are_named(tmp_path: Path) -> None:
                 ("sing", {}, "INVALID_SUBJECT"),
                 ("get", {}, "MISSING_FIELD"),
                 ("get", {"record": "nothing"}, "NOT_FOUND"),
-                ("get", {"record": "hidden", "fields": {"name": "a"}}, "NOT_FOUND"),
+                ("get", {"record": "hidden", "fields": {"name": "a"}}, "FORBIDDEN"),
                 ("put", {"record": "recipe", "fields": {"id": "a"}}, "MISSING_FIELD"),
                 ("put", draft, "FORBIDDEN"),
                 ("put", {"record": "recipe", "colour": 1}, "VALIDATION_ERROR"),

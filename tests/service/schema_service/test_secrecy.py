@@ -43,6 +43,17 @@ FIELDS: Final = {"id": "p1", "person": "p1", "number": "b1"}
 DECOY: Final = "pl4nt3e"
 """The text after `PRIVATE`, and nobody's."""
 
+INVALID: Final[list[tuple[str, Any]]] = [
+    *(
+        (name, value)
+        for name in (*PERSON.private, *PERSON.sealed)
+        for mark in (PRIVATE if name in PERSON.private else SEALED,)
+        for value in (f"{mark} \0", f"{mark} " * 400, mark, [mark, 1], {mark: mark}, NUMBER + 0.5)
+    ),
+    ("phone", -NUMBER * 10**6),
+]
+"""Values that the private and sealed members cannot have, or not in a key."""
+
 ROWS: Final = sorted({str(row.name) for record in (PERSON, BADGE) for row in record.derived})
 TAKEN: Final = person("p5", pin=person("p1")["pin"])
 BODIES: Final[list[Any]] = [
@@ -67,6 +78,12 @@ BODIES: Final[list[Any]] = [
     person("p1", pin=f"{PRIVATE}" * 400),
     person("p1", pin=f"{PRIVATE}\0"),
     person("p1", aliases=[f"{PRIVATE}/\ud7ff", ""]),
+    *(person("p1", **{name: value}) for name, value in INVALID),
+    *({name: value} for name, value in INVALID),
+    *(
+        {"operations": [{"op": "put", "record": "person", "value": person("p1", **{name: value})}]}
+        for name, value in INVALID
+    ),
     {"name": "New", "pi": "x"},
     {"name": 7},
     {"pin": person("p2")["pin"]},
@@ -243,6 +260,9 @@ def _write(witness: Witness, box: httpx.Client, method: str, path: str, operatio
 
 # NATS
 
+UNUSABLE: Final[list[Any]] = ["", f"{PRIVATE}\0", [f"{PRIVATE}"], {f"{PRIVATE}": 1}, NUMBER]
+"""Values of fields of a key that no value has."""
+
 
 def requests() -> Iterator[dict[str, Any]]:
     """Yield bodies of requests. One body has the members of all operations."""
@@ -258,8 +278,9 @@ def requests() -> Iterator[dict[str, Any]]:
         {"team": "red"},
         *(
             {name: f"{PRIVATE}-pin-p1"}
-            for name in ("pin", "alias", "part", "code", "email", "note")
+            for name in ("pin", "alias", "part", "code", "email", "note", "born", "phone")
         ),
+        *({name: value} for name in ("pin", "email", "note") for value in UNUSABLE),
         {"pin.prefix": PRIVATE},
         {"team": "red", "pin.prefix": PRIVATE},
     ]
@@ -402,5 +423,5 @@ def test_an_unknown_member_is_answered_without_the_names_of_private_ones(tmp_pat
     with serving(memory(tmp_path), tmp_path, VAULT, key_ring=key_ring(tmp_path)) as served:
         for body in ({"pinn": "x"}, {"colour": "x"}):
             fields = served.client().put("/records/person/p1", json=body).json()["fields"]
-            assert fields["known"] == ["email", "id", "name", "team"]
+            assert fields["known"] == ["email", "id", "limit", "name", "team"]
             assert fields.get("nearest") not in PERSON.private

@@ -415,3 +415,128 @@ def test_ffmpeg_reads_no_file_through_a_link(
     [book] = books(admin)
     ended = finished(admin, admin.post("/operations/transcode", json={"book_id": book["id"]}))
     assert ended["status"] == "failed" and "cannot be read" in ended["error"]
+
+
+def _shelved(service: LibraryService, admin: httpx.Client, count: int = 2) -> dict[str, Any]:
+    """Return a book of some files in the folder `a`."""
+    for number in range(1, count + 1):
+        path = service.roots[0] / "a" / f"{number}.mp3"
+        write_audio(path, 5, tags={**TAGS, "track": str(number)})
+    scan(admin)
+    [book] = books(admin)
+    return book
+
+
+SWAPS = {
+    "file": "mv a/2.mp3 moved.mp3; ln -s SECRET a/2.mp3",
+    "folder": "mv a moved; ln -s SECRET_FOLDER a",
+}
+
+
+@pytest.mark.parametrize("swap", SWAPS)
+def test_a_link_put_in_place_of_an_input_just_before_ffmpeg_starts_is_not_followed(
+    service: LibraryService,
+    admin: httpx.Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    swap: str,
+) -> None:
+    """Files were checked, and then opened by name: a link put there in between was followed."""
+    real = ffmpeg_folder(tmp_path / "real")
+    secret = write_audio(tmp_path / "secret" / "2.mp3", 90, tags={})
+    write_audio(tmp_path / "secret" / "1.mp3", 90, tags={})
+    book, root = _shelved(service, admin), service.roots[0]
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    command = SWAPS[swap].replace("SECRET_FOLDER", str(secret.parent))
+    command = command.replace("SECRET", str(secret))
+    program = programs / "ffmpeg"
+    program.write_text(f'#!/bin/sh\n(cd {root}; {command})\nexec {real}/ffmpeg "$@"\n')
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    before = {path: path.read_bytes() for path in secret.parent.iterdir()}
+    body = {"book_id": book["id"], "format": "mp3"}
+    ended = finished(admin, admin.post("/operations/transcode", json=body))
+    assert {path: path.read_bytes() for path in secret.parent.iterdir()} == before
+    if swap == "file":
+        assert (ended["status"], ended["error"]) == ("completed", None)
+        [segment] = segments(admin, book)
+        assert segment["duration_seconds"] == pytest.approx(10, abs=0.2), "not the secret's"
+    else:
+        assert ended["status"] == "failed"
+
+
+@pytest.mark.parametrize("name", [".{}.part.mp3", "{}.mp3"])
+def test_a_link_in_place_of_the_output_is_not_written_through(
+    service: LibraryService,
+    admin: httpx.Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    """ffmpeg wrote to a draft of a known name beside the files: a link that waited there made it
+    overwrite any file of the service's user."""
+    folder = ffmpeg_folder(tmp_path / "programs")
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    book = _shelved(service, admin)
+    title = f"{book['title']}.mp3" if "part" in name else book["title"]
+    (service.roots[0] / "a" / name.format(title)).symlink_to(victim)
+    body = {"book_id": book["id"], "format": "mp3"}
+    ended = finished(admin, admin.post("/operations/transcode", json=body))
+    assert victim.read_bytes() == b"precious"
+    assert ended["status"] == ("completed" if "part" in name else "failed")
+
+
+def test_organizing_moves_no_file_through_a_linked_folder(
+    service: LibraryService, admin: httpx.Client, tmp_path: Path
+) -> None:
+    """A folder of the pattern that was a link led the moved files out of the root."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    book, root = _shelved(service, admin), service.roots[0]
+    (root / TAGS["album"]).symlink_to(outside)
+    body = {"dry_run": False, "pattern": "{title}/{track}.{ext}"}
+    ended = finished(admin, admin.post("/operations/organize", json=body))
+    assert ended["status"] == "completed" and list(outside.iterdir()) == []
+    assert sorted(path.name for path in (root / "a").iterdir()) == ["1.mp3", "2.mp3"]
+    assert len(segments(admin, book)) == 2
+
+
+def _replaced(make: Callable[[Path], object]) -> Callable[[Path], None]:
+    def replace(path: Path) -> None:
+        path.unlink()
+        make(path)
+
+    return replace
+
+
+CHANGES: Mapping[str, Callable[[Path], object]] = {
+    "endless": lambda path: os.truncate(path, 1 << 42),
+    "longer": lambda path: write_audio(path, 50, tags={}),
+    "fifo": _replaced(os.mkfifo),
+    "device": _replaced(lambda path: path.symlink_to("/dev/zero")),
+    "empty": lambda path: path.write_bytes(b""),
+    "folder": _replaced(Path.mkdir),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_changed_after_its_scan_is_not_given_to_ffmpeg(
+    service: LibraryService,
+    admin: httpx.Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+) -> None:
+    folder = ffmpeg_folder(tmp_path / "programs")
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    book = _shelved(service, admin)
+    CHANGES[change](service.roots[0] / "a" / "2.mp3")
+    with undisturbed(service):
+        body = {"book_id": book["id"], "format": "mp3"}
+        ended = finished(admin, admin.post("/operations/transcode", json=body))
+    assert ended["status"] == "failed" and "scan the library" in ended["error"], ended
+    names = sorted(path.name for path in (service.roots[0] / "a").iterdir())
+    assert names == ["1.mp3", "2.mp3"]

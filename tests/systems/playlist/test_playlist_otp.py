@@ -48,9 +48,10 @@ def test_a_code_starts_a_session_once(tmp_path: Path) -> None:
         assert len(code) == 8 and code.isalnum() and code.upper() == code
         response = await visitor("POST", VERIFY, {"username": "bob", "otp": code.lower()})
         assert response.json() == {"status": "ok", "role": "viewer"}
-        cookie = response.headers["set-cookie"]
+        cookie, device = response.headers.get_list("set-cookie")
         assert cookie.startswith("kryten_playlist_session=")
         assert {"HttpOnly", "SameSite=Lax", "Max-Age=43200"} <= set(cookie.split("; "))
+        assert device.startswith("kryten_playlist_device=") and "HttpOnly" in device
         session = await visitor.get("/auth/session")
         assert session == {
             "username": "bob",
@@ -243,6 +244,30 @@ def test_codes_are_limited_by_name_and_by_address(tmp_path: Path) -> None:
         await service.visitor("192.0.2.2").post(REQUEST, {"username": "another"})
         advance(service, 901)
         await service.visitor().post(REQUEST, {"username": "Bob"})
+
+    run(tmp_path, work)
+
+
+def test_requests_of_others_do_not_stop_the_codes_of_a_known_client(tmp_path: Path) -> None:
+    """60 requests for codes of a name from 12 networks stopped its codes for 15 minutes."""
+
+    async def work(service: PlaylistService) -> None:
+        device, here = service.visitor("192.0.2.1"), service.visitor("192.0.2.2")
+        for visitor in (device, here):
+            await visitor.post(REQUEST, {"username": "Bob"})
+            assert (await guess(visitor, service.codes["Bob"]))["status"] == "ok"
+        for number in range(100):
+            stranger = service.visitor(f"198.51.100.{number // 5}")
+            answer = await stranger("POST", REQUEST, {"username": "BOB"})
+        assert answer.status_code == 429
+        moved = service.visitor("198.51.100.1")
+        moved.http.cookies = device.http.cookies
+        for visitor in (moved, service.visitor("192.0.2.2")):
+            for _ in range(5):
+                await visitor.post(REQUEST, {"username": "Bob"})
+            sixth = await visitor("POST", REQUEST, {"username": "Bob"})
+            assert sixth.status_code == 429, "known clients have a limit too"
+            assert (await guess(visitor, service.codes["Bob"]))["status"] == "ok"
 
     run(tmp_path, work)
 

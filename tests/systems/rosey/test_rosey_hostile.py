@@ -11,8 +11,8 @@ from nats.aio.msg import Msg
 from structlog.testing import capture_logs
 
 from keyhouse.errors import UsageError
-from keyhouse.limits import TENANT_WATCHES_MAX
 from keyhouse.service import nats_watches
+from keyhouse.service.limits import TENANT_WATCHES_MAX
 from keyhouse.settings import read_settings
 from keyhouse.systems.rosey.settings import RoseySettings
 from tests.systems.rosey.support.harness import ENGINES, Harness, Live, living

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from keyhouse import Store, verify
 from keyhouse.engine import Batch, Page, Put, Span
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import QuotaError, UnknownOutcomeError
 from keyhouse.service.usage import Quota
 from keyhouse.systems.streamkit import configs
-from keyhouse.systems.streamkit.limits import LISTS_AT_ONCE_MAX
+from keyhouse.systems.streamkit.limits import LISTS_AT_ONCE_MAX, READABLE_ROWS_MAX
+from keyhouse.systems.streamkit.schema import CONFIGS, SCHEMAS
 from keyhouse.systems.streamkit.tenants import Customer
 from keyhouse.testing.faults import FaultyEngine, fail
 from tests.systems.streamkit.support.service import asked
@@ -82,5 +84,49 @@ def test_a_row_of_another_program_ends_no_list(tmp_path: Path) -> None:
                 assert [each["id"] for each in answer.json["configs"]] == ["good"]
             top = await ask("GET", "/scene-activity/top", customer="12345")
             assert [each["sceneName"] for each in top.json["scenes"]] == ["a"]
+
+    asyncio.run(scenario())
+
+
+UNREADABLE = (b"not json", b"", b"\xff", b"[]", b"null", b'{"id":"bad"}', b'{"updatedAt":1}')
+
+
+@pytest.mark.parametrize("category", CONFIGS)
+def test_a_row_of_another_program_is_an_error_and_not_a_config(
+    tmp_path: Path, category: str
+) -> None:
+    """A GET sent it as it was stored, with 200, where PUT and DELETE of it are errors."""
+
+    async def scenario() -> None:
+        engine = MemoryEngine()
+        key = f"cust_12345_streamkit_{category}_bad"
+        note = {"id": "bad", "title": "", "content": ""}
+        async with asked(tmp_path, engine) as ask:
+            if category == "notes":  # one that was readable before
+                await ask("POST", "/configs/notes", note, customer="12345")
+                assert (await ask("GET", "/configs/notes/bad", customer="12345")).status == 200
+            for value in UNREADABLE:
+                await engine.commit("12345", Batch(puts=(Put(key, value),)))
+                for _ in range(2):
+                    answer = await ask("GET", f"/configs/{category}/bad", customer="12345")
+                    assert answer.status == 500 and "DATABASE_ERROR" in str(answer.json), value
+                body = {**note, "name": "n"}
+                path = f"/configs/{category}/bad"
+                assert (await ask("PUT", path, body, customer="12345")).status in (422, 400, 500)
+                assert (await ask("DELETE", path, customer="12345")).status == 500
+                store = Store(SCHEMAS[0], engine, "12345")
+                assert [each.kind async for each in verify(store)] == ["unreadable"], value
+
+    asyncio.run(scenario())
+
+
+def test_what_is_known_to_be_readable_is_bounded() -> None:
+    async def scenario() -> None:
+        customer = Customer("12345", MemoryEngine(), Quota(10_000, 10_000_000))
+        for number in range(READABLE_ROWS_MAX + 5):
+            note = {"id": f"n{number}", "title": "", "content": ""}
+            await configs.create(customer, "notes", note)
+            await configs.read(customer, "notes", f"n{number}")
+        assert len(customer.readable) == 5
 
     asyncio.run(scenario())

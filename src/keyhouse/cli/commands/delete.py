@@ -43,23 +43,27 @@ class Deletion(msgspec.Struct, frozen=True):
     key: str | None
     prefix: str | None
     whole_space: bool
+    forget: bool
     expect: str | None
     location: Location
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """`left`: records that could not be read, and were not deleted."""
+    """`left`: records that could not be read, and were not deleted. `forgotten`: no trace is left
+    of the space."""
 
     space: str
     records: int
     left: int = 0
     dry_run: bool = False
+    forgotten: bool = False
 
 
 @examples(
     "keyhouse delete rosey theme --space trivia --store sqlite:bot.db",
     "keyhouse delete rosey --prefix game_ --space trivia --dry-run",
     "keyhouse delete rosey --whole-space --space trivia --yes",
+    "keyhouse delete board:BOARD --forget --space ann --data keyhouse-data",
 )
 @spread
 def delete(
@@ -74,6 +78,13 @@ def delete(
     ] = None,
     whole_space: Annotated[
         bool, typer.Option("--whole-space", help="Delete every row of the space.")
+    ] = False,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget",
+            help="Erase the whole space without a trace, also from the change log and the files.",
+        ),
     ] = False,
     expect: Annotated[
         str | None, typer.Option(metavar="REVISION", help="Only if the record is at this revision.")
@@ -90,7 +101,7 @@ def delete(
     confirmation. If interrupted, some records are deleted completely: run it again for the rest.
     Exit code 3: not found.
     """
-    deletion = Deletion(system, key, prefix, whole_space, expect, location)
+    deletion = Deletion(system, key, prefix, whole_space or forget, forget, expect, location)
     deleted = asyncio.run(_delete(deletion, dry_run=dry_run, yes=yes))
     if json:
         show_json(deleted)
@@ -100,6 +111,8 @@ def delete(
 
 def _summary(deleted: Deleted) -> str:
     records = number(deleted.records, "record")
+    if deleted.forgotten:
+        return f"Erased the space {deleted.space}: {records}, and every trace of them."
     if deleted.dry_run:
         return f"Would delete {records} and all derived rows. Nothing was deleted."
     left = (
@@ -114,7 +127,7 @@ async def _delete(deletion: Deletion, *, dry_run: bool, yes: bool) -> Deleted:
     """Change nothing before the user confirms."""
     chosen = [deletion.key is not None, deletion.prefix is not None, deletion.whole_space]
     if chosen.count(True) != 1:
-        raise UsageError("Name what to delete: a KEY, --prefix TEXT, or --whole-space.")
+        raise UsageError("Name what to delete: a KEY, --prefix TEXT, --whole-space, or --forget.")
     if deletion.expect is not None and deletion.key is None:
         raise UsageError("--expect needs a KEY.")
     if deletion.key is not None:
@@ -175,13 +188,17 @@ async def _delete_many(
             f"{number(count, 'record')} ({', '.join(first)}{', …' if count > _KEYS_SHOWN else ''})"
         )
         where = f"the space {target.space} of {location}"
+        verb = "Erase" if deletion.forget else "Delete"
         confirm(
-            f"Delete everything in {where}: {records if count else 'no record'},"
+            f"{verb} everything in {where}: {records if count else 'no record'},"
             " and every other row?"
             if deletion.whole_space
             else f"Delete {records} and their derived rows in {where}?",
             yes=yes,
         )
+        if deletion.forget:
+            await target.store(engine).forget()
+            return Deleted(target.space, count, forgotten=True)
         done = await _run(job, job.empty() if deletion.whole_space else job.run(span), line)
     return Deleted(target.space, done.records, done.left)
 

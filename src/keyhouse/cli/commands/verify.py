@@ -50,6 +50,8 @@ _ADVICE = {
     "unfinished": "`--repair` finishes the deletion",
     "unresolved": "put the record that it refers to, or change the reference",
     "conflict": "two records claim one row: change one of them, then verify again",
+    "unmigrated": "migrate the space first, with `{migrate}`, then verify again; until then no"
+    " option repairs or deletes rows of it",
     "newer": "newer code wrote it: use the newer program; no option of this one deletes it",
     "sealed": "give the key ring that has its key; no option deletes it",
     "unreadable": (
@@ -132,7 +134,8 @@ async def _verify(
             others = await unknown_spaces(loaded, engine) if not spaces else []
             unbuilt = await _new_indexes(loaded, engine, spaces) if findings.has_missing else []
     build = f"keyhouse migrate {system}{store_options(store, data)} --reindex"
-    findings.show_totals(others, [(each, f"`{build}`") for each in unbuilt])
+    migrate = f"keyhouse migrate {system}{store_options(store, data)}"
+    findings.show_totals(others, [(each, f"`{build}`") for each in unbuilt], migrate)
     return findings.left
 
 
@@ -191,11 +194,11 @@ class Findings:
             where = f"{finding.kind} in {self._space}: {finding.key}"
             print(one_line(f"{state}: {where} ({finding.detail})"))
 
-    def show_totals(self, unknown: list[str], unbuilt: list[tuple[str, str]]) -> None:
+    def show_totals(self, unknown: list[str], unbuilt: list[tuple[str, str]], migrate: str) -> None:
         """Print the totals.
 
         `unknown`: spaces with rows that do not belong to the system. `unbuilt`: new indexes, with
-        the command that builds them.
+        the command that builds them. `migrate` is the command that migrates.
         """
         if self._as_json:
             totals = {
@@ -214,7 +217,9 @@ class Findings:
                 f" {self.left:,} left."
             )
         advice = [
-            (kind, f"{count:,}", _ADVICE[kind]) for kind, count in self._kinds_left.items() if count
+            (kind, f"{count:,}", _ADVICE[kind].replace("{migrate}", migrate))
+            for kind, count in self._kinds_left.items()
+            if count
         ]
         others = [(f"`{space}`",) for space in unknown[:_SPACES_SHOWN]]
         if len(unknown) > _SPACES_SHOWN:

@@ -48,11 +48,13 @@ CAPABILITIES: Final = Capabilities(
 class DynamoDBEngine:
     """See `keyhouse.engine` for each method's contract. It connects on first use."""
 
+    capabilities: Final = CAPABILITIES
+
     def __init__(
         self, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT
     ) -> None:
         table, items = settings.table, Items(settings.layout)
-        self._clock = clock = clock or SystemClock()
+        self.clock = clock = clock or SystemClock()
         self._client = Client(lambda: _create_client_with_tables(settings), table)
         self._writer = DynamodbWriter(
             self._client, items, table, clock, committed=lambda space: self._feed.wake(space)
@@ -76,19 +78,11 @@ class DynamoDBEngine:
         """Connect to DynamoDB and its tables, as the first call would."""
         await self._client.connect()
 
-    @property
-    def capabilities(self) -> Capabilities:
-        return CAPABILITIES
-
-    @property
-    def clock(self) -> Clock:
-        return self._clock
-
     async def read(
         self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
     ) -> list[Row | None]:
         rows = await self._reader.rows(space, keys)
-        now = self._clock.now()
+        now = self.clock.now()
         return [row if is_live(row := rows.get(key), now) else None for key in keys]
 
     async def scan(
@@ -107,12 +101,7 @@ class DynamoDBEngine:
         return await self._writer.commit(space, batch)
 
     def watch(
-        self,
-        space: str,
-        span: Span,
-        *,
-        since: int | None = None,
-        caught_up: CaughtUp | None = None,
+        self, space: str, span: Span, *, since: int | None = None, caught_up: CaughtUp | None = None
     ) -> AsyncGenerator[Change, None]:
         return self._feed.changes(space, span, since, caught_up)
 

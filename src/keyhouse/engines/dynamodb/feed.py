@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-A watch repeats: read a page of the log after its position, read the rows it names, yield them,
-advance. The log holds keys only, so the state of each row is compared with its log entry:
+`engines.watch_loop` has the loop of a watch. The log holds keys only, so a page is read with the
+rows that it names, and the state of each row is compared with its log entry:
 
-| row                           | meaning                          | yields            |
+| row                           | meaning                          | delivers          |
 |-------------------------------|----------------------------------|-------------------|
 | at the entry's revision       | the newest change of the key     | the row           |
 | ... and it has expired        | the previous value is void       | a delete          |
@@ -15,23 +15,22 @@ advance. The log holds keys only, so the state of each row is compared with its 
 | older, or absent otherwise    | the transaction is being applied | by a second read  |
 | foreign, by the second read   | another program replaced it      | the row           |
 
-The second read is transactional and waits for the transaction. A watch that finds no further entry
-has caught up: it reports that once for each position. It then polls for commits of other processes,
-at an interval that doubles from POLL_SECONDS_MIN to POLL_SECONDS_MAX. While DynamoDB is
-unavailable, a started watch waits.
+The second read is transactional and waits for the transaction. A watch that has caught up polls for
+commits of other processes, at an interval that doubles from POLL_SECONDS_MIN to POLL_SECONDS_MAX.
 """
 
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from typing import Final
 
 from keyhouse.clock import Clock
-from keyhouse.engine import FOREIGN_REVISION, CaughtUp, Change, Row, Span, check_since, outdated
-from keyhouse.engines.dynamodb.items import is_live
-from keyhouse.engines.dynamodb.log import ChangedKey, Entry, newest
+from keyhouse.engine import FOREIGN_REVISION, CaughtUp, Change, Row, Span
+from keyhouse.engines.dynamodb.log import newest
 from keyhouse.engines.dynamodb.reader import Reader
-from keyhouse.errors import ClosedError, UnavailableError
+from keyhouse.engines.watch_loop import ChangedKey, LogPage, watch_log, without_expired
+from keyhouse.errors import ClosedError
 
 POLL_SECONDS_MIN: Final = 0.1
 POLL_SECONDS_MAX: Final = 1.0
@@ -41,75 +40,99 @@ PAGE_ENTRIES: Final = 100
 """Log entries per page."""
 
 
+class _Poll:
+    """Set by commits of this process. A wait also ends after an interval that doubles."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self.idle = 0
+
+    def is_set(self) -> bool:
+        return self.event.is_set()
+
+    async def wait(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(POLL_SECONDS_MAX, POLL_SECONDS_MIN * 2**self.idle)):
+                await self.event.wait()
+        self.idle = 0 if self.event.is_set() else min(self.idle + 1, 10)
+
+
 class Feed:
     def __init__(self, reader: Reader, clock: Clock) -> None:
-        self._reader = reader
-        self._clock = clock
-        self._watches: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self.reader = reader
+        self.clock = clock
+        self.polls: defaultdict[str, set[_Poll]] = defaultdict(set)
         self._closed = False
 
+    def changes(
+        self, space: str, span: Span, since: int | None, caught_up: CaughtUp | None = None
+    ) -> AsyncGenerator[Change, None]:
+        return watch_log(_SpaceLog(self, space, span), since, caught_up)
+
     def wake(self, space: str) -> None:
-        for event in self._watches.get(space, ()):
-            event.set()
+        for poll in self.polls.get(space, ()):
+            poll.event.set()
 
     def close(self) -> None:
         self._closed = True
-        for space in self._watches:
+        for space in self.polls:
             self.wake(space)
 
-    async def changes(
-        self, space: str, span: Span, since: int | None, caught_up: CaughtUp | None = None
-    ) -> AsyncGenerator[Change, None]:
-        woken = asyncio.Event()
-        self._watches[space].add(woken)
-        try:
-            position = await self._start(space, since)
-            idle, reported = 0, None
-            while True:
-                woken.clear()
-                try:
-                    entries = await self._reader.entries(space, position, PAGE_ENTRIES)
-                    changes = await self._newest(space, span, entries, position) if entries else []
-                except UnavailableError:  # it was reachable at the start: wait for it
-                    await _wait(woken, POLL_SECONDS_MAX)
-                    self._check_open()
-                    continue
-                self._check_open()
-                if entries:
-                    if entries[0].before > position:
-                        raise outdated(position, entries[0].before + 1)
-                    for change in changes:
-                        yield change
-                    position, idle = entries[-1].revision, 0
-                else:
-                    if caught_up is not None and position != reported:
-                        caught_up(position)
-                        reported = position
-                    await _wait(woken, min(POLL_SECONDS_MAX, POLL_SECONDS_MIN * 2**idle))
-                    idle = 0 if woken.is_set() else min(idle + 1, 10)
-                    self._check_open()
-        finally:
-            self._watches[space].discard(woken)
-            if not self._watches[space]:
-                del self._watches[space]
+    def check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("The engine is closed.")
 
-    async def _start(self, space: str, since: int | None) -> int:
-        self._check_open()
-        head = await self._reader.head(space)
-        if since is None:
-            return head.revision
-        if since < head.pruned:
-            raise outdated(since, head.pruned + 1)
-        if since > head.revision:  # or a transaction that advances the head is being applied
-            check_since(since, await self._reader.head_applied(space))
-        return since
 
-    async def _newest(
-        self, space: str, span: Span, entries: list[Entry], after: int
-    ) -> list[Change]:
-        changed_keys = [changed for changed in newest(entries, after) if changed.key in span]
-        rows = await self._reader.rows(space, [changed.key for changed in changed_keys])
-        now = self._clock.now()
+class _SpaceLog:
+    """The log of one space, for one watch."""
+
+    reconnects = True
+
+    def __init__(self, feed: Feed, space: str, span: Span) -> None:
+        self._feed = feed
+        self._space = space
+        self._span = span
+        self._poll = _Poll()
+        self._pruned = 0
+
+    async def start(self, since: int | None) -> int:
+        self._feed.check_open()
+        revision, self._pruned = await self._feed.reader.head(self._space)
+        if since is not None and since > revision:
+            # A transaction that advances the head may be being applied.
+            revision = await self._feed.reader.head_applied(self._space)
+        self._feed.polls[self._space].add(self._poll)
+        return revision
+
+    def wakeup(self) -> _Poll:
+        self._poll.event.clear()
+        return self._poll
+
+    async def page(self, position: int) -> LogPage[Change]:
+        self._feed.check_open()
+        entries = await self._feed.reader.entries(self._space, position, PAGE_ENTRIES)
+        if not entries:
+            return LogPage([], position, self._pruned)
+        self._poll.idle = 0
+        if entries[0].before > position:
+            return LogPage([], position, entries[0].before)
+        changes = await self._newest(newest(entries, position))
+        return LogPage(changes, entries[-1].revision, self._pruned, more=True)
+
+    async def change(self, entry: Change) -> Change | None:
+        return without_expired(entry, self._feed.clock)
+
+    def leave(self) -> None:
+        polls = self._feed.polls
+        polls[self._space].discard(self._poll)
+        if not polls[self._space]:
+            del polls[self._space]
+
+    async def _newest(self, changed_keys: list[ChangedKey]) -> list[Change]:
+        reader = self._feed.reader
+        changed_keys = [changed for changed in changed_keys if changed.key in self._span]
+        rows = await reader.rows(self._space, [changed.key for changed in changed_keys])
+        now = self._feed.clock.now()
         outdated_keys = [
             changed.key
             for changed in changed_keys
@@ -118,12 +141,8 @@ class Feed:
         if outdated_keys:
             for key in outdated_keys:
                 rows.pop(key, None)
-            rows |= await self._reader.rows_applied(space, outdated_keys)
+            rows |= await reader.rows_applied(self._space, outdated_keys)
         return _changes(changed_keys, rows, now)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("The engine is closed.")
 
 
 def _is_being_applied(changed: ChangedKey, row: Row | None, now: int) -> bool:
@@ -141,18 +160,5 @@ def _changes(changed_keys: list[ChangedKey], rows: Mapping[str, Row], now: int) 
             if deleted or (expires is not None and expires <= now):
                 changes.append(Change(key, revision, None))
         elif row.revision in (revision, FOREIGN_REVISION):
-            live = is_live(row, now)
-            changes.append(
-                Change(key, revision, row.value, row.expires)
-                if live
-                else Change(key, revision, None)
-            )
+            changes.append(Change(key, revision, row.value, row.expires))
     return changes
-
-
-async def _wait(woken: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await woken.wait()
-    except TimeoutError:
-        pass

@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from keyhouse.engines.dynamodb.engine import create_client
 from keyhouse.engines.dynamodb.error_map import translate
 from keyhouse.engines.dynamodb.settings import Settings
-from keyhouse.engines.health import HealthCheck, clock_skew, format_size
+from keyhouse.engines.health import HealthCheck, clock_skew, format_size, measured
 
 CLOCK_SECONDS_MAX: Final = 3.0
 """The service reports whole seconds. Beyond 15 minutes it rejects every request."""
@@ -28,38 +28,36 @@ async def check_health(url: str) -> list[HealthCheck]:
         before = time.time()
         answer = await client.describe_table(TableName=settings.table)
         between = (before + time.time()) / 2
-        facts = [*_client(settings), *_table(answer["Table"]), *_clock(answer, between)]
-        return [*facts, *await _backups(client, settings.table), *await _ttl(client, settings)]
+        return [
+            *_table(settings, answer["Table"]),
+            *_clock(answer, between),
+            *await _backups(client, settings.table),
+            *await _ttl(client, settings),
+        ]
     except (ClientError, BotoCoreError) as error:
         raise translate(error, settings.table) from error
     finally:
         await client.close()
 
 
-def _client(settings: Settings) -> Iterator[HealthCheck]:
+def _table(settings: Settings, table: dict[str, Any]) -> list[HealthCheck]:
     where = settings.endpoint or f"AWS {settings.region or 'in the region of the environment'}"
-    yield HealthCheck("DynamoDB", f"{where}, through aiobotocore {version('aiobotocore')}")
-    yield HealthCheck(
-        "durability", "acknowledged commits are on several disks; reads are consistent"
-    )
-
-
-def _table(table: dict[str, Any]) -> Iterator[HealthCheck]:
-    state = table["TableStatus"]
+    name, state = table["TableName"], table["TableStatus"]
     size = format_size(table.get("TableSizeBytes", 0))
-    value = f"{table['TableName']}, {state}, {size} some hours ago"
-    if state != "ACTIVE":
-        yield HealthCheck(
-            "table", value, "bad", "Wait until it is ACTIVE, or check it in the AWS console."
-        )
-    else:
-        yield HealthCheck("table", value)
-    if "DeletionProtectionEnabled" in table and not table["DeletionProtectionEnabled"]:
-        fix = (
-            f"aws dynamodb update-table --table-name {table['TableName']} "
-            "--deletion-protection-enabled"
-        )
-        yield HealthCheck("deletion protection", "off", "warn", fix)
+    checks = [
+        measured("DynamoDB", f"{where}, through aiobotocore {version('aiobotocore')}"),
+        measured("durability", "acknowledged commits are on several disks; reads are consistent"),
+        measured(
+            "table",
+            f"{name}, {state}, {size} some hours ago",
+            "Wait until it is ACTIVE, or check it in the AWS console.",
+            bad=state != "ACTIVE",
+        ),
+    ]
+    if not table.get("DeletionProtectionEnabled", True):
+        fix = f"aws dynamodb update-table --table-name {name} --deletion-protection-enabled"
+        checks.append(measured("deletion protection", "off", fix, warn=True))
+    return checks
 
 
 def _clock(answer: dict[str, Any], between: float) -> Iterator[HealthCheck]:
@@ -74,17 +72,15 @@ async def _backups(client: Any, table: str) -> list[HealthCheck]:
         answer = await client.describe_continuous_backups(TableName=table)
     except (ClientError, BotoCoreError):
         return []
-    described = answer.get("ContinuousBackupsDescription", {}).get(
-        "PointInTimeRecoveryDescription", {}
-    )
-    if described.get("PointInTimeRecoveryStatus") == "ENABLED":
-        return [HealthCheck("point-in-time recovery", "on")]
+    described = answer.get("ContinuousBackupsDescription", {})
+    recovery = described.get("PointInTimeRecoveryDescription", {})
+    is_on = recovery.get("PointInTimeRecoveryStatus") == "ENABLED"
     fix = (
         f"aws dynamodb update-continuous-backups --table-name {table} "
         "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true; "
         "or run `keyhouse backup` each night."
     )
-    return [HealthCheck("point-in-time recovery", "off", "warn", fix)]
+    return [measured("point-in-time recovery", "on" if is_on else "off", fix, warn=not is_on)]
 
 
 async def _ttl(client: Any, settings: Settings) -> list[HealthCheck]:
@@ -92,15 +88,14 @@ async def _ttl(client: Any, settings: Settings) -> list[HealthCheck]:
         answer = await client.describe_time_to_live(TableName=settings.table)
     except (ClientError, BotoCoreError):
         return []
-    described = answer.get("TimeToLiveDescription", {})
-    if (
+    described, name = answer.get("TimeToLiveDescription", {}), settings.layout.ttl
+    is_on = (
         described.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
-        and described.get("AttributeName") == settings.layout.ttl
-    ):
-        return [HealthCheck("time to live", f"on, by {settings.layout.ttl}")]
+        and described.get("AttributeName") == name
+    )
     fix = (
         f"aws dynamodb update-time-to-live --table-name {settings.table} "
-        f"--time-to-live-specification Enabled=true,AttributeName={settings.layout.ttl}; "
+        f"--time-to-live-specification Enabled=true,AttributeName={name}; "
         "until then only a sweep deletes expired rows."
     )
-    return [HealthCheck("time to live", "off", "warn", fix)]
+    return [measured("time to live", f"on, by {name}" if is_on else "off", fix, warn=not is_on)]

@@ -23,22 +23,15 @@ retention floor `pruned`. A watch at position p reads the entries after p:
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from keyhouse.engines.batch_plan import ids_expired_at
 from keyhouse.engines.dynamodb.flattening import Attribute, Item
 from keyhouse.engines.dynamodb.items import ttl_of
+from keyhouse.engines.watch_loop import ChangedKey, newest_of_keys
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 
 SPACES: Final = "spaces"
 _DIGITS: Final = 16
 REVISION_MAX: Final = 10**_DIGITS - 1
-
-
-class ChangedKey(NamedTuple):
-    """One key that a commit changed."""
-
-    key: str
-    revision: int
-    deleted: bool = False
-    expires: int | None = None
 
 
 class Entry(NamedTuple):
@@ -123,35 +116,29 @@ def head_update(space: str, before: int, revision: int) -> dict[str, Any]:
 
 def applied_put(space: str, batch_id: str, revision: int, now: int) -> dict[str, Any]:
     """Return the put that records an applied batch, conditional on not being recorded yet."""
-    kept = BATCH_ID_KEPT_SECONDS * 1_000
     item = applied_key(space, batch_id)
     item["revision"] = {"N": str(revision)}
     item["at"] = {"N": str(now)}
-    item["ttl"] = {"N": str(ttl_of(now + kept))}
+    item["ttl"] = {"N": str(ttl_of(now + BATCH_ID_KEPT_SECONDS * 1_000))}
     return {
         "Item": item,
         "ConditionExpression": "attribute_not_exists(#a) OR #a <= :forgotten",
         "ExpressionAttributeNames": {"#a": "at"},
-        "ExpressionAttributeValues": {":forgotten": {"N": str(now - kept)}},
+        "ExpressionAttributeValues": {":forgotten": {"N": str(ids_expired_at(now))}},
     }
 
 
 def applied_of(item: Mapping[str, Attribute] | None, now: int) -> int | None:
     """Return the revision of an applied batch, or None if it is not recorded or too old."""
-    if item is None or int(item["at"]["N"]) <= now - BATCH_ID_KEPT_SECONDS * 1_000:
+    if item is None or int(item["at"]["N"]) <= ids_expired_at(now):
         return None
     return int(item["revision"]["N"])
 
 
 def newest(entries: Sequence[Entry], after: int) -> list[ChangedKey]:
     """Return the newest change of each key after a revision, in revision order."""
-    changed_keys: dict[str, ChangedKey] = {}
-    for entry in entries:
-        for changed in entry.changes:
-            if changed.revision > after:
-                changed_keys.pop(changed.key, None)
-                changed_keys[changed.key] = changed
-    return sorted(changed_keys.values(), key=lambda changed: changed.revision)
+    changes = [changed for entry in entries for changed in entry.changes]
+    return newest_of_keys([changed for changed in changes if changed.revision > after])
 
 
 def _key(space: str, key: str) -> Item:

@@ -11,8 +11,8 @@ seen the others.
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from keyhouse.counter import sum_of
-from keyhouse.engine import Batch, Put, Row
+from keyhouse.engine import Check, Put, Row
+from keyhouse.engines.batch_plan import Writes, evaluate
 from keyhouse.engines.dynamodb import log
 from keyhouse.engines.dynamodb.items import Condition, Items, is_live
 from keyhouse.engines.dynamodb.pending import (
@@ -22,6 +22,7 @@ from keyhouse.engines.dynamodb.pending import (
     DynamodbRemoval,
     TransactedWrite,
 )
+from keyhouse.engines.watch_loop import ChangedKey
 from keyhouse.errors import CounterError
 
 ROWS_MAX: Final = TRANSACTION_ITEMS_MAX - OWN_ITEMS - 1
@@ -58,11 +59,11 @@ class Plan:
         self.revision = state.head
         self.now = now
         self._consistent = state.consistent
-        self._read = state.rows
-        self._applied: dict[str, int | None] = dict(state.applied)
-        self._now: dict[str, Row | _Assumed | None] = dict(state.rows)
+        self.read = state.rows
+        self.applied: dict[str, int | None] = dict(state.applied)
+        self.rows: dict[str, Row | _Assumed | None] = dict(state.rows)
         self._writes: dict[str, Row | None] = {}
-        self._changed_keys: dict[str, log.ChangedKey] = {}
+        self._changed_keys: dict[str, ChangedKey] = {}
         self._conditions: dict[str, Condition] = {}
         self._ids: dict[str, int] = {}
         self._bytes = 0
@@ -85,12 +86,16 @@ class Plan:
             write.result = self.revision
         self._conditions.update(step.conditions)
         for key, condition in step.conditions.items():
-            self._now.setdefault(key, _Assumed(condition.revision))
+            self.rows.setdefault(key, _Assumed(condition.revision))
         for key, put in step.writes.items():
             self._write(key, put)
         if step.batch_id is not None:
-            self._applied[step.batch_id] = self._ids[step.batch_id] = self.revision
+            self.applied[step.batch_id] = self._ids[step.batch_id] = self.revision
         return True
+
+    def is_uncertain(self, key: str) -> bool:
+        """Return whether the row was read at another moment than others, and not written since."""
+        return key in self.read and key not in self._writes and not self._consistent
 
     def items(self, space: str, items: Items, rows: str, token: str) -> list[dict[str, Any]]:
         """Return the items of TransactWriteItems."""
@@ -126,60 +131,28 @@ class Plan:
 
     def _commit(self, write: DynamodbCommit) -> _Step | None:
         """Return None if the write is decided and adds nothing."""
-        batch = write.batch
         write.result = write.error = None
-        if batch.id is not None and (revision := self._applied.get(batch.id)) is not None:
-            write.result = revision
-            return None
-        conditions: dict[str, Condition] = {}
-        for check in batch.checks:
-            if check.key not in self._now:
-                condition = Condition(check.revision, self.now)
-                if conditions.setdefault(check.key, condition) != condition:
-                    return None
-            elif self._revision(check.key) != check.revision:
-                return None
-            else:
-                self._rely(check.key, conditions)
+        step = _Step({}, {}, write.batch.id)
         try:
-            writes = self._written(batch, conditions)
+            writes = evaluate("", write.batch, _StepState(self, step.conditions))
         except CounterError as error:
             write.error = error
             return None
-        return _Step(writes, conditions, batch.id)
-
-    def _written(self, batch: Batch, conditions: dict[str, Condition]) -> dict[str, Put | None]:
-        writes: dict[str, Put | None] = {put.key: put for put in batch.puts}
-        writes.update(dict.fromkeys(batch.deletes))
-        for add in batch.adds:
-            row = self._now[add.key]
-            if not isinstance(row, Row) or not is_live(row, self.now):
-                row = None
-            value, expires = (None, None) if row is None else (row.value, row.expires)
-            writes[add.key] = Put(add.key, sum_of(add.key, value, add.by), expires)
-            self._rely(add.key, conditions)
-        return writes
+        if not isinstance(writes, Writes):
+            write.result = writes
+            return None
+        step.writes.update({put.key: put for put in writes.puts})
+        step.writes.update(dict.fromkeys(writes.deletes))
+        return step
 
     def _removal(self, write: DynamodbRemoval) -> _Step | None:
         expired: dict[str, Condition] = {}
         for key in write.keys:
-            row = self._read[key]
+            row = self.read[key]
             if key not in self._writes and row is not None and not is_live(row, self.now):
                 expired[key] = Condition(row.revision)
         write.result = len(expired)
         return _Step(dict.fromkeys(expired), expired) if expired else None
-
-    def _revision(self, key: str) -> int | None:
-        row = self._now[key]
-        if isinstance(row, _Assumed):
-            return row.revision
-        return row.revision if row is not None and is_live(row, self.now) else None
-
-    def _rely(self, key: str, conditions: dict[str, Condition]) -> None:
-        """Add the state that was read as a condition, unless it is certain."""
-        if key not in self._writes and key in self._read and not self._consistent:
-            row = self._read[key]
-            conditions[key] = Condition(None if row is None else row.revision)
 
     def _has_room(self, step: _Step, size: int) -> bool:
         keys = (
@@ -196,8 +169,49 @@ class Plan:
 
     def _write(self, key: str, put: Put | None) -> None:
         row = None if put is None else Row(key, put.value, self.revision, put.expires)
-        self._now[key] = self._writes[key] = row
+        self.rows[key] = self._writes[key] = row
         self._changed_keys.pop(key, None)
-        self._changed_keys[key] = log.ChangedKey(
+        self._changed_keys[key] = ChangedKey(
             key, self.revision, put is None, None if put is None else put.expires
         )
+
+
+class _StepState:
+    """The state that a write finds; collects the conditions on which it relies."""
+
+    def __init__(self, plan: Plan, conditions: dict[str, Condition]) -> None:
+        self._plan = plan
+        self._conditions = conditions
+
+    @property
+    def revision(self) -> int:
+        return self._plan.revision
+
+    def applied(self, space: str, batch_id: str) -> int | None:
+        return self._plan.applied.get(batch_id)
+
+    def holds(self, space: str, check: Check) -> bool:
+        plan = self._plan
+        if check.key not in plan.rows:
+            condition = Condition(check.revision, plan.now)
+            return self._conditions.setdefault(check.key, condition) == condition
+        row = plan.rows[check.key]
+        if isinstance(row, Row) and not is_live(row, plan.now):
+            row = None
+        if (None if row is None else row.revision) != check.revision:
+            return False
+        self._rely(check.key)
+        return True
+
+    def counter(self, space: str, key: str) -> tuple[bytes | None, int | None]:
+        row = self._plan.rows[key]
+        self._rely(key)
+        if not isinstance(row, Row) or not is_live(row, self._plan.now):
+            return None, None
+        return row.value, row.expires
+
+    def _rely(self, key: str) -> None:
+        """Add the state that was read as a condition, unless it is certain."""
+        if self._plan.is_uncertain(key):
+            row = self._plan.read[key]
+            self._conditions[key] = Condition(None if row is None else row.revision)

@@ -33,7 +33,7 @@ from keyhouse.engine import Batch, Row
 from keyhouse.engines.commit_queue import unexpected_error
 from keyhouse.engines.dynamodb import log
 from keyhouse.engines.dynamodb.client import GET_ITEMS_MAX, Client, backoff
-from keyhouse.engines.dynamodb.items import Items, is_live
+from keyhouse.engines.dynamodb.items import Items
 from keyhouse.engines.dynamodb.pending import (
     DynamodbCommit,
     DynamodbWrite,
@@ -256,15 +256,9 @@ class DynamodbWriter(TaskCommitQueue[DynamodbWrite]):
         """Evaluate a batch that writes nothing: its checks must all hold at one moment."""
         if self._closed:
             raise self._closed_error()
-        state = await self._consistent_state(space, DynamodbCommit(space, batch))
-        if batch.id is not None and (revision := state.applied[batch.id]) is not None:
-            return revision
-        now = self._clock.now()
-        for check in batch.checks:
-            row = state.rows[check.key]
-            if (row.revision if row is not None and is_live(row, now) else None) != check.revision:
-                return None
-        return state.head
+        write = DynamodbCommit(space, batch)
+        Plan(await self._consistent_state(space, write), self._clock.now()).take(write)
+        return write.result
 
 
 def _taken(plan: Plan, writes: list[TransactedWrite]) -> list[TransactedWrite]:

@@ -14,7 +14,7 @@ first commit, and created by the first commit or watch.
 
 import asyncio
 from base64 import b64decode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from keyhouse.engines.jetstream.layout import BucketNames, RowKey
 from keyhouse.engines.jetstream.message import Entry
 from keyhouse.engines.jetstream.mirror import Mirror
 from keyhouse.engines.jetstream.retry import TIMEOUT_SECONDS, until_available
-from keyhouse.engines.jetstream.settings import Settings
+from keyhouse.engines.jetstream.settings import Settings, parse
 from keyhouse.engines.jetstream.value_cache import ValueCache
 from keyhouse.errors import ClosedError, UnavailableError, UsageError
 
@@ -64,6 +64,7 @@ class Bucket:
         self._feed = Feed(connection, names, clock, self._renew)
         self._state = BucketState.UNKNOWN
         self._closed = False
+        self._is_clustered = False
         self._lock = asyncio.Lock()
         self._shared_sync = _SingleFlight(lambda: until_available(self.sync))
 
@@ -89,7 +90,7 @@ class Bucket:
     async def sync(self) -> bool:
         """Wait until the mirror holds every commit acknowledged to any client before this call."""
         info = await self._info()
-        if info is None:  # it existed: ask again before reporting it deleted
+        if info is None and self._is_clustered:  # a node that starts may not know it yet
             await asyncio.sleep(BEHIND_SECONDS)
             info = await self._info()
         if info is None:
@@ -184,6 +185,7 @@ class Bucket:
         info = await self.connection.api(f"STREAM.INFO.{self.names.stream}")
         if info is not None:
             self.message_bytes_max = max(0, info["config"].get("max_msg_size", 0))
+            self._is_clustered = "name" in (info.get("cluster") or {})
         return info
 
     async def _prepare(self, writing: bool) -> None:
@@ -292,3 +294,15 @@ class _SingleFlight:
             await asyncio.wait([before])
         self._running, self._next = self._next, None
         return await self._call()
+
+
+async def delete_buckets(url: str, spaces: Iterable[str]) -> None:
+    """Delete the buckets of these spaces, for callers that created temporary ones."""
+    settings = parse(url)
+    connection = Connection(settings, on_disconnect=lambda: None)
+    await connection.open()
+    try:
+        for stream in sorted({settings.layout.names(space).stream for space in spaces}):
+            await connection.api(f"STREAM.DELETE.{stream}")
+    finally:
+        await connection.close()

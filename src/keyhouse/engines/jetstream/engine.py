@@ -33,9 +33,10 @@ from keyhouse.engines.jetstream.reader import page, rows
 from keyhouse.engines.jetstream.retry import until_available
 from keyhouse.engines.jetstream.settings import Settings, parse
 from keyhouse.engines.jetstream.sweep import prune, sweep
-from keyhouse.engines.jetstream.watch import changes
+from keyhouse.engines.jetstream.watch import MirrorLog
 from keyhouse.engines.jetstream.writer import JetstreamWriter
 from keyhouse.engines.url import public_url
+from keyhouse.engines.watch_loop import watch_log
 from keyhouse.errors import (
     ClosedError,
     EngineError,
@@ -67,8 +68,9 @@ class JetstreamEngine:
     def __init__(
         self, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT
     ) -> None:
+        self.capabilities = replace(CAPABILITIES, durable=settings.sync_always)
         self._settings = settings
-        self._clock = clock or SystemClock()
+        self.clock = clock or SystemClock()
         self._changes_kept = changes_kept
         self._connection: Connection | None = None
         self._buckets: dict[str, Bucket] = {}
@@ -108,14 +110,6 @@ class JetstreamEngine:
         counts = [bucket.loaded() for bucket in self._buckets.values()]
         return sum(loaded for loaded, _ in counts), sum(total for _, total in counts)
 
-    @property
-    def capabilities(self) -> Capabilities:
-        return replace(CAPABILITIES, durable=self._settings.sync_always)
-
-    @property
-    def clock(self) -> Clock:
-        return self._clock
-
     async def read(
         self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
     ) -> list[Row | None]:
@@ -123,7 +117,7 @@ class JetstreamEngine:
             bucket = await self._bucket_of(space)
             if not await bucket.open() or not await bucket.refresh():
                 return [None] * len(keys)
-            return await rows(bucket, space, keys, self._clock)
+            return await rows(bucket, space, keys, self.clock)
 
     async def scan(
         self,
@@ -140,7 +134,7 @@ class JetstreamEngine:
             if not await bucket.open() or not await bucket.refresh():
                 return Page([], False, 0)
             return await page(
-                bucket, space, span, self._clock, limit=limit, reverse=reverse, keys_only=keys_only
+                bucket, space, span, self.clock, limit=limit, reverse=reverse, keys_only=keys_only
             )
 
     async def commit(self, space: str, batch: Batch) -> int | None:
@@ -150,21 +144,15 @@ class JetstreamEngine:
             return await self._writer(bucket).submit(JetstreamCommit(space, batch))
 
     async def watch(
-        self,
-        space: str,
-        span: Span,
-        *,
-        since: int | None = None,
-        caught_up: CaughtUp | None = None,
+        self, space: str, span: Span, *, since: int | None = None, caught_up: CaughtUp | None = None
     ) -> AsyncGenerator[Change, None]:
         with self._while_open():
             bucket = await self._bucket_of(space)
             if not await bucket.open():
                 await bucket.open(writing=True)  # there is nothing to watch yet
-            async with aclosing(
-                changes(bucket, space, span, since, self._clock, self._check_open, caught_up)
-            ) as changes_found:
-                async for change in changes_found:
+            log = MirrorLog(bucket, space, span, self.clock, self._check_open)
+            async with aclosing(watch_log(log, since, caught_up)) as changes:
+                async for change in changes:
                     yield change
 
     async def sweep(self, *, limit: int) -> int:
@@ -172,19 +160,19 @@ class JetstreamEngine:
             swept = 0
             for bucket in await self._all_buckets(own=True):
                 await bucket.open(writing=True)
-                swept += await sweep(bucket, self._writer(bucket), self._clock, limit - swept)
-                await prune(bucket, self._clock, self._changes_kept)
+                swept += await sweep(bucket, self._writer(bucket), self.clock, limit - swept)
+                await prune(bucket, self.clock, self._changes_kept)
             return swept
 
     async def forget(self, space: str, *, last: str | None = None) -> None:
         with self._while_open():
             bucket = await self._bucket_of(space)
             if await bucket.open():
-                await erase(bucket, self._writer(bucket), space, last, self._clock)
+                await erase(bucket, self._writer(bucket), space, last, self.clock)
 
     async def spaces(self) -> AsyncIterator[str]:
         with self._while_open():
-            now = self._clock.now()
+            now = self.clock.now()
             for space in sorted(
                 [
                     space
@@ -226,7 +214,7 @@ class JetstreamEngine:
         if bucket is None:
             self._check_open()
             bucket = self._buckets[names.bucket] = Bucket(
-                connection, names, self._settings, self._clock
+                connection, names, self._settings, self.clock
             )
         return bucket
 
@@ -234,7 +222,7 @@ class JetstreamEngine:
         writer = self._writers.get(bucket.names.bucket)
         if writer is None:
             self._check_open()
-            writer = self._writers[bucket.names.bucket] = JetstreamWriter(bucket, self._clock)
+            writer = self._writers[bucket.names.bucket] = JetstreamWriter(bucket, self.clock)
         return writer
 
     async def _all_buckets(self, *, own: bool = False) -> list[Bucket]:

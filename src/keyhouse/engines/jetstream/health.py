@@ -10,7 +10,7 @@ from datetime import datetime
 from importlib.metadata import version
 from typing import Any
 
-from keyhouse.engines.health import HealthCheck, clock_skew, format_size
+from keyhouse.engines.health import HealthCheck, clock_skew, format_size, measured
 from keyhouse.engines.jetstream.connection import Connection
 from keyhouse.engines.jetstream.layout import BucketNames
 from keyhouse.engines.jetstream.settings import Settings, parse
@@ -31,62 +31,59 @@ async def check_health(url: str) -> list[HealthCheck]:
         )
         between = (before + time.time()) / 2
         checks = [
-            HealthCheck("NATS", f"{connection.version}, through nats-py {version('nats-py')}"),
+            measured("NATS", f"{connection.version}, through nats-py {version('nats-py')}"),
             *_durability(settings),
         ]
     finally:
         await connection.close()
-    checks += [*_storage(account)]
+    checks += _storage(account)
     return checks if stream is None else [*checks, *_bucket(stream), *_clock(stream, between)]
 
 
-def _durability(settings: Settings) -> Iterator[HealthCheck]:
+def _durability(settings: Settings) -> list[HealthCheck]:
     """Without sync=always the engine is not durable, which is reported elsewhere."""
-    if settings.sync_always and settings.monitor is not None:  # opening verified it
-        yield HealthCheck(
-            "durability", "sync_interval always, according to the server's monitoring endpoint"
-        )
-    elif settings.sync_always:
-        yield HealthCheck(
-            "durability",
-            "sync_interval always, according to the URL; monitor=http://host:8222 would verify it",
-        )
+    if not settings.sync_always:
+        return []
+    source = (
+        "the URL; monitor=http://host:8222 would verify it"
+        if settings.monitor is None
+        else "the server's monitoring endpoint"  # opening verified it
+    )
+    return [measured("durability", f"sync_interval always, according to {source}")]
 
 
-def _storage(account: dict[str, Any]) -> Iterator[HealthCheck]:
+def _storage(account: dict[str, Any]) -> list[HealthCheck]:
     used, most = account.get("storage", 0), account.get("limits", {}).get("max_storage", -1)
-    if most <= 0:
-        yield HealthCheck("storage", f"{format_size(used)}, no account limit")
-    elif used > 0.9 * most:
-        fix = "Raise the account's max_storage, or delete streams: writes beyond it fail."
-        yield HealthCheck("storage", f"{format_size(used)} of {format_size(most)}", "warn", fix)
-    else:
-        yield HealthCheck("storage", f"{format_size(used)} of {format_size(most)}")
+    limit = f" of {format_size(most)}" if most > 0 else ", no account limit"
+    fix = "Raise the account's max_storage, or delete streams: writes beyond it fail."
+    return [measured("storage", format_size(used) + limit, fix, warn=0 < 0.9 * most < used)]
 
 
-def _bucket(stream: dict[str, Any]) -> Iterator[HealthCheck]:
-    config, cluster = stream["config"], stream.get("cluster", {})
-    name, replicas = config["name"], config.get("num_replicas", 1)
-    if config.get("storage") != "file":
-        fix = "A restart loses every row: `keyhouse move` them to a bucket with file storage."
-        yield HealthCheck("bucket", f"{name}, in {config.get('storage')}", "bad", fix)
-    else:
-        yield HealthCheck("bucket", f"{name}, in files, {format_size(stream['state']['bytes'])}")
+def _bucket(stream: dict[str, Any]) -> list[HealthCheck]:
+    config, name = stream["config"], stream["config"]["name"]
+    replicas, in_files = config.get("num_replicas", 1), config.get("storage") == "file"
     lagging = [
         each["name"]
-        for each in cluster.get("replicas", ())
+        for each in stream.get("cluster", {}).get("replicas", ())
         if not each.get("current") or each.get("offline")
     ]
-    if lagging:
-        fix = "Start these servers, or wait until they have caught up: until then fewer can fail."
-        yield HealthCheck(
-            "replicas", f"{replicas}, lagging or offline: {', '.join(lagging)}", "warn", fix
-        )
-    else:
-        yield HealthCheck(
+    state = ", all current" if replicas > 1 else ": one disk holds every row"
+    return [
+        measured(
+            "bucket",
+            f"{name}, in files, {format_size(stream['state']['bytes'])}"
+            if in_files
+            else f"{name}, in {config.get('storage')}",
+            "A restart loses every row: `keyhouse move` them to a bucket with file storage.",
+            bad=not in_files,
+        ),
+        measured(
             "replicas",
-            f"{replicas}" + (", all current" if replicas > 1 else ": one disk holds every row"),
-        )
+            f"{replicas}" + (f", lagging or offline: {', '.join(lagging)}" if lagging else state),
+            "Start these servers, or wait until they have caught up: until then fewer can fail.",
+            warn=bool(lagging),
+        ),
+    ]
 
 
 def _clock(stream: dict[str, Any], between: float) -> Iterator[HealthCheck]:

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from keyhouse.clock import Clock
-from keyhouse.counter import sum_of
-from keyhouse.engine import Batch, Put
+from keyhouse.engine import Batch, Check
+from keyhouse.engines.batch_plan import Writes, evaluate, ids_expired_at
 from keyhouse.engines.commit_queue import PendingCommit, PendingWrite
 from keyhouse.engines.jetstream.layout import BucketNames, RowKey
 from keyhouse.engines.jetstream.message import (
@@ -30,7 +30,6 @@ from keyhouse.engines.jetstream.message import (
 )
 from keyhouse.engines.jetstream.mirror import Expired, Mirror
 from keyhouse.errors import CounterError, UnreadableError
-from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 
 MESSAGES_MAX: Final = 1_000
 """Messages in one atomic batch: the server's limit."""
@@ -73,7 +72,7 @@ class Applied(msgspec.Struct, frozen=True):
             ) from None
 
     def expired(self, now: int) -> bool:
-        return self.at <= now - BATCH_ID_KEPT_SECONDS * 1_000
+        return self.at <= ids_expired_at(now)
 
 
 class Overlay:
@@ -101,24 +100,19 @@ class Overlay:
         self.now = clock.now()
 
     @property
-    def position(self) -> int:
+    def revision(self) -> int:
         return self._mirror.position
 
-    def revision(self, row_key: RowKey) -> int | None:
-        """Return None if there is no live row."""
-        if row_key in self._written:
-            value, expires = self._written[row_key]
-            return (
-                _UNASSIGNED
-                if value is not None and (expires is None or expires > self.now)
-                else None
-            )
-        entry = self._entry(row_key)
-        return entry.revision if entry is not None and entry.is_live(self.now) else None
+    def applied(self, space: str, batch_id: str) -> int | None:
+        """The writer has settled the batches that it knows were applied."""
+        return None
 
-    def counter(self, row_key: RowKey) -> tuple[bytes | None, int | None]:
-        """Return the value and the expiry of a live row; None for each of an absent one."""
-        if self.revision(row_key) is None:
+    def holds(self, space: str, check: Check) -> bool:
+        return self._live(RowKey(space, check.key)) == check.revision
+
+    def counter(self, space: str, key: str) -> tuple[bytes | None, int | None]:
+        row_key = RowKey(space, key)
+        if self._live(row_key) is None:
             return None, None
         if row_key in self._written:
             return self._written[row_key]
@@ -150,6 +144,15 @@ class Overlay:
         message.headers.update(self.guard(row_key))
         self._written[row_key] = (value, expires)
         return message
+
+    def _live(self, row_key: RowKey) -> int | None:
+        """Return the revision of a live row; None if there is none."""
+        if row_key in self._written:
+            value, expires = self._written[row_key]
+            is_live = value is not None and (expires is None or expires > self.now)
+            return _UNASSIGNED if is_live else None
+        entry = self._entry(row_key)
+        return entry.revision if entry is not None and entry.is_live(self.now) else None
 
     def _entry(self, row_key: RowKey) -> Entry | None:
         mirrored, recent = self._mirror.entry(*row_key), self._recent.get(row_key)
@@ -192,16 +195,16 @@ class JetstreamCommit(PendingCommit):
 
         Raises CheckFailed, ValueNotCached or CounterError before it changes the overlay.
         """
-        for check in self.batch.checks:
-            if overlay.revision(RowKey(self.space, check.key)) != check.revision:
-                raise CheckFailed
-        puts = [*self.batch.puts, *self._sums(overlay)]
-        if not puts and not self.batch.deletes:
+        writes = evaluate(self.space, self.batch, overlay)
+        if writes is None:
+            raise CheckFailed
+        if not isinstance(writes, Writes):
             return []
-        messages = self._conditions(overlay, {put.key for put in puts}.union(self.batch.deletes))
+        puts, deletes = writes.puts, writes.deletes
+        messages = self._conditions(overlay, {put.key for put in puts}.union(deletes))
         for each in puts:
             messages.append(overlay.write(RowKey(self.space, each.key), each.value, each.expires))
-        for key in self.batch.deletes:
+        for key in deletes:
             messages.append(overlay.write(RowKey(self.space, key), None, None))
         return self._numbered(overlay, messages)
 
@@ -209,13 +212,6 @@ class JetstreamCommit(PendingCommit):
         keys = [check.key for check in self.batch.checks] + [put.key for put in self.batch.puts]
         keys += [*self.batch.deletes, *(add.key for add in self.batch.adds)]
         return [RowKey(self.space, key) for key in dict.fromkeys(keys)]
-
-    def _sums(self, overlay: Overlay) -> list[Put]:
-        sums = []
-        for add in self.batch.adds:
-            value, expires = overlay.counter(RowKey(self.space, add.key))
-            sums.append(Put(add.key, sum_of(add.key, value, add.by), expires))
-        return sums
 
     def _conditions(self, overlay: Overlay, written: set[str]) -> list[Message]:
         """Return the conditions on rows that are checked and not written.
@@ -238,7 +234,7 @@ class JetstreamCommit(PendingCommit):
             subject = overlay.names.id(self.space, self.batch.id)
             messages.insert(0, Message(subject, applied, {EXPECTED: str(self.id_sequence)}))
         if self.rows > MESSAGES_MAX:
-            messages[0].headers[EXPECTED_STREAM] = str(overlay.position)
+            messages[0].headers[EXPECTED_STREAM] = str(overlay.revision)
         return numbered(messages)
 
 

@@ -3,10 +3,13 @@
 Rows may be written while values are fetched, and a page must show one state. So after each fetch
 the result is assembled again from the current mirror, the cache and the fetched values. Rows that
 were written meanwhile have just been delivered, with their values.
+
+Another program may purge messages, of which nobody is notified. A row whose value is gone although
+the mirror is up to date is looked up by its key, and removed (`Bucket.reconcile`).
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -14,18 +17,23 @@ from typing import Final
 from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
 from keyhouse.engines.jetstream.bucket import Bucket
+from keyhouse.engines.jetstream.layout import RowKey
 from keyhouse.engines.jetstream.message import Entry
 from keyhouse.engines.jetstream.retry import until_available
+from keyhouse.errors import UnavailableError
 
 FETCH_AT_ONCE: Final = 64
 """Concurrent value requests."""
 
+ATTEMPTS_MAX: Final = 100
+"""Assemblies of one result: each takes a request to the server."""
+
 
 async def rows(bucket: Bucket, space: str, keys: Sequence[str], clock: Clock) -> list[Row | None]:
     fetched: dict[int, bytes] = {}
-    while True:
+    for _ in range(ATTEMPTS_MAX):
         mirror, now = bucket.mirror, clock.now()
-        missing: list[Entry] = []
+        missing: dict[str, Entry] = {}
         result: list[Row | None] = []
         for key in keys:
             row = None
@@ -33,13 +41,14 @@ async def rows(bucket: Bucket, space: str, keys: Sequence[str], clock: Clock) ->
             if entry is not None and entry.is_live(now):
                 value = mirror.values.get(entry.sequence)
                 if value is None and (value := fetched.get(entry.sequence)) is None:
-                    missing.append(entry)
+                    missing[key] = entry
                 else:
                     row = Row(key, value, entry.revision, entry.expires)
             result.append(row)
         if not missing:
             return result
-        await _fetch(bucket, missing, fetched)
+        await _fetch(bucket, space, missing, fetched)
+    raise _changing(bucket)
 
 
 async def page(
@@ -53,7 +62,7 @@ async def page(
     keys_only: bool,
 ) -> Page:
     fetched: dict[int, bytes] = {}
-    while True:
+    for _ in range(ATTEMPTS_MAX):
         mirror, now = bucket.mirror, clock.now()
         entries = mirror.scan(space, span, reverse=reverse)
         found = list(
@@ -66,30 +75,50 @@ async def page(
                 more,
                 mirror.position,
             )
-        missing: list[Entry] = []
+        missing: dict[str, Entry] = {}
         page_rows: list[Row] = []
         for key, entry in found[:limit]:
             value = mirror.values.get(entry.sequence)
             if value is None and (value := fetched.get(entry.sequence)) is None:
-                missing.append(entry)
+                missing[key] = entry
             else:
                 page_rows.append(Row(key, value, entry.revision, entry.expires))
         if not missing:
             return Page(page_rows, more, mirror.position)
-        await _fetch(bucket, missing, fetched)
+        await _fetch(bucket, space, missing, fetched)
+    raise _changing(bucket)
 
 
-async def _fetch(bucket: Bucket, missing: Iterable[Entry], fetched: dict[int, bytes]) -> None:
-    remaining = iter(missing)
-    is_outdated = False
+async def _fetch(
+    bucket: Bucket,
+    space: str,
+    missing: Mapping[str, Entry],
+    fetched: dict[int, bytes],
+) -> None:
+    remaining = iter(missing.values())
+    outdated: set[int] = set()
     while some := list(islice(remaining, FETCH_AT_ONCE)):
         values = await asyncio.gather(
             *(until_available(partial(bucket.value, entry)) for entry in some)
         )
         for entry, value in zip(some, values, strict=True):
             if value is None:
-                is_outdated = True
+                outdated.add(entry.sequence)
             else:
                 fetched[entry.sequence] = value
-    if is_outdated:
-        await until_available(bucket.sync)
+    if not outdated:
+        return
+    await until_available(bucket.sync)
+    gone = [
+        RowKey(space, key)
+        for key, entry in missing.items()
+        if entry.sequence in outdated and bucket.mirror.entry(space, key) == entry
+    ]
+    if gone:
+        await until_available(lambda: bucket.reconcile(gone))
+
+
+def _changing(bucket: Bucket) -> UnavailableError:
+    return UnavailableError(
+        "The rows change faster than they can be read; try again.", bucket=bucket.names.bucket
+    )

@@ -1,69 +1,85 @@
-"""Watches: each reads the tail of the mirror's entries on its own.
+"""The log of a watch: the tail of the mirror's entries.
 
-Nothing is buffered for a watcher, however slow it is. A change is yielded only if it is still the
-newest of its row; otherwise a newer one follows. An expired row is yielded as deleted: the watcher
-may still hold the value that it replaced.
+Nothing is buffered for a watcher, however slow it is: `engines.watch_loop` has the loop. A reload
+replaces the mirror while a watch delivers its page, so an entry is known by its sequence.
 """
 
-from collections.abc import AsyncGenerator, Callable
+import asyncio
+from collections.abc import Callable
 
 from keyhouse.clock import Clock
-from keyhouse.engine import CaughtUp, Change, Span, check_since, outdated
+from keyhouse.engine import Change, Span
 from keyhouse.engines.jetstream.bucket import Bucket
 from keyhouse.engines.jetstream.message import Entry
-from keyhouse.engines.jetstream.mirror import MirrorState
+from keyhouse.engines.jetstream.mirror import Mirror, MirrorState
 from keyhouse.engines.jetstream.retry import until_available
+from keyhouse.engines.watch_loop import LogPage
 from keyhouse.errors import UnavailableError
 
 
-async def changes(
-    bucket: Bucket,
-    space: str,
-    span: Span,
-    since: int | None,
-    clock: Clock,
-    check_open: Callable[[], None],
-    caught_up: CaughtUp | None,
-) -> AsyncGenerator[Change, None]:
-    await until_available(bucket.sync)
-    check_since(since, bucket.mirror.position)
-    position = bucket.mirror.position if since is None else since
-    while True:
-        check_open()
-        mirror = bucket.mirror
-        published, changed = mirror.position, mirror.next_change()
-        if mirror.state is MirrorState.SERVING:
-            if position < mirror.horizon:
-                raise outdated(position, mirror.horizon)
-            for key, entry in mirror.changes_since(space, position):
-                if (
-                    key in span
-                    and (change := await _newest(bucket, space, key, entry, clock, check_open))
-                    is not None
-                ):
-                    yield change
-            position = max(position, published)
-        if mirror is bucket.mirror and mirror.position == published:
-            if caught_up is not None and mirror.state is MirrorState.SERVING:
-                caught_up(position)
-            await changed.wait()
+class MirrorLog:
+    """The changes of one space, for one watch."""
 
+    reconnects = True
 
-async def _newest(
-    bucket: Bucket, space: str, key: str, entry: Entry, clock: Clock, check_open: Callable[[], None]
-) -> Change | None:
-    if bucket.mirror.entry(space, key) is not entry:
-        return None
-    if not entry.is_live(clock.now()):
-        return Change(key, entry.revision, None)
-    value = await _value(bucket, entry, check_open)
-    return None if value is None else Change(key, entry.revision, value, entry.expires)
+    def __init__(
+        self, bucket: Bucket, space: str, span: Span, clock: Clock, check_open: Callable[[], None]
+    ) -> None:
+        self._bucket = bucket
+        self._space = space
+        self._span = span
+        self._clock = clock
+        self._check_open = check_open
 
+    async def start(self, since: int | None) -> int:
+        await until_available(self._bucket.sync)
+        return self._bucket.mirror.position
 
-async def _value(bucket: Bucket, entry: Entry, check_open: Callable[[], None]) -> bytes | None:
-    """Return the entry's value, waiting as long as the server is unavailable."""
-    while True:
-        try:
-            return await until_available(lambda: bucket.value(entry))
-        except UnavailableError:
-            check_open()
+    def wakeup(self) -> asyncio.Event:
+        return self._bucket.mirror.next_change()
+
+    async def page(self, position: int) -> LogPage[tuple[str, Entry]]:
+        mirror = await self._mirror()
+        entries = [
+            (key, entry)
+            for key, entry in mirror.changes_since(self._space, position)
+            if key in self._span
+        ]
+        return LogPage(entries, max(position, mirror.position), mirror.horizon)
+
+    async def change(self, entry: tuple[str, Entry]) -> Change | None:
+        key, change = entry
+        mirror = self._bucket.mirror
+        if mirror.state is not MirrorState.SERVING:
+            mirror = await self._mirror()
+        newest = mirror.entry(self._space, key)
+        if newest is None:  # a tombstone may have been pruned meanwhile
+            return Change(key, change.revision, None) if change.is_tombstone else None
+        if newest.sequence != change.sequence:
+            return None
+        if not change.is_live(self._clock.now()):
+            return Change(key, change.revision, None)
+        value = mirror.values.get(change.sequence)
+        if value is None:
+            value = await self._value(change)
+        return None if value is None else Change(key, change.revision, value, change.expires)
+
+    def leave(self) -> None:
+        pass
+
+    async def _mirror(self) -> Mirror:
+        """Return the mirror as soon as it serves."""
+        while True:
+            self._check_open()
+            mirror = self._bucket.mirror
+            if mirror.state is MirrorState.SERVING:
+                return mirror
+            await mirror.next_change().wait()
+
+    async def _value(self, entry: Entry) -> bytes | None:
+        """Return the entry's value, waiting as long as the server is unavailable."""
+        while True:
+            try:
+                return await until_available(lambda: self._bucket.value(entry))
+            except UnavailableError:
+                self._check_open()

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, CaughtUp, Change, Page, Row, Span
+from keyhouse.engines.batch_plan import ids_expired_at
 from keyhouse.engines.pace import Pace
 from keyhouse.engines.postgres.feed import Feed
 from keyhouse.engines.postgres.pool import Pool
@@ -25,7 +26,7 @@ from keyhouse.engines.postgres.sql import statements
 from keyhouse.engines.postgres.writer import PostgresWriter
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.url import split_layout
-from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
+from keyhouse.limits import CHANGES_KEPT
 
 SWEEP_ROWS_MAX: Final = 5_000
 """Rows that a sweep deletes per transaction, while no commit of this process is in flight."""
@@ -53,8 +54,10 @@ CAPABILITIES: Final = Capabilities(
 class PostgresEngine:
     """See `keyhouse.engine` for each method's contract."""
 
+    capabilities: Final = CAPABILITIES
+
     def __init__(self, server: Server, layout: Layout, clock: Clock, changes_kept: int) -> None:
-        self._clock = clock
+        self.clock = clock
         self._sql = statements(layout)
         self._changes_kept = changes_kept
         self._closing = False
@@ -95,14 +98,6 @@ class PostgresEngine:
         """Connect to the server and its tables, as the first call would."""
         self._writes.release(await self._writes.acquire())
 
-    @property
-    def capabilities(self) -> Capabilities:
-        return CAPABILITIES
-
-    @property
-    def clock(self) -> Clock:
-        return self._clock
-
     async def read(
         self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
     ) -> list[Row | None]:
@@ -119,7 +114,7 @@ class PostgresEngine:
         bytes_max: int | None = None,
     ) -> Page:
         sql = self._sql.scans[reverse, keys_only, span.stop is not None]
-        arguments = scan_arguments(space, span, self._clock.now(), limit)
+        arguments = scan_arguments(space, span, self.clock.now(), limit)
         return page_of(
             await self._reads.run(lambda connection: connection.fetch(sql, *arguments)), limit
         )
@@ -128,12 +123,7 @@ class PostgresEngine:
         return await self._writer.commit(space, batch)
 
     def watch(
-        self,
-        space: str,
-        span: Span,
-        *,
-        since: int | None = None,
-        caught_up: CaughtUp | None = None,
+        self, space: str, span: Span, *, since: int | None = None, caught_up: CaughtUp | None = None
     ) -> AsyncGenerator[Change, None]:
         return self._feed.changes(space, span, since, caught_up)
 
@@ -143,7 +133,7 @@ class PostgresEngine:
         pace, swept = self._pace, 0
         while swept < limit:
             rows, started = min(pace.rows, limit - swept), perf_counter()
-            seen, gone, spaces = await self._fetchrow(self._sql.sweep, self._clock.now(), rows)
+            seen, gone, spaces = await self._fetchrow(self._sql.sweep, self.clock.now(), rows)
             if gone:
                 self._feed.committed(spaces)
             swept += gone
@@ -153,7 +143,7 @@ class PostgresEngine:
             await asyncio.sleep(pace.next(elapsed, elapsed, int(self._writer.busy)))
         self._pace_until = perf_counter() + PACE_KEPT_SECONDS
         await self._prune(self._sql.prune, self._changes_kept)
-        await self._prune(self._sql.forget, self._clock.now() - BATCH_ID_KEPT_SECONDS * 1_000)
+        await self._prune(self._sql.forget, ids_expired_at(self.clock.now()))
         return swept
 
     async def forget(self, space: str, *, last: str | None = None) -> None:
@@ -192,14 +182,14 @@ class PostgresEngine:
                 yield after
 
     async def _spaces(self, after: str) -> list[str]:
-        arguments = (after, self._clock.now(), SPACES_ROWS)
+        arguments = (after, self.clock.now(), SPACES_ROWS)
         found = await self._reads.run(
             lambda connection: connection.fetch(self._sql.spaces, *arguments)
         )
         return [space for (space,) in found]
 
     def snapshot(self) -> AbstractAsyncContextManager[Snapshot]:
-        return snapshot(self._reads, self._sql, self._clock)
+        return snapshot(self._reads, self._sql, self.clock)
 
     async def close(self) -> None:
         if self._closing:

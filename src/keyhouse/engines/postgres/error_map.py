@@ -1,9 +1,10 @@
 """Maps asyncpg errors to Keyhouse errors. No other module inspects the driver's errors."""
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import asyncpg
 
+from keyhouse.engines.error_rules import Rules, translate_by
 from keyhouse.errors import (
     DocumentError,
     EngineError,
@@ -13,13 +14,6 @@ from keyhouse.errors import (
     UnknownOutcomeError,
     UnreadableError,
 )
-
-
-class _Rule(NamedTuple):
-    raised: tuple[type[Exception], ...]
-    error_type: type[KeyhouseError]
-    message: str
-
 
 DRIVER = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 """Everything that the driver raises, for itself or for the server."""
@@ -49,70 +43,51 @@ NOT_STORABLE: Final = (
     " 64 bits."
 )
 
-_RULES = (
-    _Rule(
-        (asyncpg.DiskFullError,),
+_DENIED = "The user lacks a privilege in the database; grant it, or use another user."
+_OTHER_TABLES = "The tables do not match this version; restore them, or run the migrations."
+_DAMAGED = "The database is damaged; restore it from a backup."
+_NO_RESOURCES = "The server is out of connections or memory; try again, or raise its limits."
+_UNREACHABLE = "The server cannot be reached; check that it runs, and the host and port in the URL."
+
+_RULES: Rules[type[Exception] | tuple[type[Exception], ...]] = (
+    (
         FullError,
-        "The server's disk is full; free some space, then try again.",
+        {asyncpg.DiskFullError: "The server's disk is full; free some space, then try again."},
     ),
-    _Rule(
-        (asyncpg.InvalidAuthorizationSpecificationError,),
-        UnavailableError,
-        "The server rejects the login; check the user and password in the URL.",
-    ),
-    _Rule(
-        (asyncpg.InvalidCatalogNameError,),
-        UnavailableError,
-        "The database does not exist; create it first.",
-    ),
-    _Rule(
-        (asyncpg.InsufficientPrivilegeError,),
-        UnavailableError,
-        "The user lacks a privilege in the database; grant it, or use another user.",
-    ),
-    _Rule(
-        (asyncpg.CannotConnectNowError,),
-        UnavailableError,
-        "The server is starting or stopping; try again.",
-    ),
-    _Rule(
-        (asyncpg.LockNotAvailableError,),
-        UnavailableError,
-        "Another transaction held a lock for too long; try again.",
-    ),
-    _Rule(
-        (asyncpg.QueryCanceledError,),
-        UnavailableError,
-        "The server cancelled the statement; try again.",
-    ),
-    _Rule(
-        (asyncpg.ReadOnlySQLTransactionError,),
-        UnavailableError,
-        "The server is read-only, such as a standby; use the primary.",
-    ),
-    _Rule(RETRYABLE, UnavailableError, "The transaction kept conflicting with others; try again."),
-    _Rule(
-        (asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError, asyncpg.UndefinedColumnError),
+    (
         UnreadableError,
-        "The tables do not match this version; restore them, or run the migrations.",
+        {
+            asyncpg.UndefinedTableError: _OTHER_TABLES,
+            asyncpg.UndefinedFunctionError: _OTHER_TABLES,
+            asyncpg.UndefinedColumnError: _OTHER_TABLES,
+            asyncpg.DataCorruptedError: _DAMAGED,
+            asyncpg.IndexCorruptedError: _DAMAGED,
+        },
     ),
-    _Rule(
-        (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError),
-        UnreadableError,
-        "The database is damaged; restore it from a backup.",
-    ),
-    _Rule(
-        (asyncpg.InsufficientResourcesError,),
+    (DocumentError, {(asyncpg.DataError, ValueError): NOT_STORABLE}),
+    (
         UnavailableError,
-        "The server is out of connections or memory; try again, or raise its limits.",
+        {
+            asyncpg.InvalidAuthorizationSpecificationError: (
+                "The server rejects the login; check the user and password in the URL."
+            ),
+            asyncpg.InvalidCatalogNameError: "The database does not exist; create it first.",
+            asyncpg.InsufficientPrivilegeError: _DENIED,
+            asyncpg.CannotConnectNowError: "The server is starting or stopping; try again.",
+            asyncpg.LockNotAvailableError: (
+                "Another transaction held a lock for too long; try again."
+            ),
+            asyncpg.QueryCanceledError: "The server cancelled the statement; try again.",
+            asyncpg.ReadOnlySQLTransactionError: (
+                "The server is read-only, such as a standby; use the primary."
+            ),
+            RETRYABLE: "The transaction kept conflicting with others; try again.",
+            asyncpg.InsufficientResourcesError: _NO_RESOURCES,
+            CONNECTION_LOST: _UNREACHABLE,
+            NOT_SENT: "The connection was closed; try again.",
+        },
     ),
-    _Rule((asyncpg.DataError, ValueError), DocumentError, NOT_STORABLE),
-    _Rule(
-        CONNECTION_LOST,
-        UnavailableError,
-        "The server cannot be reached; check that it runs, and the host and port in the URL.",
-    ),
-    _Rule(NOT_SENT, UnavailableError, "The connection was closed; try again."),
+    (EngineError, {Exception: "The driver raised an unknown error."}),
 )
 
 
@@ -123,11 +98,7 @@ def is_out_of_connections(error: KeyhouseError) -> bool:
 
 def translate(error: Exception, server: str) -> KeyhouseError:
     """Return the error to raise for a driver error. Nothing was written."""
-    for rule in _RULES:
-        if isinstance(error, rule.raised):
-            return rule.error_type(rule.message, server=server, detail=str(error)).caused_by(error)
-    message = "The driver raised an unknown error."
-    return EngineError(message, server=server, detail=str(error)).caused_by(error)
+    return translate_by(_RULES, lambda raised: isinstance(error, raised), error, server=server)
 
 
 def translate_commit_error(error: Exception, server: str) -> KeyhouseError:

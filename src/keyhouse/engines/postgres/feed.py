@@ -1,20 +1,10 @@
-"""Watches: each reads the log of changes on its own, and is woken when there is something new.
+"""The log of changes, for the watches, and what wakes them when there is something new.
 
 Theory of operation
 -------------------
-A watch alternates between reading a page of its space's log and waiting. Every space that is
-watched has a current *wakeup*: an event, and the log reads that were started since it was created.
-Waking a space sets the event and replaces the wakeup, so a watch that takes the wakeup *before* it
-reads cannot miss a change: either the read sees it, or the event is set.
-
-| state of a watch | does                               | next                          |
-|------------------|------------------------------------|-------------------------------|
-| starting         | reads the head, checks `since`     | reading                       |
-| reading          | shares the page read of its wakeup | yielding                      |
-| yielding         | yields the page's changes          | reading if more, else waiting |
-| waiting          | waits for the event of its wakeup  | reading                       |
-
-If the server is unavailable, the first read raises; later reads are retried until it is back.
+`engines.watch_loop` has the loop of a watch. Every space that is watched has a current *wakeup*: an
+event, and the log reads that were started since it was created. Waking a space sets the event and
+replaces the wakeup. Watches of a space at the same position share their reads.
 
 A space is woken by four sources:
 
@@ -25,26 +15,25 @@ A space is woken by four sources:
   transaction does not wait for the disk, because the change is already durable;
 - a poll of the heads once a second, because a process may die between commit and NOTIFY;
 - a new listening connection, because notifications may have been lost meanwhile.
-
-A change is yielded only if it is still the newest of its key; otherwise a newer one follows. An
-expired row is yielded as deleted. Watches of a space at the same position share their reads.
 """
 
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from keyhouse.clock import Clock
-from keyhouse.engine import CaughtUp, Change, Span, check_since, outdated
+from keyhouse.engine import CaughtUp, Change, Span
 from keyhouse.engines.postgres.connection import Connection
 from keyhouse.engines.postgres.error_map import DRIVER
-from keyhouse.engines.postgres.pool import Pool, close_quietly
+from keyhouse.engines.postgres.pool import Pool
+from keyhouse.engines.postgres.server import close_quietly
 from keyhouse.engines.postgres.sql import Statements
-from keyhouse.errors import ClosedError, KeyhouseError, UnavailableError
+from keyhouse.engines.watch_loop import LogPage, watch_log, without_expired
+from keyhouse.errors import ClosedError, KeyhouseError
 
 POLL_SECONDS: Final = 1.0
 """Delay until a watch sees a commit whose process died before it could notify."""
@@ -63,13 +52,6 @@ PAGE_BYTES: Final = 1_024 * 1_024
 """Limits of one page of the log."""
 
 
-class _LogPage(NamedTuple):
-    changes: list[Change]
-    position: int
-    pruned: int
-    more: bool
-
-
 class _Wakeup:
     """An event for the next change, and the log reads started since it was created, by position."""
 
@@ -77,7 +59,7 @@ class _Wakeup:
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
-        self.reads: dict[int, asyncio.Task[_LogPage | KeyhouseError]] = {}
+        self.reads: dict[int, asyncio.Task[LogPage[Change] | KeyhouseError]] = {}
 
 
 class _WatchedSpace:
@@ -95,11 +77,45 @@ class _WatchedSpace:
         self.wakeup = _Wakeup()
 
 
+class _SpaceLog:
+    """The log of one space, for one watch."""
+
+    reconnects = True
+
+    def __init__(self, feed: "Feed", space: str, span: Span) -> None:
+        self._feed = feed
+        self._space = space
+        self._span = span
+        self._watched: _WatchedSpace
+        self._wakeup: _Wakeup
+
+    async def start(self, since: int | None) -> int:
+        head = await self._feed.head(self._space)
+        self._watched = self._feed.join(self._space)
+        return head
+
+    def wakeup(self) -> asyncio.Event:
+        self._wakeup = self._watched.wakeup
+        return self._wakeup.event
+
+    async def page(self, position: int) -> LogPage[Change]:
+        page = await self._feed.read(self._space, position, self._wakeup)
+        self._watched.seen = max(self._watched.seen, page.reached)
+        entries = [change for change in page.entries if change.key in self._span]
+        return msgspec.structs.replace(page, entries=entries)
+
+    async def change(self, entry: Change) -> Change | None:
+        return without_expired(entry, self._feed.clock)
+
+    def leave(self) -> None:
+        self._feed.leave(self._space, self._watched)
+
+
 class Feed:
     def __init__(self, pool: Pool, sql: Statements, clock: Clock) -> None:
+        self.clock = clock
         self._pool = pool
         self._sql = sql
-        self._clock = clock
         self._token = secrets.token_hex(8)
         self._watched: dict[str, _WatchedSpace] = {}
         self._listener: asyncio.Task[None] | None = None
@@ -108,38 +124,10 @@ class Feed:
         self._closed = False
         self.listening = False
 
-    async def changes(
+    def changes(
         self, space: str, span: Span, since: int | None, caught_up: CaughtUp | None = None
     ) -> AsyncGenerator[Change, None]:
-        watched = self._join(space)
-        try:
-            head = await self._head(space)
-            check_since(since, head)
-            position = head if since is None else since
-            has_read = False
-            while True:
-                self._check_open()
-                wakeup = watched.wakeup
-                page = await self._read_page(space, position, wakeup)
-                if isinstance(page, UnavailableError) and has_read:
-                    await asyncio.sleep(RETRY_SECONDS)
-                    continue
-                if isinstance(page, KeyhouseError):
-                    raise page
-                if position < page.pruned:
-                    raise outdated(position, page.pruned + 1)
-                for change in page.changes:
-                    if change.key in span:
-                        yield self._without_expired(change)
-                has_read = True
-                position = page.position
-                watched.seen = max(watched.seen, position)
-                if not page.more:
-                    if caught_up is not None:
-                        caught_up(position)
-                    await wakeup.event.wait()
-        finally:
-            self._leave(space, watched)
+        return watch_log(_SpaceLog(self, space, span), since, caught_up)
 
     def committed(self, spaces: Iterable[str]) -> None:
         """Wake the watches of these spaces, here and in other processes."""
@@ -163,7 +151,7 @@ class Feed:
         if self._closed:
             raise ClosedError("The engine is closed.")
 
-    def _join(self, space: str) -> _WatchedSpace:
+    def join(self, space: str) -> _WatchedSpace:
         self._check_open()
         if self._listener is None:
             self._listener = asyncio.ensure_future(self._listen())
@@ -171,7 +159,7 @@ class Feed:
         watched.watches += 1
         return watched
 
-    def _leave(self, space: str, watched: _WatchedSpace) -> None:
+    def leave(self, space: str, watched: _WatchedSpace) -> None:
         watched.watches -= 1
         if not watched.watches:
             del self._watched[space]
@@ -180,25 +168,24 @@ class Feed:
         for watched in self._watched.values():
             watched.wake()
 
-    def _without_expired(self, change: Change) -> Change:
-        expired = change.expires is not None and change.expires <= self._clock.now()
-        return Change(change.key, change.revision, None) if expired else change
-
-    async def _head(self, space: str) -> int:
+    async def head(self, space: str) -> int:
         head: int = await self._pool.run(
             lambda connection: connection.fetchval(self._sql.head, space)
         )
         return head
 
-    async def _read_page(
-        self, space: str, position: int, wakeup: _Wakeup
-    ) -> _LogPage | KeyhouseError:
+    async def read(self, space: str, position: int, wakeup: _Wakeup) -> LogPage[Change]:
+        """Return the page of the log after a position, of one read for all who want it."""
+        self._check_open()
         if position not in wakeup.reads:
             wakeup.reads[position] = asyncio.ensure_future(self._read(space, position))
             wakeup.reads[position].add_done_callback(lambda _: wakeup.reads.pop(position))
-        return await asyncio.shield(wakeup.reads[position])
+        page = await asyncio.shield(wakeup.reads[position])
+        if isinstance(page, KeyhouseError):
+            raise page
+        return page
 
-    async def _read(self, space: str, position: int) -> _LogPage | KeyhouseError:
+    async def _read(self, space: str, position: int) -> LogPage[Change] | KeyhouseError:
         try:
             (pruned, _, _, last, count), *rows = await self._pool.run(
                 lambda connection: connection.fetch(
@@ -216,7 +203,7 @@ class Feed:
         more = (
             not is_complete or reached - position >= PAGE_COMMITS
         )  # revisions of a space have no gaps
-        return _LogPage(changes, reached, pruned or 0, more)
+        return LogPage(changes, reached, pruned or 0, more)
 
     async def _announce(self) -> None:
         """Notify other processes of commits until none is left to announce."""

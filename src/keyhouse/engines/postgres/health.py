@@ -1,14 +1,12 @@
 """Health checks of a PostgreSQL server: version, durability, clock, size and connections."""
 
 import time
-from collections.abc import Iterator
 from typing import Any, Final
 
 import asyncpg
 
-from keyhouse.engines.health import HealthCheck, clock_skew, format_size
-from keyhouse.engines.postgres.pool import close_quietly
-from keyhouse.engines.postgres.server import SERVER_VERSION_MIN, Server
+from keyhouse.engines.health import HealthCheck, clock_skew, format_size, measured
+from keyhouse.engines.postgres.server import SERVER_VERSION_MIN, Server, close_quietly
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.url import split_layout
 
@@ -32,56 +30,44 @@ async def check_health(url: str) -> list[HealthCheck]:
         between = (before + time.time()) / 2
     finally:
         await close_quietly(connection)
+    return [*_durability(state), clock_skew(state["now"] - between), *_capacity(state)]
+
+
+def _durability(state: Any) -> list[HealthCheck]:
+    synchronous, fsync = state["synchronous_commit"], state["fsync"]
     return [
-        *_version(state),
-        *_durability(state),
-        clock_skew(state["now"] - between),
-        *_capacity(state),
+        measured(
+            "PostgreSQL",
+            f"{state['version']}, through asyncpg {asyncpg.__version__}",
+            f"Upgrade to PostgreSQL {SERVER_VERSION_MIN} or newer.",
+            bad=state["major"] < SERVER_VERSION_MIN,
+        ),
+        *(
+            measured(
+                name,
+                state[name],
+                f"Acknowledged commits can be lost: set {name} = on in postgresql.conf.",
+                bad=True,
+            )
+            for name in ("fsync", "full_page_writes")
+            if state[name] != "on"
+        ),
+        measured(
+            "durability",
+            f"fsync {fsync}, synchronous_commit {synchronous}"
+            if synchronous in ("on", "remote_apply")
+            else f"synchronous_commit {synchronous} by default; Keyhouse sets it to on for itself",
+        ),
     ]
 
 
-def _version(state: Any) -> Iterator[HealthCheck]:
-    if state["major"] < SERVER_VERSION_MIN:
-        yield HealthCheck(
-            "PostgreSQL",
-            state["version"],
-            "bad",
-            f"Upgrade to PostgreSQL {SERVER_VERSION_MIN} or newer.",
-        )
-    else:
-        yield HealthCheck(
-            "PostgreSQL", f"{state['version']}, through asyncpg {asyncpg.__version__}"
-        )
-
-
-def _durability(state: Any) -> Iterator[HealthCheck]:
-    for name in ("fsync", "full_page_writes"):
-        if state[name] != "on":
-            yield HealthCheck(
-                name,
-                state[name],
-                "bad",
-                f"Acknowledged commits can be lost: set {name} = on in postgresql.conf.",
-            )
-    value = state["synchronous_commit"]
-    if value in ("on", "remote_apply"):
-        yield HealthCheck("durability", f"fsync {state['fsync']}, synchronous_commit {value}")
-    else:
-        yield HealthCheck(
-            "durability",
-            f"synchronous_commit {value} by default; Keyhouse sets it to on for itself",
-        )
-
-
-def _capacity(state: Any) -> Iterator[HealthCheck]:
-    yield HealthCheck("database", format_size(state["size"]))
-    value = f"{state['connections']} of {state['connections_max']}"
-    if state["connections"] > 0.9 * state["connections_max"]:
-        yield HealthCheck(
+def _capacity(state: Any) -> list[HealthCheck]:
+    return [
+        measured("database", format_size(state["size"])),
+        measured(
             "connections",
-            value,
-            "warn",
+            f"{state['connections']} of {state['connections_max']}",
             "Raise max_connections, or run fewer programs: new connections will fail.",
-        )
-    else:
-        yield HealthCheck("connections", value)
+            warn=state["connections"] > 0.9 * state["connections_max"],
+        ),
+    ]

@@ -25,12 +25,11 @@ from weakref import WeakKeyDictionary
 from keyhouse.engines.postgres.connection import Connection
 from keyhouse.engines.postgres.error_map import (
     CONNECTION_LOST,
-    DRIVER,
     NOT_SENT,
     is_out_of_connections,
     translate,
 )
-from keyhouse.engines.postgres.server import CLOSE_SECONDS, Server
+from keyhouse.engines.postgres.server import Server, close_quietly
 from keyhouse.errors import ClosedError, KeyhouseError, UnavailableError
 
 READERS: Final = 4
@@ -291,11 +290,3 @@ class Pool:
             if not self._pool.engines:
                 _shared.get(asyncio.get_running_loop(), {}).pop(self._key, None)
                 await self._pool.close()
-
-
-async def close_quietly(connection: Connection) -> None:
-    """Close the connection, or terminate it if the server does not respond."""
-    try:
-        await connection.close(timeout=CLOSE_SECONDS)
-    except DRIVER:
-        connection.terminate()

@@ -8,6 +8,7 @@ the server directly. A pooler such as PgBouncer rejects the settings or loses th
 """
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -15,9 +16,10 @@ import asyncpg
 
 from keyhouse.engines.postgres.connection import Connection
 from keyhouse.engines.postgres.error_map import DRIVER, translate
-from keyhouse.engines.postgres.tables import upgrade, version
+from keyhouse.engines.postgres.tables import migrate, version
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.postgres import check_names
+from keyhouse.engines.sql.script import Plan, upgrade_script
 from keyhouse.engines.sql.url import split_parameter
 from keyhouse.engines.sql.version import check_version
 from keyhouse.engines.url import public_url
@@ -123,6 +125,14 @@ class Server:
                 url=public_url(self.url),
             ) from None  # the cause may quote a part of the password
 
+    async def migrate(self, plan: Plan) -> str | None:
+        """Run the SQL of a plan on the tables; return the version found."""
+        connection = await self.reach()
+        try:
+            return await self.translating(migrate(connection, self._layout, plan))
+        finally:
+            await close_quietly(connection)
+
     async def translating(self, call: Awaitable[Result]) -> Result:
         """Await the call and translate the driver's errors."""
         try:
@@ -164,7 +174,9 @@ class Server:
                 tables=self._layout.rows,
             )
         if found is None:
-            await upgrade(connection, self._layout)
+            await migrate(
+                connection, self._layout, partial(upgrade_script, self._layout, "postgresql")
+            )
             found = await version(connection, self._layout)
         check_version(found, server=self.name)
 
@@ -188,3 +200,11 @@ def _split_connections(url: str) -> tuple[str, int]:
 def _name(url: str) -> str:
     host, slash, database = public_url(url).partition("//")[2].partition("?")[0].partition("/")
     return f"{host or 'localhost'}{slash}{database}"
+
+
+async def close_quietly(connection: Connection) -> None:
+    """Close the connection, or terminate it if the server does not respond."""
+    try:
+        await connection.close(timeout=CLOSE_SECONDS)
+    except DRIVER:
+        connection.terminate()

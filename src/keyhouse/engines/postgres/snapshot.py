@@ -11,7 +11,8 @@ from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
 from keyhouse.engines.postgres.connection import Connection
 from keyhouse.engines.postgres.error_map import DRIVER, translate
-from keyhouse.engines.postgres.pool import Pool, close_quietly
+from keyhouse.engines.postgres.pool import Pool
+from keyhouse.engines.postgres.server import close_quietly
 from keyhouse.engines.postgres.sql import Statements
 
 SPACES_ROWS: Final = 100
@@ -27,21 +28,17 @@ class Snapshot:
         self._connection = connection
         self._server = server
         self._sql = sql
-        self._clock = clock
-
-    @property
-    def clock(self) -> Clock:
-        return self._clock
+        self.clock = clock
 
     async def scan(self, space: str, span: Span, *, limit: int) -> Page:
         sql = self._sql.scans[False, False, span.stop is not None]
-        arguments = scan_arguments(space, span, self._clock.now(), limit)
+        arguments = scan_arguments(space, span, self.clock.now(), limit)
         return page_of(await self._await_call(self._connection.fetch(sql, *arguments)), limit)
 
     async def spaces(self) -> AsyncIterator[str]:
         after = ""
         while found := await self._await_call(
-            self._connection.fetch(self._sql.spaces, after, self._clock.now(), SPACES_ROWS)
+            self._connection.fetch(self._sql.spaces, after, self.clock.now(), SPACES_ROWS)
         ):
             for (after,) in found:
                 yield after

@@ -48,8 +48,10 @@ CAPABILITIES: Final = Capabilities(
 class RocksdbEngine:
     """See `keyhouse.engine` for the contract of each method."""
 
+    capabilities: Final = CAPABILITIES
+
     def __init__(self, database: Database, clock: Clock, changes_kept: int) -> None:
-        self._clock = clock
+        self.clock = clock
         self._folder = database.folder
         self._changes_kept = changes_kept
         self._feed = Feed(database, clock)
@@ -70,14 +72,6 @@ class RocksdbEngine:
         database = Database(os.fspath(path))
         database.open()
         return cls(database, clock or SystemClock(), changes_kept)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return CAPABILITIES
-
-    @property
-    def clock(self) -> Clock:
-        return self._clock
 
     async def read(
         self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
@@ -108,12 +102,7 @@ class RocksdbEngine:
         )
 
     def watch(
-        self,
-        space: str,
-        span: Span,
-        *,
-        since: int | None = None,
-        caught_up: CaughtUp | None = None,
+        self, space: str, span: Span, *, since: int | None = None, caught_up: CaughtUp | None = None
     ) -> AsyncGenerator[Change, None]:
         return self._feed.changes(space, span, since, caught_up)
 
@@ -175,7 +164,7 @@ class RocksdbEngine:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Snapshot]:
-        snapshot = Snapshot(self._view, self._clock, self._folder)
+        snapshot = Snapshot(self._view, self.clock, self._folder)
         try:
             yield snapshot
         finally:

@@ -5,13 +5,11 @@ RocksDB's status, which starts with its kind ("IO error: ", "Corruption: "), or 
 for a folder.
 """
 
-from typing import NamedTuple
-
 from rocksdict import DbClosedError
 
+from keyhouse.engines.error_rules import Rules, translate_by
 from keyhouse.errors import (
     ClosedError,
-    EngineError,
     FullError,
     KeyhouseError,
     LockedError,
@@ -33,33 +31,30 @@ LOCKED = (
 STALLED = "RocksDB could not keep up with the writes and accepted none for a minute; try again."
 
 
-class _Rule(NamedTuple):
-    text: str
-    error_type: type[KeyhouseError]
-    message: str
-
-
-_RULES = (
-    _Rule("No space left on device", FullError, FULL),
-    _Rule("Disk quota exceeded", FullError, FULL),
-    _Rule("LOCK: Resource temporarily unavailable", LockedError, LOCKED),
-    _Rule("lock hold by current process", LockedError, LOCKED),
-    _Rule("Permission denied", UnavailableError, FOLDER),
-    _Rule("Read-only file system", UnavailableError, FOLDER),
-    _Rule("No such file or directory", UnavailableError, FOLDER),
-    _Rule("Not a directory", UnavailableError, FOLDER),
-    _Rule("File exists", UnavailableError, FOLDER),
-    _Rule("Corruption", UnreadableError, "The database is damaged; restore it from a backup."),
-    _Rule(
-        "Too many open files",
-        UnavailableError,
-        "The process has too many files open; raise its limit.",
+_RULES: Rules[str] = (
+    (FullError, {"No space left on device": FULL, "Disk quota exceeded": FULL}),
+    (
+        LockedError,
+        {"LOCK: Resource temporarily unavailable": LOCKED, "lock hold by current process": LOCKED},
     ),
-    _Rule("Write stall", UnavailableError, STALLED),
-    _Rule(
-        "IO error",
+    (
         UnavailableError,
-        "The disk failed to read or write; check the system log.",
+        {
+            "Permission denied": FOLDER,
+            "Read-only file system": FOLDER,
+            "No such file or directory": FOLDER,
+            "Not a directory": FOLDER,
+            "File exists": FOLDER,
+        },
+    ),
+    (UnreadableError, {"Corruption": "The database is damaged; restore it from a backup."}),
+    (
+        UnavailableError,
+        {
+            "Too many open files": "The process has too many files open; raise its limit.",
+            "Write stall": STALLED,
+            "IO error": "The disk failed to read or write; check the system log.",
+        },
     ),
 )
 
@@ -70,13 +65,8 @@ def translate(error: Exception, folder: str) -> KeyhouseError:
         return error
     if isinstance(error, DbClosedError):
         return ClosedError(CLOSED, folder=folder).caused_by(error)
-    detail = str(error)
-    text = detail.replace(folder, "")  # a folder can have any name
-    for rule in _RULES:
-        if rule.text in text:
-            return rule.error_type(rule.message, folder=folder, detail=detail).caused_by(error)
-    sentence = "The engine failed with an unexpected error."
-    return EngineError(sentence, folder=folder, detail=detail).caused_by(error)
+    text = str(error).replace(folder, "")  # a folder can have any name
+    return translate_by(_RULES, lambda part: part in text, error, folder=folder)
 
 
 def translate_sync_error(error: Exception, folder: str) -> KeyhouseError:

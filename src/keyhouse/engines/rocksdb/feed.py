@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from keyhouse.clock import Clock
-from keyhouse.engine import Row, check_since, outdated
+from keyhouse.engine import Row, outdated
 from keyhouse.engines.rocksdb.database import Database
 from keyhouse.engines.rocksdb.encoding import CommittedKeys, decode_keys, number, number_of
 from keyhouse.engines.rocksdb.error_map import CLOSED
 from keyhouse.engines.rocksdb.iterators import bounded, steps
 from keyhouse.engines.rocksdb.view import CommittedView
-from keyhouse.engines.watcher import ChangedKey, LogFeed, Watcher
+from keyhouse.engines.watch_loop import ChangedKey
+from keyhouse.engines.watcher import LogFeed, Watcher
 from keyhouse.errors import ClosedError, KeyhouseError
 
 WINDOW_COMMITS: Final = 100
@@ -39,13 +40,12 @@ class Feed(LogFeed):
         return ClosedError(CLOSED, folder=self._database.folder)
 
     def _start(self, since: int | None) -> int:
-        check_since(since, self.view.revision)
         return self.view.revision
 
     def _offered(self) -> int:
         return self.view.revision
 
-    def _from_log(self, space: str, watcher: Watcher) -> list[ChangedKey]:
+    def _from_log(self, watcher: Watcher) -> list[ChangedKey]:
         """Every revision has an entry, so missing ones were pruned.
 
         Perhaps by a group in flight, which the view does not show yet.
@@ -58,7 +58,7 @@ class Feed(LogFeed):
         changed_keys = [
             changed
             for revision, keys in commits
-            if keys.space == space
+            if keys.space == watcher.space
             for changed in watcher.select(revision, keys)
         ]
         watcher.position = last

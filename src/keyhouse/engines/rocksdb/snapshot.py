@@ -26,25 +26,21 @@ class Snapshot:
         self._iterator: RdictIter | None = iterator
         self._overlay = in_flight
         self._revision = view.revision
-        self._clock = clock
+        self.clock = clock
         self._folder = folder
-
-    @property
-    def clock(self) -> Clock:
-        return self._clock
 
     async def scan(self, space: str, span: Span, *, limit: int) -> Page:
         prefix = prefix_of(space)
         rows, more = live_rows(
-            self._range(*bounds(prefix, span)), len(prefix), self._clock.now(), limit
+            self._range(*bounds(prefix, span)), len(prefix), self.clock.now(), limit
         )
         return Page(rows, more, self._revision)
 
     async def spaces(self) -> AsyncIterator[str]:
-        space = live_space(self._range(b"", None), self._clock.now())
+        space = live_space(self._range(b"", None), self.clock.now())
         while space is not None:
             yield space
-            space = live_space(self._range(space.encode() + b"\1", None), self._clock.now())
+            space = live_space(self._range(space.encode() + b"\1", None), self.clock.now())
 
     def close(self) -> None:
         self._iterator = None

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from rocksdict import Rdict, WriteBatch
 
-from keyhouse.counter import sum_of
-from keyhouse.engine import Add, Batch, Check, Put
+from keyhouse.engine import Batch, Check, Put
+from keyhouse.engines.batch_plan import Writes, evaluate, ids_expired_at
 from keyhouse.engines.rocksdb.database import Database
 from keyhouse.engines.rocksdb.encoding import (
     APPLIED,
@@ -35,7 +35,6 @@ from keyhouse.engines.rocksdb.encoding import (
 )
 from keyhouse.engines.rocksdb.error_map import translate
 from keyhouse.engines.rocksdb.iterators import bounded, steps
-from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 
 _head = HEAD.pack
 _head_of = HEAD.unpack_from
@@ -83,18 +82,13 @@ class RocksdbTransaction:
         return self._overlay.keys()
 
     def apply(self, space: str, batch: Batch) -> int | None:
-        prefix = prefix_of(space)
-        if batch.id is not None and (revision := self._applied(prefix, batch.id)) is not None:
-            return revision
-        if batch.checks and not self._checks_hold(prefix, batch.checks):
-            return None
-        puts = [*batch.puts, *self._sums(prefix, batch.adds)] if batch.adds else batch.puts
-        if not puts and not batch.deletes:
-            return self.revision
-        revision = self.revision + 1
-        rows, due = self._encoded(prefix, puts, revision)
-        deleted = [prefix + key.encode() for key in batch.deletes]
-        keys = CommittedKeys(space, [put.key for put in puts], batch.deletes)
+        writes = evaluate(space, batch, self)
+        if not isinstance(writes, Writes):
+            return writes
+        prefix, revision = prefix_of(space), self.revision + 1
+        rows, due = self._encoded(prefix, writes.puts, revision)
+        deleted = [prefix + key.encode() for key in writes.deletes]
+        keys = CommittedKeys(space, [put.key for put in writes.puts], writes.deletes)
         change = encode_keys(keys)
         self._write(rows, due, deleted)
         if batch.id is not None:
@@ -102,14 +96,43 @@ class RocksdbTransaction:
         self._record(keys, change)
         return revision
 
-    def sweep(self, limit: int, looks: int) -> SweepResult:
-        """Delete up to `limit` expired rows, as one change of each space; examine up to `looks`.
+    # The state that a batch finds: see `batch_plan`
+
+    def applied(self, space: str, batch_id: str) -> int | None:
+        name = IDS + prefix_of(space) + batch_id.encode()
+        if name in self._ids:
+            return self._ids[name]
+        data = self._got(self._database.applied, name)
+        if data is None:
+            return None
+        revision, at = _head_of(data)
+        return int(revision) if at > ids_expired_at(self.now) else None
+
+    def holds(self, space: str, check: Check) -> bool:
+        data = self._stored(prefix_of(space) + check.key.encode())
+        if data is None:
+            return check.revision is None
+        revision: int
+        revision, expires = _head_of(data)
+        return check.revision == (revision if expires > self.now else None)
+
+    def counter(self, space: str, key: str) -> tuple[bytes | None, int | None]:
+        data = self._stored(prefix_of(space) + key.encode())
+        if data is None:
+            return None, None
+        _, expires = _head_of(data)
+        if expires <= self.now:
+            return None, None
+        return data[HEAD_BYTES:], None if expires == NEVER else expires
+
+    def sweep(self, limit: int, examined: int) -> SweepResult:
+        """Delete up to `limit` expired rows, as one change of each space, of the first `examined`.
 
         It is alone in its transaction, so the overlay is empty.
         """
         removed: dict[str, list[str]] = {}
         count = 0
-        found = self._due(self._database.expiry, b"", self.now, looks)
+        found = self._due(self._database.expiry, b"", self.now, examined)
         for due in found:
             if count == limit:
                 break
@@ -124,10 +147,10 @@ class RocksdbTransaction:
         for space, keys in removed.items():
             swept = CommittedKeys(space, (), keys)
             self._record(swept, encode_keys(swept))
-        return SweepResult(count, len(found) == looks)
+        return SweepResult(count, len(found) == examined)
 
-    def prune(self, kept: int, looks: int) -> bool:
-        """Delete the changes beyond the newest `kept`, and up to `looks` expired batch ids.
+    def prune(self, kept: int, examined: int) -> bool:
+        """Delete the changes beyond the newest `kept`, and up to `examined` expired batch ids.
 
         Return True if more may be left.
         """
@@ -136,14 +159,14 @@ class RocksdbTransaction:
             self.batch.delete_range(number(self.oldest), number(oldest), self._families[CHANGES])
             self.oldest = oldest
         applied = self._families[APPLIED]
-        found = self._due(self._database.applied, IDS_BY_TIME, self._ids_expired_at(), looks)
+        found = self._due(self._database.applied, IDS_BY_TIME, ids_expired_at(self.now), examined)
         for due in found:
             name = IDS + due[9:]
             data = self._got(self._database.applied, name)
             if data is not None and _head_of(data)[1] == moment_of(due[1:]):
                 self.batch.delete(name, applied)
             self.batch.delete(due, applied)
-        return len(found) == looks
+        return len(found) == examined
 
     def forget(self, space: str, limit: int, kept: str | None) -> int:
         """Delete up to `limit` rows, but not the row `kept`, and as many batch ids of a space;
@@ -195,44 +218,6 @@ class RocksdbTransaction:
     def _first(self, family: Rdict, prefix: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         reading = bounded(prefix[:-1] + b"\1")
         return list(islice(steps(family.iter(reading), prefix, self._database.folder), limit))
-
-    def _applied(self, prefix: bytes, batch_id: str) -> int | None:
-        name = IDS + prefix + batch_id.encode()
-        if name in self._ids:
-            return self._ids[name]
-        data = self._got(self._database.applied, name)
-        if data is None:
-            return None
-        revision, at = _head_of(data)
-        return int(revision) if at > self._ids_expired_at() else None
-
-    def _ids_expired_at(self) -> int:
-        return self.now - BATCH_ID_KEPT_SECONDS * 1_000
-
-    def _checks_hold(self, prefix: bytes, checks: Iterable[Check]) -> bool:
-        for check in checks:
-            data = self._stored(prefix + check.key.encode())
-            if data is None:
-                current = None
-            else:
-                revision, expires = _head_of(data)
-                current = revision if expires > self.now else None
-            if current != check.revision:
-                return False
-        return True
-
-    def _sums(self, prefix: bytes, adds: Iterable[Add]) -> list[Put]:
-        sums = []
-        for add in adds:
-            value, kept_expires = None, None
-            data = self._stored(prefix + add.key.encode())
-            if data is not None:
-                _, expires = _head_of(data)
-                if expires > self.now:
-                    value = data[HEAD_BYTES:]
-                    kept_expires = None if expires == NEVER else expires
-            sums.append(Put(add.key, sum_of(add.key, value, add.by), kept_expires))
-        return sums
 
     def _encoded(
         self, prefix: bytes, puts: Sequence[Put], revision: int
@@ -303,10 +288,10 @@ class RocksdbTransaction:
             raise translate(error, self._database.folder) from error
         return data
 
-    def _due(self, family: Rdict, start: bytes, until: int, looks: int) -> list[bytes]:
+    def _due(self, family: Rdict, start: bytes, until: int, examined: int) -> list[bytes]:
         """Return the keys of a family with the prefix `start` and a time up to `until`, earliest
         first.
         """
         reading = bounded(start + moment(until + 1))
-        found = islice(steps(family.iter(reading), start, self._database.folder), looks)
+        found = islice(steps(family.iter(reading), start, self._database.folder), examined)
         return [key for key, _ in found]

@@ -1,6 +1,6 @@
-"""Shared by the two SQL engines: layouts, table definitions and migrations.
+"""Shared by the two SQL engines: layouts, the text of their tables, and migrations.
 
-Importing it needs no SQLAlchemy: an engine whose tables exist never loads it.
+Importing it needs no Alembic: an engine whose tables exist never loads it.
 `keyhouse.engines.sql.migrate` upgrades or removes the tables.
 """
 

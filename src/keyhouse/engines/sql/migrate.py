@@ -3,10 +3,13 @@
 An engine creates missing tables by itself; an upgrade between versions is always explicit.
 """
 
+import asyncio
+from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
-from typing import Protocol
 
 from keyhouse.engines.sql.layout import Layout
+from keyhouse.engines.sql.script import Dialect, downgrade_script, upgrade_script
 from keyhouse.engines.sql.url import split_layout, sqlite_file
 from keyhouse.engines.sql.version import VERSIONS
 from keyhouse.errors import UsageError
@@ -22,39 +25,34 @@ def versions() -> tuple[str, ...]:
 
 def current(url: str) -> str | None:
     """Return the version of the tables, or None if there are no tables."""
-    return _migrations(url).version()
+    return _migrate(url, lambda layout, dialect, found: "")
 
 
 def upgrade(url: str, to: str = "head") -> None:
     """Create the tables, or upgrade them to a version."""
-    _migrations(url).upgrade(to)
+    _migrate(url, lambda layout, dialect, found: upgrade_script(layout, dialect, found, to))
 
 
 def downgrade(url: str, to: str = "base") -> None:
     """Downgrade the tables to a version. `base` drops them with every row."""
-    _migrations(url).downgrade(to)
+    _migrate(url, lambda layout, dialect, found: downgrade_script(layout, dialect, found, to))
 
 
-class _Migrations(Protocol):
-    def version(self) -> str | None: ...
-
-    def upgrade(self, to: str) -> None: ...
-
-    def downgrade(self, to: str) -> None: ...
-
-
-def _migrations(url: str) -> _Migrations:
-    bare, layout = split_layout(url)
-    for driver in ("alembic", "sqlalchemy"):
-        if find_spec(driver) is None:
-            raise ImportError(f"Table migrations need Alembic: {install_line('migrations')}")
+def _migrate(url: str, script: Callable[[Layout, Dialect, str | None], str]) -> str | None:
+    """Run a script on the tables, with the engine's driver; return the version found."""
+    bare, named = split_layout(url)
+    if find_spec("alembic") is None:
+        raise ImportError(f"Table migrations need Alembic: {install_line('migrations')}")
     match url.partition(":")[0]:
         case "sqlite":
-            from keyhouse.engines.sqlite.migrations import SqliteMigrations
+            from keyhouse.engines.sqlite.tables import migrate
 
-            return SqliteMigrations(sqlite_file(bare), layout or Layout())
+            layout = named or Layout()
+            return migrate(sqlite_file(bare), layout, partial(script, layout, "sqlite"))
         case "postgresql" | "postgres":
-            from keyhouse.engines.postgres.migrations import PostgresMigrations
+            from keyhouse.engines.postgres.server import Server
 
-            return PostgresMigrations(bare, layout or Layout.named("keyhouse"))
+            layout = named or Layout.named("keyhouse")
+            server = Server(bare, layout)
+            return asyncio.run(server.migrate(partial(script, layout, "postgresql")))
     raise UsageError("Only the SQL engines have table migrations: sqlite: and postgresql:")

@@ -1,44 +1,50 @@
-"""Generates the SQL of migrations with Alembic, to be run by a driver or reviewed by a DBA."""
+"""Generates the SQL of migrations with Alembic, to be run by a driver or reviewed by a DBA.
+
+Alembic is imported when there is something to change: it takes half a second.
+"""
 
 import io
 import os
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-
-from alembic import command
-from alembic.config import Config
+from typing import Literal
 
 from keyhouse.engines.sql.layout import Layout, quoted
-from keyhouse.engines.sql.tables import Dialect
+from keyhouse.engines.sql.version import needs_downgrade, needs_upgrade
 
 FOLDER = Path(__file__).parent / "migrations"
 
+Dialect = Literal["postgresql", "sqlite"]
 
-@lru_cache(maxsize=64)
-def upgrade_script(layout: Layout, dialect: Dialect, current: str | None, to: str = "head") -> str:
-    """Return the SQL to upgrade from `current`, or to create the tables if that is None."""
-    config = _config(layout, dialect)
-    command.upgrade(config, to if current is None else f"{current}:{to}", sql=True)
-    return _output(config)
+Plan = Callable[[str | None], str]
+"""Returns the SQL to run on tables of a version (None: no tables), empty if there is none."""
 
 
 @lru_cache(maxsize=64)
-def downgrade_script(layout: Layout, dialect: Dialect, current: str, to: str = "base") -> str:
-    """Return the SQL to downgrade from `current`; to `base`, it drops everything."""
-    config = _config(layout, dialect)
-    command.downgrade(config, f"{current}:{to}", sql=True)
+def upgrade_script(layout: Layout, dialect: Dialect, found: str | None, to: str = "head") -> str:
+    """Return the SQL to upgrade from the version found, or to create the tables."""
+    if not needs_upgrade(found, to):
+        return ""
+    return _script("upgrade", layout, dialect, to if found is None else f"{found}:{to}")
+
+
+@lru_cache(maxsize=64)
+def downgrade_script(layout: Layout, dialect: Dialect, found: str | None, to: str = "base") -> str:
+    """Return the SQL to downgrade from the version found; to `base`, it drops everything."""
+    if not needs_downgrade(found, to):
+        return ""
     end = f"DROP TABLE {quoted(layout.version)};\n" if to == "base" else ""
-    return _output(config) + end
+    return _script("downgrade", layout, dialect, f"{found}:{to}") + end
 
 
-def _config(layout: Layout, dialect: Dialect) -> Config:
-    config = Config(output_buffer=io.StringIO(), attributes={"layout": layout, "dialect": dialect})
+def _script(command_name: str, layout: Layout, dialect: Dialect, versions: str) -> str:
+    from alembic import command
+    from alembic.config import Config
+
+    output = io.StringIO()
+    config = Config(output_buffer=output, attributes={"layout": layout, "dialect": dialect})
     config.set_main_option("script_location", os.fspath(FOLDER).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
-    return config
-
-
-def _output(config: Config) -> str:
-    buffer = config.output_buffer
-    assert isinstance(buffer, io.StringIO)
-    return buffer.getvalue()
+    getattr(command, command_name)(config, versions, sql=True)
+    return output.getvalue()

@@ -10,10 +10,10 @@ import apsw
 from apsw import Connection
 
 from keyhouse.engines.sql.layout import Layout
-from keyhouse.engines.sql.sqlite import APPLICATION_ID
+from keyhouse.engines.sql.sqlite import APPLICATION_ID, FORMAT
 from keyhouse.engines.sql.version import check_version
 from keyhouse.engines.sqlite.error_map import translate
-from keyhouse.engines.sqlite.sql import FORMAT, Statements
+from keyhouse.engines.sqlite.sql import Statements
 from keyhouse.errors import NewerError, UnavailableError, UsageError
 
 LOCK_WAIT_SECONDS: Final = 10.0

@@ -60,6 +60,8 @@ class _Step(NamedTuple):
 class SqliteEngine:
     """See `keyhouse.engine` for the contract of each method."""
 
+    capabilities: Final = CAPABILITIES
+
     def __init__(
         self,
         writer: apsw.Connection,
@@ -68,7 +70,7 @@ class SqliteEngine:
         clock: Clock,
         changes_kept: int,
     ) -> None:
-        self._clock = clock
+        self.clock = clock
         self._path = writer.filename
         self._sql = sql
         self._changes_kept = changes_kept
@@ -106,14 +108,6 @@ class SqliteEngine:
             raise
         return cls(writer, reader, sql, clock or SystemClock(), changes_kept)
 
-    @property
-    def capabilities(self) -> Capabilities:
-        return CAPABILITIES
-
-    @property
-    def clock(self) -> Clock:
-        return self._clock
-
     async def scan(
         self,
         space: str,
@@ -124,7 +118,7 @@ class SqliteEngine:
         keys_only: bool = False,
         bytes_max: int | None = None,
     ) -> Page:
-        bindings = (space, span.start, stop_of(span.stop), self._clock.now(), limit + 1)
+        bindings = (space, span.start, stop_of(span.stop), self.clock.now(), limit + 1)
         sql = self._sql.scans[reverse, keys_only]
         if bytes_max is None or keys_only:
             found, is_cut = self._reader.all(sql, bindings), False
@@ -137,12 +131,7 @@ class SqliteEngine:
         return await self._submit(SqliteCommit(space, batch))
 
     def watch(
-        self,
-        space: str,
-        span: Span,
-        *,
-        since: int | None = None,
-        caught_up: CaughtUp | None = None,
+        self, space: str, span: Span, *, since: int | None = None, caught_up: CaughtUp | None = None
     ) -> AsyncGenerator[Change, None]:
         return self._feed.changes(space, span, since, caught_up)
 
@@ -200,7 +189,7 @@ class SqliteEngine:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Snapshot]:
-        snapshot = Snapshot(self._path, self._sql, self._clock)
+        snapshot = Snapshot(self._path, self._sql, self.clock)
         try:
             yield snapshot
         finally:

@@ -10,11 +10,12 @@ import asyncio
 from typing import Final
 
 from keyhouse.clock import Clock
-from keyhouse.engine import Row, check_since, outdated
+from keyhouse.engine import Row, outdated
 from keyhouse.engines.sqlite.change_log import decode
 from keyhouse.engines.sqlite.reader import Reader
 from keyhouse.engines.sqlite.sql import Statements
-from keyhouse.engines.watcher import ChangedKey, LogFeed, Watcher
+from keyhouse.engines.watch_loop import ChangedKey
+from keyhouse.engines.watcher import LogFeed, Watcher
 from keyhouse.errors import ClosedError, KeyhouseError
 
 POLL_SECONDS: Final = 0.05
@@ -71,11 +72,10 @@ class Feed(LogFeed):
             self.pull()
         else:
             self._tail = self._reader.revision()
-        if since is not None and since > self._tail:
-            check_since(since, self._reader.revision())
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._tick)
-        return self._tail
+        is_ahead = since is not None and since > self._tail
+        return self._reader.revision() if is_ahead else self._tail
 
     def _offered(self) -> int:
         return self._tail
@@ -83,8 +83,8 @@ class Feed(LogFeed):
     def _catch_up(self) -> None:
         self.pull()
 
-    def _leave(self, space: str, watcher: Watcher) -> None:
-        super()._leave(space, watcher)
+    def leave(self, watcher: Watcher) -> None:
+        super().leave(watcher)
         if not self._watchers:
             self._stop_timer()
 
@@ -97,9 +97,11 @@ class Feed(LogFeed):
             self._timer.cancel()
             self._timer = None
 
-    def _from_log(self, space: str, watcher: Watcher) -> list[ChangedKey]:
+    def _from_log(self, watcher: Watcher) -> list[ChangedKey]:
         last = min(watcher.position + WINDOW_COMMITS, watcher.horizon)
-        oldest, *commits = self._reader.all(self._sql.window, (watcher.position, last, space))
+        oldest, *commits = self._reader.all(
+            self._sql.window, (watcher.position, last, watcher.space)
+        )
         if watcher.position + 1 < oldest[0]:
             raise outdated(watcher.position, oldest[0])
         changed_keys = [

@@ -17,18 +17,14 @@ class Snapshot:
     """Implements ReadView."""
 
     def __init__(self, path: str, sql: Statements, clock: Clock) -> None:
-        self._clock = clock
+        self.clock = clock
         self._sql = sql
         self._reader = Reader(open_reader(path), sql, clock)
         self._reader.all("BEGIN")
         self._revision = self._reader.revision()  # the first read starts the transaction
 
-    @property
-    def clock(self) -> Clock:
-        return self._clock
-
     async def scan(self, space: str, span: Span, *, limit: int) -> Page:
-        bindings = (space, span.start, stop_of(span.stop), self._clock.now(), limit + 1)
+        bindings = (space, span.start, stop_of(span.stop), self.clock.now(), limit + 1)
         found = self._reader.all(self._sql.rows_of_span, bindings)
         return Page(list(starmap(Row, found[:limit])), len(found) > limit, self._revision)
 

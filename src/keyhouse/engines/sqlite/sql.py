@@ -20,9 +20,9 @@ Design:
 import sys
 from typing import Final, NamedTuple
 
-from keyhouse.engines.sql.layout import Layout, in_quotes, quoted
-from keyhouse.engines.sql.sqlite import beside_the_tables, header, value_of
-from keyhouse.engines.sql.version import HEAD, VERSIONS
+from keyhouse.engines.sql.layout import Layout, in_quotes
+from keyhouse.engines.sql.sqlite import create, value_of
+from keyhouse.engines.sql.version import HEAD
 from keyhouse.limits import EXPIRES_MAX
 
 VALUE_INLINE_BYTES: Final = 768
@@ -30,9 +30,6 @@ VALUE_INLINE_BYTES: Final = 768
 
 READ_TOGETHER_MAX: Final = 8
 """Rows that one statement reads. More are read in one transaction: by then, that is faster."""
-
-FORMAT: Final = len(VERSIONS)
-"""The version of the tables, in the file's header. A newer one is rejected."""
 
 
 class Statements(NamedTuple):
@@ -84,7 +81,11 @@ def statements(layout: Layout) -> Statements:
         present=f"SELECT {_exists(layout.rows)}, {_exists(layout.version)}",
         is_default=layout == Layout(),
         version=f"SELECT version_num FROM {n.version}",
-        tables=_tables(layout, n),
+        tables=(
+            *create(layout),
+            f"CREATE TABLE {n.version} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)",
+            f"INSERT INTO {n.version} VALUES ({_text(HEAD)})",
+        ),
         inline_bytes_max=sys.maxsize if layout.large_values is None else VALUE_INLINE_BYTES,
         stamp=f"SELECT {_time(layout, '?')}" if layout.created or layout.updated else None,
         scans={
@@ -124,45 +125,6 @@ def _milliseconds(layout: Layout, column: str) -> str:
         f"unixepoch({column}) * 1000 + CAST(substr({column}, 21, 3) AS INTEGER)"
         if layout.timestamps
         else column
-    )
-
-
-def _tables(layout: Layout, n: Layout) -> tuple[str, ...]:
-    time, default = ("TEXT", " DEFAULT CURRENT_TIMESTAMP") if layout.timestamps else ("INTEGER", "")
-    stamps = [
-        f"{name} {time}{default} NOT NULL," for name in (n.created, n.updated) if name is not None
-    ]
-    large = (
-        ()
-        if n.large_values is None
-        else (
-            f"CREATE TABLE {n.large_values}"
-            f" (id INTEGER PRIMARY KEY, {n.value} TEXT NOT NULL) STRICT",
-        )
-    )
-    return (
-        f"""CREATE TABLE {n.rows} ({n.space} TEXT NOT NULL, {n.key} TEXT NOT NULL,
-            {n.revision} INTEGER NOT NULL,
-            {n.expires} {time}, {" ".join(stamps)} {"large INTEGER," if large else ""}
-            {n.value} TEXT {"" if large else "NOT NULL"}, PRIMARY KEY ({n.space}, {n.key}))
-            STRICT {", WITHOUT ROWID" if large else ""}""",
-        f"CREATE INDEX {n.by_expiry} ON {n.rows} ({n.expires}) WHERE {n.expires} IS NOT NULL",
-        *(
-            [f"CREATE INDEX {n.by_key} ON {n.rows} ({n.space}, {n.key})"]
-            if n.by_key is not None
-            else []
-        ),
-        *large,
-        *beside_the_tables(layout),
-        f"CREATE TABLE {n.changes}"
-        " (revision INTEGER PRIMARY KEY, space TEXT NOT NULL, keys TEXT NOT NULL) STRICT",
-        f"""CREATE TABLE {n.applied} (space TEXT NOT NULL, id TEXT NOT NULL,
-            revision INTEGER NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (space, id))
-            STRICT, WITHOUT ROWID""",
-        f"CREATE INDEX {quoted(layout.applied + '_at')} ON {n.applied} (at)",
-        f"CREATE TABLE {n.version} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)",
-        f"INSERT INTO {n.version} VALUES ({_text(HEAD)})",
-        *header(FORMAT),
     )
 
 

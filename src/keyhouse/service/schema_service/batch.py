@@ -9,11 +9,11 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from keyhouse.errors import KeyhouseError, LimitError, RecordError, RevisionError, UsageError
-from keyhouse.limits import SERVED_BATCH_OPERATIONS_MAX
 from keyhouse.read_meter import report_read
 from keyhouse.schema.rejected_members import rejected_in
+from keyhouse.service.limits import SERVED_BATCH_OPERATIONS_MAX
 from keyhouse.service.schema_service.answers import ServedItem, item_of
-from keyhouse.service.schema_service.catalog import Catalog, Kind, ServedRecord
+from keyhouse.service.schema_service.catalog import Catalog, Kind, Protocol, ServedRecord
 from keyhouse.service.schema_service.operations import SpaceOperations, patch_in, put_in
 from keyhouse.store import Entry, Transaction
 from keyhouse.store.reads.long_read import LongWork
@@ -21,13 +21,10 @@ from keyhouse.store.reads.long_read import LongWork
 __all__ = [
     "BatchOperation",
     "EncodedBatch",
-    "Protocol",
     "SchemaBatch",
     "SchemaBatchReply",
     "run_batch",
 ]
-
-Protocol = Literal["http", "nats"]
 
 LARGE_BATCH_OPERATIONS: Final = 50
 """Operations above which batches of one space are applied one after the other: side by side, most

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from keyhouse.limits import SERVED_PAGE_BYTES_MAX
 from keyhouse.read_meter import report_read
+from keyhouse.service.limits import SERVED_PAGE_BYTES_MAX
 from keyhouse.store import Entry, RecordPage
 from keyhouse.store.reads.long_read import LongRead, wait_for_turn
 

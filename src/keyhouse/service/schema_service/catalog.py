@@ -6,15 +6,14 @@ sequence are read-only: only `append` writes them.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
 from keyhouse.errors import AccessError, DeclarationError, NotFoundError, RecordError, UsageError
-from keyhouse.keys import Day
 from keyhouse.keys.proof import example
-from keyhouse.keys.segment_protocol import Segment
-from keyhouse.keys.segments import TextSegment
+from keyhouse.keys.segment import Segment
 from keyhouse.schema import (
     Counter,
     Derived,
@@ -27,10 +26,11 @@ from keyhouse.schema import (
     Unique,
 )
 from keyhouse.schema.index_names import derived_names
+from keyhouse.schema.nearest import nearest
 from keyhouse.service.schema_service.fields import field_of_json, field_of_text, is_text
 from keyhouse.service.schema_service.settings import RecordSettings
 
-__all__ = ["Catalog", "Fields", "Kind", "ServedDerived", "ServedRecord"]
+__all__ = ["Catalog", "Fields", "Kind", "Protocol", "ServedDerived", "ServedRecord"]
 
 RESERVED: Final = frozenset({"order", "record"})
 """Parameters of requests that are not arguments of the store, whose names no key field has."""
@@ -39,6 +39,7 @@ _EXAMPLE_DAY: Final = "2026-01-31"
 _NAME: Final = re.compile("[A-Za-z0-9_-]+")
 
 Kind = Literal["record", "counter", "log"]
+Protocol = Literal["http", "nats"]
 Fields = dict[str, Any]
 
 
@@ -105,6 +106,18 @@ class ServedRecord:
             name for name in self.members if record.fields.get(name, name) in record.generated
         ]
 
+    def check_access(self, protocol: Protocol, *, write: bool) -> None:
+        """Raise AccessError if the settings close the record to a protocol, or if it is to be
+        written and is read-only."""
+        if not getattr(self.settings, protocol):
+            raise AccessError(
+                "The settings of the service close this record to its callers.",
+                record=self.name,
+                protocol=protocol,
+            )
+        if write and not self.is_writable:
+            raise AccessError("This record is read-only.", record=self.name)
+
     def check_shown(self, derived: Derived) -> None:
         """Raise AccessError if a row may hold private members, and is not declared to be shown.
 
@@ -146,9 +159,9 @@ class ServedRecord:
         """Return an address as JSON, for examples: a text field has its own name as value."""
         found = self.record.template.parse(example(self.record.template)) or {}
         others = {
-            name: _EXAMPLE_DAY if isinstance(segment, Day) else found.get(name, name)
+            name: _EXAMPLE_DAY if date in segment.takes else found.get(name, name)
             for name, segment in self.segments.items()
-            if not isinstance(segment, TextSegment)
+            if not segment.is_text
         }
         return {name: msgspec.to_builtins(others.get(name, name)) for name in self.segments}
 
@@ -235,6 +248,7 @@ class Catalog:
             raise UsageError(
                 "The settings name a record that the schema does not have.",
                 setting=f"{schema.name}.records.{unknown[0]}",
+                **nearest(unknown[0], [each.name for each in served]),
                 known=[each.name for each in served],
             )
         for each in served:
@@ -249,7 +263,12 @@ class Catalog:
             for each in served
         }
 
-    def all(self, protocol: Literal["http", "nats"], *kinds: Kind) -> Sequence[ServedRecord]:
+    @property
+    def every(self) -> Sequence[ServedRecord]:
+        """All records, counters and logs, also those that the settings close."""
+        return [*self._served.values()]
+
+    def all(self, protocol: Protocol, *kinds: Kind) -> Sequence[ServedRecord]:
         """Return what a protocol serves of these kinds, or of all."""
         return [
             each
@@ -257,7 +276,7 @@ class Catalog:
             if getattr(each.settings, protocol) and (not kinds or each.kind in kinds)
         ]
 
-    def check_clear(self, protocol: Literal["http", "nats"]) -> None:
+    def check_clear(self, protocol: Protocol) -> None:
         """Raise AccessError if the space must not be cleared, since a record is closed or
         read-only."""
         for each in self._served.values():
@@ -268,18 +287,13 @@ class Catalog:
                 )
 
     def find(
-        self, protocol: Literal["http", "nats"], name: object, *kinds: Kind, write: bool = False
+        self, protocol: Protocol, name: object, *kinds: Kind, write: bool = False
     ) -> ServedRecord:
         """Return one by name. Raises NotFoundError if there is none of these kinds, and AccessError
-        if it is to be written and is read-only."""
+        if it is closed, or is to be written and is read-only."""
         found = self._served.get(name) if isinstance(name, str) else None
-        if (
-            found is not None
-            and getattr(found.settings, protocol)
-            and (not kinds or found.kind in kinds)
-        ):
-            if write:
-                check_writable(found)
+        if found is not None and (not kinds or found.kind in kinds):
+            found.check_access(protocol, write=write)
             return found
         what = kinds[0] if len(kinds) == 1 else "record"
         raise NotFoundError(
@@ -305,12 +319,6 @@ def _check_names(record: Record[Any]) -> None:
             record=record.name,
             suggested=re.sub("[^A-Za-z0-9_-]+", "-", record.name).strip("-") or "record",
         )
-
-
-def check_writable(served: ServedRecord) -> None:
-    """Raise AccessError if the record is read-only."""
-    if not served.is_writable:
-        raise AccessError("This record is read-only.", record=served.name)
 
 
 def _of_kind(

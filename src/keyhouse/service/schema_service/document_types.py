@@ -134,13 +134,16 @@ def parameters(
     texts: list[str],
     others: list[tuple[str, Any, Any]] | None = None,
     unknown: Callable[[str], Exception] | None = None,
+    invalid: Callable[[str, str], Exception | None] | None = None,
 ) -> type[msgspec.Struct]:
     """Return the Struct of a query: parameters that are text, and others with type and default.
-    `unknown` returns the error for any other parameter."""
+    `unknown` returns the error for any other parameter, `invalid` that of a value that is not one
+    of a choice."""
     fields = [(f"p{at}", str | None, None) for at in range(len(texts))]
     renamed = {f"p{at}": text for at, text in enumerate(texts)}
     own = [each[:2] if each[2] is NODEFAULT else each for each in others or []]
-    namespace = {} if unknown is None else {"unknown_parameter": staticmethod(unknown)}
+    errors = {"unknown_parameter": unknown, "invalid_choice": invalid}
+    namespace = {each: staticmethod(make) for each, make in errors.items() if make is not None}
     return msgspec.defstruct(
         name, [*own, *fields], rename=renamed, kw_only=True, namespace=namespace
     )

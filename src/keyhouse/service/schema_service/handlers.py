@@ -9,13 +9,13 @@ from msgspec import UNSET, Meta
 from keyhouse.auth import Caller
 from keyhouse.errors import AccessError, KeyFieldError, UsageError
 from keyhouse.http import Conditions, EventStream, Response, page_response
-from keyhouse.limits import (
+from keyhouse.schema.description import SchemaText, describe
+from keyhouse.service.event_hub import EventHub
+from keyhouse.service.limits import (
     IDEMPOTENCY_KEY_CHARS_MAX,
     SERVED_PAGE_ITEMS_MAX,
     SERVED_PAGE_KEYS_MAX,
 )
-from keyhouse.schema.description import SchemaText, describe
-from keyhouse.service.event_hub import EventHub
 from keyhouse.service.schema_service.answers import (
     ClearedRecords,
     CounterValue,
@@ -307,7 +307,8 @@ class SchemaHandlers:
             raise UsageError(
                 "The record has no such key field.", field=unknown[0], known=list(served.fields)
             )
-        store, fields = self.space(caller, headers).store, served.of_texts(texts)
+        fields = served.of_texts(texts)
+        store = await self.space(caller, headers).watched_store()
         store.span(served.record, **fields)  # raises for fields that are not the leading ones
         return self._events.stream(
             store,

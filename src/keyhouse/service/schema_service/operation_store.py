@@ -48,7 +48,7 @@ class OperationStore(Store):
 
     async def forget(self, **named: Any) -> Never:
         """Raise DeclarationError: a space is erased where it is stored."""
-        raise _not_here("forget", "`keyhouse delete --forget`")
+        raise _not_here("forget", "the command `keyhouse delete --forget`")
 
 
 def _not_here(verb: str, instead: str) -> DeclarationError:

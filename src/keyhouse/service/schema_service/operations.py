@@ -16,16 +16,16 @@ from msgspec import UNSET
 from keyhouse.engine import Engine
 from keyhouse.errors import ConflictError, NotFoundError, RevisionError, UsageError
 from keyhouse.keyring import KeyRing
-from keyhouse.limits import (
+from keyhouse.read_meter import report_read
+from keyhouse.schema import RecordCount, Schema, Summary, Unique
+from keyhouse.schema.operation import Access
+from keyhouse.service.key_locks import KeyLocks
+from keyhouse.service.limits import (
     SERVED_CLEAR_RECORDS,
     SERVED_PAGE_BYTES_MAX,
     SERVED_PAGE_ITEMS_MAX,
     SERVED_PAGE_KEYS_MAX,
 )
-from keyhouse.read_meter import report_read
-from keyhouse.schema import RecordCount, Schema, Summary, Unique
-from keyhouse.schema.operation import Access
-from keyhouse.service.key_locks import KeyLocks
 from keyhouse.service.operation_log import OperationLog
 from keyhouse.service.schema_service.answers import (
     ClearedRecords,
@@ -49,6 +49,7 @@ from keyhouse.store import (
     Entry,
     OnUnreadable,
     RecordPage,
+    Store,
     Transaction,
     append_in,
     clear,
@@ -144,6 +145,13 @@ class SpaceOperations(Tenant):
             await self.state.check_write()
         return await super().transact(work, reservation=reservation, batch_id=batch_id)
 
+    async def watched_store(self) -> Store:
+        """Return the store for a watch. Raises PreparingError while a list would: a watch continues
+        one."""
+        if not self.state.is_readable:
+            await self.state.check_read()
+        return self.store
+
     async def get(self, served: ServedRecord, fields: Fields) -> ServedItem:
         if not self.state.is_readable:
             await self.state.check_read()
@@ -195,7 +203,11 @@ class SpaceOperations(Tenant):
         await self._check_row(served, by)
         found = await self.store.lookup(served.record, by.row, **fields)
         if found is None:
-            raise _absent(served, fields)
+            pairs = zip(by.row.template.fields, by.row.template.segments, strict=True)
+            shown = {
+                name: fields[name] for name, segment in pairs if not segment.innermost.is_hashed
+            }
+            raise _absent(served, shown)
         return item_of(served, found)
 
     async def page(
@@ -360,10 +372,14 @@ class SpaceOperations(Tenant):
         return (await self.transact(work))[0]
 
     async def count(self, served: ServedRecord, fields: Fields) -> CounterValue:
+        if not self.state.is_readable:
+            await self.state.check_read()
         return CounterValue(await self.store.get(served.record, **fields) or 0)
 
     async def sum_of_days(self, served: ServedRecord, days: int, fields: Fields) -> CounterValue:
         """Return the sum of a counter by day over the last days, with today."""
+        if not self.state.is_readable:
+            await self.state.check_read()
         counter: Any = served.record
         return CounterValue(await self.store.sum_of_days(counter, days, **fields))
 

@@ -41,9 +41,7 @@ async def call_operation(space: SpaceOperations, operation: Operation[Any, Any],
         await space.state.check_read()
     if not space.state.is_complete:
         await space.state.check_complete()
-    reply = await operation(space.operation_store(operation.access), body)
-    operation.check_reply(reply)
-    return reply
+    return operation.shown(await operation(space.operation_store(operation.access), body))
 
 
 def operation_routes(schema: Schema, on: SchemaHandlers) -> Iterator[tuple[str, Route]]:

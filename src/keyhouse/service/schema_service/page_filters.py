@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from keyhouse.errors import UsageError
-from keyhouse.keys.segment_protocol import Segment
+from keyhouse.keys.segment import Segment
 from keyhouse.service.schema_service.catalog import Fields, ServedDerived, ServedRecord
 from keyhouse.service.schema_service.fields import field_of_json, field_of_text
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from keyhouse.keys.segment_protocol import Segment
+from keyhouse.keys.segment import Segment
 
 __all__ = ["COMMON", "field_docs", "filter_docs"]
 

@@ -51,6 +51,8 @@ class Preparation:
         self._requested = asyncio.Event()
         self.failures: dict[str, BaseException] = {}
         """Why the last try of a space failed, by its name."""
+        self._rejecting: set[str] = set()
+        """Spaces that have rejected a request since they were last prepared."""
 
     async def run(self) -> None:
         """Prepare every space that has rows, then those that are requested."""
@@ -97,8 +99,11 @@ class Preparation:
 
     def error(self, space: str, otherwise: str, **fields: object) -> PreparingError:
         """Return the error of a request to a space that is not prepared: the reason why it failed,
-        or else a sentence that it is under way."""
+        or else a sentence that it is under way. The first one of a space is logged."""
         failure = self.failures.get(space)
+        if space not in self._rejecting:
+            self._rejecting.add(space)
+            _log.warning("requests are rejected until the space is prepared", space=space)
         if failure is None:
             return PreparingError(otherwise, **fields, retry_after=1)
         return PreparingError(
@@ -132,6 +137,7 @@ class Preparation:
             self.failures[space] = error
             return False
         self.failures.pop(space, None)
+        self._rejecting.discard(space)
         return True
 
     async def _migrate(self, store: Store) -> None:

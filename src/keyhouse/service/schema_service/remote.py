@@ -65,7 +65,8 @@ class SchemaRemote:
         self._headers = {"Authorization": f"Bearer {token}", **headers}
         self._client = HttpClient(url, token=token)
         self._sent = headers
-        self._served = {each.name: each for each in Catalog(schema, {}).all("http")}
+        self._served = {each.name: each for each in Catalog(schema, {}).every}
+        self._closed: frozenset[str] | None = None
 
     async def get(self, key: str) -> RemoteRow | None:
         served, path = self._address(key)
@@ -78,11 +79,24 @@ class SchemaRemote:
             return RemoteRow(key, _encode(found["value"]))
         return _row(found)
 
+    async def closed(self, prefix: str) -> list[str]:
+        """Return the records with such keys that the service does not serve over HTTP."""
+        if self._closed is None:
+            with translated():
+                described = await self._request("GET", "/schema")
+            shown = {each["name"] for each in described["records"]}
+            self._closed = frozenset(self._served) - shown
+        return [name for name in self._closed if _may_start(self._served[name], prefix)]
+
     async def rows(
         self, prefix: str, *, reverse: bool, keys_only: bool
     ) -> AsyncIterator[RemoteRow]:
-        """Iterate over the records and events of all kinds, in key order."""
-        lists = [self._items(each, reverse) for each in self._listed(prefix)]
+        """Iterate over the records and events of all open kinds, in key order."""
+        lists = [
+            self._items(each, reverse)
+            for each in await self._open(prefix)
+            if each.kind != "counter"
+        ]
         heads = [await anext(each, None) for each in lists]
         choose = max if reverse else min
         while any(head is not None for head in heads):
@@ -100,15 +114,14 @@ class SchemaRemote:
     async def watch(
         self, prefix: str, since: int | None, started: Callable[[int], None]
     ) -> AsyncGenerator[RemoteRow, None]:
+        watched = await self._open(prefix)
         if since is None:
             since = await self._revision()
         started(since)
         queue: asyncio.Queue[RemoteRow | BaseException] = asyncio.Queue(1_000)
         async with httpx.AsyncClient(base_url=self._url, headers=self._headers, timeout=60) as http:
             tasks = [
-                asyncio.create_task(self._follow(http, each, since, queue))
-                for each in self._served.values()
-                if _may_start(each, prefix)
+                asyncio.create_task(self._follow(http, each, since, queue)) for each in watched
             ]
             try:
                 while True:
@@ -178,7 +191,7 @@ class SchemaRemote:
             await queue.put(error)
 
     async def _revision(self) -> int:
-        for served in self._served.values():
+        for served in await self._open(""):
             if served.kind == "record":
                 with translated():
                     path = f"/records/{served.name}"
@@ -186,11 +199,13 @@ class SchemaRemote:
                 return int(page["revision"])
         raise UsageError("The schema has no record to watch: give --since.")
 
-    def _listed(self, prefix: str) -> list[ServedRecord]:
+    async def _open(self, prefix: str) -> list[ServedRecord]:
+        """Return what the service serves of the records with such keys."""
+        closed = await self.closed(prefix)
         return [
             each
-            for each in self._served.values()
-            if each.kind != "counter" and _may_start(each, prefix)
+            for name, each in self._served.items()
+            if name not in closed and _may_start(each, prefix)
         ]
 
     def _address(self, key: str) -> tuple[ServedRecord, str]:

@@ -4,6 +4,7 @@ and log.
 A handler's signature is made here, since its path and query follow from the record's key.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from inspect import Parameter, Signature
@@ -71,11 +72,35 @@ _LOCATION: Final = {"Location": "The address of the record, relative to the requ
 def routes(catalog: Catalog, on: SchemaHandlers) -> list[Named]:
     """Return the routes, each with the name of its operation."""
     found: list[Named] = []
-    for served in catalog.all("http"):
+    for served in catalog.every:
         made = _Routes(served, on)
         kinds = {"record": made.record, "counter": made.counter, "log": made.log}
-        found += kinds[served.kind]()
+        found += [(operation, _allowed(served, route)) for operation, route in kinds[served.kind]()]
     return [*found, *space_routes(catalog, on)]
+
+
+def _allowed(served: ServedRecord, route: Route) -> Route:
+    """Return the route, or one that rejects its requests, and that the document does not list, if
+    the record is closed or read-only: with the error that a batch has."""
+    try:
+        served.check_access("http", write=route.scope == WRITE)
+    except AccessError as error:
+        rejection = error
+    else:
+        return route
+
+    async def handler(**given: Any) -> None:
+        raise rejection.copy()
+
+    fields = re.findall(r"{(\w+)}", route.path)
+    types = {**dict.fromkeys(fields, str), "caller": Caller}
+    handler.__annotations__ = {**types, "return": None}
+    handler.__signature__ = Signature(  # type: ignore[attr-defined]  # read by `inspect`
+        [Parameter(each, Parameter.KEYWORD_ONLY) for each in types]
+    )
+    return Route(
+        method=route.method, path=route.path, handler=handler, scope=route.scope, listed=False
+    )
 
 
 class _Routes:
@@ -104,11 +129,10 @@ class _Routes:
         if summaries := self._served.summaries:
             doc = f"Read the {self._served.name} records that a summary row lists."
             yield self._row("members", "members", summaries, doc, SummaryMembers)
-        if self._served.is_writable:
-            yield "create", self._create()
-            yield "put", self._put()
-            yield "patch", self._patch()
-            yield "delete", self._delete()
+        yield "create", self._create()
+        yield "put", self._put()
+        yield "patch", self._patch()
+        yield "delete", self._delete()
 
     def counter(self) -> Iterator[Named]:
         name = self._served.name
@@ -131,30 +155,28 @@ class _Routes:
         yield self._keys()
         if isinstance(self._served.record, Counter) and self._served.record.day_field is not None:
             yield self._sum_of_days()
-        if self._served.is_writable:
-            yield (
-                "add",
-                self._route(
-                    "POST",
-                    f"add_{name}",
-                    f"Add to the counter {name}.",
-                    self._on.add,
-                    {"body": Increment, "headers": WriteHeaders},
-                    CounterValue,
-                    scope=WRITE,
-                    at=True,
-                    problems=[*WRITE_PROBLEMS, CounterError],
-                    example={"by": 1},
-                ),
-            )
+        yield (
+            "add",
+            self._route(
+                "POST",
+                f"add_{name}",
+                f"Add to the counter {name}.",
+                self._on.add,
+                {"body": Increment, "headers": WriteHeaders},
+                CounterValue,
+                scope=WRITE,
+                at=True,
+                problems=[*WRITE_PROBLEMS, CounterError],
+                example={"by": 1},
+            ),
+        )
 
     def log(self) -> Iterator[Named]:
         name = self._served.name
         yield self._list("list", f"List events of the log {name}, in their order.")
         yield self._get_many()
         yield self._keys()
-        if self._served.is_writable:
-            yield "append", self._new("append", f"Append an event to the log {name}.")
+        yield "append", self._new("append", f"Append an event to the log {name}.")
 
     # Each route
 
@@ -170,7 +192,7 @@ class _Routes:
             {"query": query, "headers": SpaceHeader},
             self._types.page,
             scope=READ,
-            problems=[AccessError, PreparingError],
+            problems=[AccessError],
             docs=self._filter_docs(served.indexes),
         )
         return operation, route
@@ -203,7 +225,7 @@ class _Routes:
             f"List keys of {served.name}, or of a row that is derived from it, without values.",
             {"query": self._page_query("Keys", KeyLimit, served.derived)},
             ListedKeys,
-            problems=[AccessError, PreparingError],
+            problems=[AccessError],
             docs=self._filter_docs(served.derived),
         )
 
@@ -246,7 +268,7 @@ class _Routes:
             f"Find the {self._served.name} record that a unique row leads to.",
             Response,
             replies={200: ResponseSpec(type=self._types.item, headers=_ETAG)},
-            problems=[AccessError, NotFoundError, PreparingError],
+            problems=[AccessError, NotFoundError],
         )
 
     def _row(
@@ -265,7 +287,7 @@ class _Routes:
         docs: dict[str, str] = {}
         for row in rows.values():
             docs |= field_docs(row.segments)
-        route = {"problems": [AccessError, PreparingError], "docs": docs, **route}
+        route = {"problems": [AccessError], "docs": docs, **route}
         return self._read(operation, folder, doc, {"query": query}, returns, **route)
 
     def _read(
@@ -306,7 +328,7 @@ class _Routes:
             scope=READ,
             at=True,
             replies={200: ResponseSpec(type=self._types.item, headers=_ETAG)},
-            problems=[NotFoundError, PreparingError],
+            problems=[NotFoundError],
         )
 
     def _create(self) -> Route:
@@ -423,11 +445,13 @@ class _Routes:
         path = path or self._path + (self._address if at else "")
         given = {names.get(name, name): text for name, text in field_docs(served.segments).items()}
         docs = {**COMMON, **given, **route.pop("docs", {})}
+        problems = dict.fromkeys([*route.pop("problems", ()), PreparingError])
         return Route(
             method=method,
             path=path,
             handler=handler,
             tag=served.name,
+            problems=[*problems],
             parameter_docs=docs,
             **route,
         )

@@ -1,6 +1,8 @@
 """The HTTP routes of a whole space: batch, watch, clear, and the description of the schema."""
 
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -47,7 +49,7 @@ def space_routes(catalog: Catalog, on: SchemaHandlers) -> list[tuple[str, Route]
     if any(each.is_writable for each in catalog.all("http")):
         found += [("batch", _batch(catalog, on)), ("clear", _clear(on))]
     if watched := catalog.all("http"):
-        found.append(("watch", _watch(on, watched)))
+        found.append(("watch", _watch(catalog, on, watched)))
     schema = Route(method="GET", path="/schema", handler=on.schema, scope=READ, tag="schema")
     return [*found, ("schema", schema)]
 
@@ -91,7 +93,7 @@ def _example_operations(catalog: Catalog) -> Iterator[dict[str, Any]]:
             yield {**members, kind: served.name, "fields": served.example_fields()}
 
 
-def _watch(on: SchemaHandlers, watched: Any) -> Route:
+def _watch(catalog: Catalog, on: SchemaHandlers, watched: Any) -> Route:
     fields = dict.fromkeys([name for served in watched for name in served.fields])
     query = parameters(
         "Watch",
@@ -100,6 +102,7 @@ def _watch(on: SchemaHandlers, watched: Any) -> Route:
             ("record", choice([each.name for each in watched]), msgspec.NODEFAULT),
             ("since", int | None, None),
         ],
+        invalid=partial(_not_watched, catalog),
     )
 
     async def watch(query: Any, caller: Caller, headers: SpaceHeader) -> Any:
@@ -109,8 +112,25 @@ def _watch(on: SchemaHandlers, watched: Any) -> Route:
     watch.__annotations__ = {**on.watch.__annotations__, "query": query}
     docs = COMMON | {name: text for each in watched for name, text in _fields(each).items()}
     return Route(
-        method="GET", path="/watch", handler=watch, scope=READ, tag="watch", parameter_docs=docs
+        method="GET",
+        path="/watch",
+        handler=watch,
+        scope=READ,
+        problems=[AccessError, PreparingError],
+        tag="watch",
+        parameter_docs=docs,
     )
+
+
+def _not_watched(catalog: Catalog, parameter: str, value: str) -> AccessError | None:
+    """Return the error of a closed record. The document does not have it, so the parameter does not
+    take it."""
+    with suppress(NotFoundError):
+        try:
+            catalog.find("http", value)
+        except AccessError as error:
+            return error
+    return None
 
 
 def _fields(served: ServedRecord) -> dict[str, str]:

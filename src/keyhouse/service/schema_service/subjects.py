@@ -25,8 +25,8 @@ from keyhouse.errors import (
     RateError,
     RevisionError,
 )
-from keyhouse.limits import RATE_DELAY_SECONDS
-from keyhouse.nats.endpoint import Body, Endpoint, Request
+from keyhouse.http.limits import RATE_DELAY_SECONDS
+from keyhouse.nats.endpoint import Body, Endpoint, Request, may_receive_reply
 from keyhouse.service.errors import SubjectError
 from keyhouse.service.nats_watches import Watches
 from keyhouse.service.operation_log import error_code
@@ -238,8 +238,7 @@ class SchemaSubjects:
         return self._may_receive(space, reply)
 
     def _may_receive(self, space: str, reply: str) -> bool:
-        forbidden = ("_INBOX_", "$", "keyhouse.")
-        return not reply.startswith(forbidden) or reply.startswith(f"_INBOX_{space}.")
+        return may_receive_reply(space, reply)
 
     def _rejected(self, subject: str, reply: str) -> bool:
         """Count a message that was rejected under overload; return whether its sender may be
@@ -379,9 +378,10 @@ class SchemaSubjects:
             return {"stopped": await self.watches.stop(space.name, body.subject)}
         served = self._named(body, "record", "counter", "log")
         fields = served.of_json(body.fields)
-        space.store.span(served.record, **fields)  # raises for fields that are not leading ones
+        store = await space.watched_store()
+        store.span(served.record, **fields)  # raises for fields that are not leading ones
         revision = await self.watches.start(
-            space.store,
+            store,
             served.record,
             body.subject,
             request.publisher,

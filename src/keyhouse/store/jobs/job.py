@@ -7,7 +7,7 @@ its next commit fails.
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -101,6 +101,34 @@ async def try_job(
         if on_progress is not None:
             on_progress(state.done)
     return state
+
+
+async def try_steps(
+    store: Store,
+    steps: Sequence[tuple[Record[Any], Step[Any]]],
+    /,
+    *,
+    on_progress: Progress | None = None,
+) -> JobState:
+    """Run several steps over declarations of one record without writing: for each record, one after
+    the other, each on what the one before has left. See `try_job`."""
+    [(over, first), *others] = steps
+
+    async def step(tx: Transaction, entry: Entry[Any]) -> None:
+        await first(tx, entry)
+        for later, run in others:
+            bound = store.binding.record(later)
+            key = bound.current_key(entry.key)
+            if await tx.row(key) is None:
+                return  # an earlier step has deleted it
+            found = tx.records.seen(bound, key, entry.values)
+            assert found is not None  # its row is there
+            if isinstance(tx, StepTransaction):
+                tx.visit(bound, found, in_key_order=True)
+            await run(tx, found)
+
+    former = next((each for each, _ in steps if store.schema.is_former(each)), over)
+    return await try_job(_stepping(store, former), over, step, on_progress=on_progress)
 
 
 async def forget_job(tx: Transaction, store: Store, name: str) -> None:
@@ -284,6 +312,6 @@ def _parsed(value: bytes) -> Any:
 def _unreadable(over: Record[Any], error: DataError) -> UnreadableError:
     return UnreadableError(
         "A row is not of the declaration that the migration is over: give `over` the type that"
-        " the rows have, or repair the row; see `keyhouse verify`.",
+        " the rows have, or write the row again; `keyhouse explain` shows it.",
         **{**error.fields, "record": over.name},
     )

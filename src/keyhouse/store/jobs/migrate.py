@@ -5,17 +5,20 @@ Its record and the new version are written in one commit. A space that is newer 
 NewerError and is left unchanged.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from time import monotonic
+from typing import Any, Final
 
 import msgspec
 
 from keyhouse.arguments import checked
 from keyhouse.clock import IdSource
 from keyhouse.engine import Engine
-from keyhouse.errors import DeclarationError, NewerError, UsageError
+from keyhouse.errors import DeclarationError, LeaseError, NewerError, UsageError
 from keyhouse.keyring import KeyRing
+from keyhouse.limits import OPEN_WAIT_SECONDS
 from keyhouse.schema import (
     JobState,
     Meta,
@@ -33,7 +36,7 @@ from keyhouse.store.jobs.index_state import (
     note_migrated,
     remove_undeclared,
 )
-from keyhouse.store.jobs.job import forget_job, run_job, try_job
+from keyhouse.store.jobs.job import forget_job, run_job, try_steps
 from keyhouse.store.jobs.removal import resume_deletions
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
@@ -42,6 +45,9 @@ Progress = Callable[[Migration, int], None]
 
 _DELETED_ROWS = 50
 """Rows deleted in one commit, which every engine holds."""
+
+WAIT_RETRY_SECONDS: Final = 0.2
+"""Pause before a space that another process prepares is tried again."""
 
 
 class MigrationResult(msgspec.Struct, frozen=True):
@@ -64,13 +70,15 @@ async def open_migrated(
     key_ring: KeyRing | None = None,
     owns_engine: bool = False,
     reindex: bool = False,
+    wait_seconds: float = OPEN_WAIT_SECONDS,
     **fixed: str,
 ) -> Store:
     """Return a store at the version of its schema, migrating it if it is older.
 
     Finishes deletions that were interrupted. Raises NewerError if the store is newer, and
-    UnbuiltIndexError if a derived row lacks records, unless it is to `reindex`. With `owns_engine`,
-    closing the store closes the engine.
+    UnbuiltIndexError if a derived row lacks records, unless it is to `reindex`. Waits while another
+    process prepares the space; raises LeaseError if that takes longer than `wait_seconds`. With
+    `owns_engine`, closing the store closes the engine.
     """
     store = Store(
         schema,
@@ -82,6 +90,24 @@ async def open_migrated(
         owns_engine=owns_engine,
         **fixed,
     )
+    started = monotonic()
+    while True:
+        try:
+            await _prepare(store, reindex=reindex)
+            return store
+        except LeaseError as error:
+            waited = monotonic() - started
+            if waited >= wait_seconds:
+                if wait_seconds:
+                    raise _still_prepared(space, wait_seconds, error) from None
+                raise
+        await asyncio.sleep(min(WAIT_RETRY_SECONDS, wait_seconds - waited))
+
+
+async def _prepare(store: Store, *, reindex: bool) -> None:
+    """Migrate a space, finish its deletions and check its indexes. Raises LeaseError while another
+    process does one of these."""
+    schema = store.schema
     if schema.migrations:
         await migrate(store)
     await resume_deletions(store)
@@ -91,7 +117,16 @@ async def open_migrated(
         await check_indexes(store)
     elif schema.meta is not None:
         await remove_undeclared(store)
-    return store
+
+
+def _still_prepared(space: str, waited: float, error: LeaseError) -> LeaseError:
+    return LeaseError(
+        "Another process still migrates the space, or builds its indexes: open the store when it"
+        " has finished, or with a greater `wait_seconds`.",
+        space=space,
+        waited_seconds=waited,
+        **error.fields,
+    )
 
 
 @checked(DeclarationError)
@@ -128,17 +163,16 @@ async def migrate(
 ) -> list[MigrationResult]:
     """Apply every pending migration of the space.
 
-    With `dry_run` nothing is written, and each migration sees the stored rows, without the changes
-    of earlier ones; one over a declaration that an earlier one is still to write is not tried.
+    With `dry_run` nothing is written, and each migration sees the records as earlier ones over the
+    same keys leave them; other rows are as they are stored. Its rows include those of these.
     """
     done: list[MigrationResult] = []
     pending = store.schema.migrations[await version(store) :]
     for migration in pending:
         report = None if on_progress is None else _reporter(on_progress, migration)
-        if dry_run and _is_still_written(store, migration, pending):
-            state: JobState | None = JobState(owner="", lease_until=0, started_at=_now(store))
-        elif dry_run:
-            state = await try_job(store, migration.over, migration.step, on_progress=report)
+        if dry_run:
+            steps = _steps_before(migration, pending)
+            state: JobState | None = await try_steps(store, steps, on_progress=report)
         else:
             state = await run_job(
                 store,
@@ -161,16 +195,16 @@ async def migrate(
     return done
 
 
-def _is_still_written(store: Store, migration: Migration, pending: Sequence[Migration]) -> bool:
-    """Return whether an earlier pending migration changes the records of this one to the
-    declaration that it is over."""
+def _steps_before(
+    migration: Migration, pending: Sequence[Migration]
+) -> list[tuple[Record[Any], Callable[..., Any]]]:
+    """Return the steps of the pending migrations over the keys of this one, up to its own."""
     text = migration.over.template.text
-    return any(
-        each.id < migration.id
-        and each.over.template.text == text
-        and store.schema.is_former(each.over)
+    return [
+        (each.over, each.step)
         for each in pending
-    )
+        if each.id <= migration.id and each.over.template.text == text
+    ]
 
 
 def _now(store: Store) -> int:

@@ -23,6 +23,7 @@ Kind = Literal[
     "unresolved",
     "conflict",
     "newer",
+    "unmigrated",
     "sealed",
     "unreadable",
     "unknown",

@@ -22,6 +22,9 @@ RecordCount rows.
                   at its current and legacy keys                                must decide
     newer         a row that newer code wrote; or the version of a space that   no: use the newer
                   newer code has migrated: then its other rows are not read     program
+    unmigrated    the version of a space with pending migrations and other       no: migrate it
+                  findings, which are not told: its rows may be of an older
+                  declaration, and nothing of it is repaired or deleted
     sealed        a row sealed with a key that is not in the key ring           no: use its key ring
     unreadable    a row that does not decode as its record                      no, but deleted with
     unknown       a key that no template builds                                 `delete_unreadable`
@@ -48,6 +51,7 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.schema import Derived, KeyMatch, Keys, Record, RecordCount, Summary, Unique
+from keyhouse.store.jobs.migrate import version
 from keyhouse.store.reads.record_reader import read_records
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
@@ -78,7 +82,12 @@ async def verify(
     if (newer := await _newer_space(store)) is not None:
         yield newer
         return
-    async for finding in _findings(store, repair=repair, on_progress=on_progress):
+    unmigrated = await _unmigrated_space(store)
+    is_repaired = repair and unmigrated is None
+    async for finding in _findings(store, repair=is_repaired, on_progress=on_progress):
+        if unmigrated is not None:
+            yield unmigrated
+            return
         if delete_unreadable and finding.kind in ("unreadable", "unknown") and not finding.repaired:
             await store.transact(partial(_delete, store, finding.key))
             finding = msgspec.structs.replace(finding, repaired=True)
@@ -104,6 +113,17 @@ async def _newer_space(store: Store) -> Finding | None:
     except PreparingError:
         pass  # it is being erased
     return None
+
+
+async def _unmigrated_space(store: Store) -> Finding | None:
+    """Return the finding of a space with pending migrations."""
+    if not store.schema.migrations or store.schema.meta is None:
+        return None
+    if (at := await version(store)) == store.schema.version:
+        return None
+    row = store.binding.record(store.schema.meta.version)
+    detail = f"it is at version {at} of {store.schema.version}"
+    return Finding("unmigrated", row.template.build({}), row.name, detail)
 
 
 def _kind(error: KeyhouseError) -> Kind:

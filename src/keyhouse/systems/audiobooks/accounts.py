@@ -24,6 +24,7 @@ from keyhouse.errors import (
 from keyhouse.http import ClientAddress
 from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import SECONDS
+from keyhouse.service.known_clients import KnownClients
 from keyhouse.service.login_guard import LoginGuard
 from keyhouse.service.passwords import PasswordParameters, Passwords
 from keyhouse.store import CachedReads, Transaction
@@ -58,10 +59,13 @@ __all__ = [
 
 SESSION_SECONDS: Final = 24 * 3_600
 REMEMBERED_SECONDS: Final = 7 * 24 * 3_600
+DEVICE_COOKIE: Final = "audiobooks_device"
+"""The cookie of a device from which a user has signed in."""
 
 
-def login_guard(clock: Clock) -> LoginGuard:
-    """15 failures of an address in 15 minutes are rejected; an account is slowed down after 5."""
+def login_guard(clock: Clock, key: bytes) -> LoginGuard:
+    """15 failures of an address in 15 minutes are rejected; an account is slowed down after 5.
+    `key` signs the cookies of devices."""
     return LoginGuard(
         account_attempts=5,
         account_delay_seconds=0.1,
@@ -69,6 +73,7 @@ def login_guard(clock: Clock) -> LoginGuard:
         address_attempts=15,
         address_delay_seconds=900.0,
         clock=clock,
+        known=KnownClients(cookie=DEVICE_COOKIE, key=key, clock=clock),
     )
 
 
@@ -158,10 +163,13 @@ class Accounts:
         *,
         user_agent: str,
         remember: bool,
+        cookies: str = "",
     ) -> tuple[User, Session, str]:
         """Return the user, the new session and its token. TokenError for an unknown user, a wrong
         password and a disabled user alike."""
-        await self._sleep_before(username, client)
+        account = self._account(username)
+        device = self._guard.known.device(account, cookies)
+        await self._sleep_before(account, client, device)
         self.passwords.use(await password_parameters(self.library))
         try:
             found = await self.store.lookup(USER, USER_BY_NAME, username=username)
@@ -171,11 +179,11 @@ class Accounts:
         is_active = user is not None and user.status == "active"
         stored = user.password_hash if user is not None and is_active else None
         check = await self.passwords.verify(
-            stored, password, is_preferred=self._guard.is_known(client)
+            stored, password, is_preferred=self._guard.is_known(account, client, device)
         )
         if user is None or not check.is_valid:
             raise TokenError("The user name or the password is wrong.")
-        self._guard.succeeded(self._account(username), client)
+        self._guard.succeeded(account, client, device)
         id = self.library.new_id()
         token = new_token(self._token_prefix + id)
         session = self._session(id, user, token, client, user_agent, remember)
@@ -192,14 +200,18 @@ class Accounts:
         await self._end_oldest_sessions(user.id)
         return user, session, token.token
 
-    async def _sleep_before(self, username: str, client: ClientAddress) -> None:
-        seconds = self._guard.check(self._account(username), client)
+    def device_cookie(self, username: str, client: ClientAddress, path: str) -> tuple[str, str]:
+        """Return the header that makes the device of a user known, who has signed in."""
+        return self._guard.known.device_cookie(self._account(username), client, path=path)
+
+    async def _sleep_before(self, account: str, client: ClientAddress, device: str) -> None:
+        seconds = self._guard.check(account, client, device)
         if seconds > 0:
             await self._sleep(seconds)
 
     def _account(self, username: str) -> str:
         """Return the name under which attempts are counted, over all libraries."""
-        return f"{self.library.name}/{username}"
+        return f"{self.library.name}/{username}".casefold()
 
     def _session(
         self,
@@ -247,16 +259,20 @@ class Accounts:
         self, member: Member, current: str, new: str, client: ClientAddress
     ) -> None:
         """Change the password and end the other sessions of the user. Guesses of the current one
-        are limited like those of a login."""
+        are limited like those of a login, by session and address."""
         user = await self.user(member.subject)
-        await self._sleep_before(user.username, client)
+        account = self._account(user.username)
+        source = f"{member.device} {client.network}"  # a stolen session has other addresses
+        await self._sleep_before(account, client, source)
         self.passwords.use(await password_parameters(self.library))
         check = await self.passwords.verify(
-            user.password_hash, current, is_preferred=self._guard.is_known(client)
+            user.password_hash,
+            current,
+            is_preferred=True,
         )
         if not check.is_valid:
             raise AccessError("The current password is wrong.")
-        self._guard.succeeded(self._account(user.username), client)
+        self._guard.succeeded(account, client, source)
         await self._set_password(user.id, new)
         await self.end_sessions(user.id, except_for=member.device)
 

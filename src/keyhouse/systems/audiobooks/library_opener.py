@@ -7,6 +7,7 @@ from typing import Final
 
 import structlog
 
+from keyhouse.auth import load_or_create_secret
 from keyhouse.engine import Engine
 from keyhouse.errors import LeaseError
 from keyhouse.keyring import KeyRing
@@ -16,6 +17,7 @@ from keyhouse.service.spec import ServiceContext
 from keyhouse.service.summed_metrics import SummedMetrics
 from keyhouse.service.usage import Quota
 from keyhouse.store import open_migrated
+from keyhouse.systems.audiobooks import SYSTEM
 from keyhouse.systems.audiobooks.accounts import login_guard
 from keyhouse.systems.audiobooks.assembly import LibraryParts, assemble
 from keyhouse.systems.audiobooks.library import Library
@@ -45,7 +47,8 @@ class LibraryOpener:
         self._settings = settings
         self._runtime = runtime
         self._metrics = metrics
-        self._guard = login_guard(context.engine.clock)
+        key = load_or_create_secret(context.data, SYSTEM.name, kind="device")
+        self._guard = login_guard(context.engine.clock, key.encode())
 
     async def open(self, name: str) -> LibraryParts:
         """Open a library, creating it if it is new."""
@@ -65,7 +68,9 @@ class LibraryOpener:
         engine, ring = self._context.engine, self._runtime.key_ring
         while True:
             try:
-                await open_migrated(library.store.schema, engine, library.name, key_ring=ring)
+                await open_migrated(
+                    library.store.schema, engine, library.name, key_ring=ring, wait_seconds=0
+                )
                 if ring is not None:
                     await seal_users(library.store)
                 return

@@ -118,10 +118,12 @@ class UserPatch(Struct, forbid_unknown_fields=True):
 
 class Agent(Struct):
     user_agent: str = msgspec.field(name="User-Agent", default="")
+    cookie: str = ""
 
 
 class TenantAgent(Struct):
     user_agent: str = msgspec.field(name="User-Agent", default="")
+    cookie: str = ""
     tenant: str | None = msgspec.field(name="X-Tenant", default=None)
 
 

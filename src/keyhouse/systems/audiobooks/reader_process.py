@@ -26,7 +26,7 @@ import msgspec
 
 from keyhouse.systems.audiobooks.files import AudioFile, FoundFile, read_file
 
-__all__ = ["LENGTH", "command"]
+__all__ = ["LENGTH", "command", "start_command"]
 
 LENGTH: Final = struct.Struct(">I")
 MEMORY_BYTES_MAX: Final = 512 * 1_024 * 1_024
@@ -43,17 +43,22 @@ for part, folder in zip(("keyhouse", "systems", "audiobooks"), folders):
     name = f"{name}.{part}" if name else part
     sys.modules[name] = package = types.ModuleType(name)
     package.__path__ = [folder]
-from keyhouse.systems.audiobooks.reader_process import main
+from keyhouse.systems.audiobooks.MODULE import main
 main(sys.argv[4:])
 """
 
 
 def command(roots: Sequence[Path]) -> list[str]:
     """Return the command that starts the process, for files below these roots."""
+    return start_command("reader_process", *map(str, roots))
+
+
+def start_command(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs `main` of a module of this folder, without its packages."""
     folder = os.path.dirname(os.path.abspath(__file__))
     systems = os.path.dirname(folder)
     packages = [os.path.dirname(systems), systems, folder]
-    return [sys.executable, "-c", _START, *packages, *map(str, roots)]
+    return [sys.executable, "-c", _START.replace("MODULE", module), *packages, *arguments]
 
 
 def serve(lists: BinaryIO, replies: BinaryIO, roots: Sequence[str]) -> None:

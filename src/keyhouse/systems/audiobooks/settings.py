@@ -16,7 +16,8 @@ class AudiobooksSettings(TenantSettings, frozen=True, kw_only=True):
         tuple[str, ...],
         setting(
             "Folders of audio files, which `scan` reads and from which audio is served. With"
-            " tenants, {tenant} is the name of a library; a folder without it is of the first one."
+            " tenants, {tenant} is the name of a library; a folder without it is of the first one.",
+            path=True,
         ),
     ] = ()
     library: Annotated[

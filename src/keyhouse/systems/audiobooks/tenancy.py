@@ -183,7 +183,7 @@ class Tenancy:
             if parts is None:
                 raise NotFoundError("There is no such library.", tenant=library)
             if takes_headers:
-                arguments["headers"] = messages.Agent(headers.user_agent)
+                arguments["headers"] = messages.Agent(headers.user_agent, headers.cookie)
             return await parts.routes[name].handler(**arguments)
 
         return call

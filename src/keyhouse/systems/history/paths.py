@@ -7,7 +7,7 @@ serves any depth, and `/1446` never covers `/14460`. An absent or empty attribut
 from collections.abc import Mapping
 from typing import Any
 
-from keyhouse.keys import Escape, TextSegment
+from keyhouse.keys import Escape, Segment, TextSegment
 
 __all__ = [
     "PARTS",
@@ -25,18 +25,14 @@ PARTS = Escape("%", r"[/|]", alphabet=r"^/|\x00")
 Parts = tuple[str, ...]
 
 
-class Path:
+class Path(Segment):
     """The type of a path in a key: `("1446", "1450")` is `/1446/1450`."""
 
     pattern = r"(?:/[^/|\x00]+)+"
-    fixed = False
     description = "a path such as /1446/1450"
 
     def __init__(self) -> None:
         self._part = TextSegment().followed_by("", PARTS)
-
-    def followed_by(self, literal: str, escape: Escape) -> "Path":
-        return self
 
     def format(self, value: object) -> str:
         if not isinstance(value, tuple) or not value:

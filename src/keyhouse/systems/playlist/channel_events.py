@@ -15,8 +15,8 @@ import msgspec
 
 from keyhouse.errors import BusyError, EngineError, KeyhouseError, UnavailableError
 from keyhouse.http import EventStream
-from keyhouse.limits import EVENT_STREAMS_MAX
 from keyhouse.nats.bus import Bus
+from keyhouse.service.limits import EVENT_STREAMS_MAX
 from keyhouse.service.push_pacer import PushPacer
 from keyhouse.store import RawRows
 from keyhouse.systems.playlist.channel import CURRENT, Channel

@@ -34,8 +34,12 @@ OTP_RATE_SECONDS: Final = 900
 """Window in which requests for codes are counted."""
 
 OTP_PER_NAME_MAX: Final = 60
-"""Requests for codes of one name in the window, from all addresses. With three guesses at each code
-this bounds the guesses: 723 an hour, of 36^8 codes."""
+"""Requests for codes of one name in the window, from all clients that are not known. With three
+guesses at each code this bounds the guesses: 723 an hour, of 36^8 codes."""
+
+OTP_PER_KNOWN_CLIENT_MAX: Final = 5
+"""Requests for codes of one name in the window from a client from which its user signed in before:
+60 more guesses an hour. Only a sign-in makes one."""
 
 OTP_PER_NAME_AND_ADDRESS_MAX: Final = 5
 """Requests for codes of one name from one address in the window."""

@@ -14,6 +14,8 @@ A code has 41 bits, so guesses are what must be bounded, and what is stored must
 - Codes are bounded, so guesses are: 60 codes of a name in 15 minutes, with three guesses each, and
   three of others are 723 guesses an hour at most. A code is one of 36^8 = 2.8e12, so guessing at
   full speed succeeds once in about 445,000 years.
+- Those 60 are of unknown clients, which can use them up. A client from which this user has signed
+  in before (`known_clients`) has five, whatever others request for the name or from its address.
 - A new request never resets the lock, and a name is locked whether or not anybody has it.
 """
 
@@ -33,6 +35,7 @@ from keyhouse.auth import new_token, secret_hash
 from keyhouse.errors import DataError, RateError
 from keyhouse.http import ClientAddress
 from keyhouse.schema import SECONDS
+from keyhouse.service.known_clients import KnownClients
 from keyhouse.store import Transaction
 from keyhouse.systems.playlist.address_blocks import AddressBlocks
 from keyhouse.systems.playlist.errors import OtpKeyError
@@ -40,6 +43,7 @@ from keyhouse.systems.playlist.limits import (
     LOCK_SECONDS,
     OTP_FAILURES_MAX,
     OTP_PER_ADDRESS_MAX,
+    OTP_PER_KNOWN_CLIENT_MAX,
     OTP_PER_NAME_AND_ADDRESS_MAX,
     OTP_PER_NAME_MAX,
     OTP_RATE_SECONDS,
@@ -62,10 +66,13 @@ from keyhouse.systems.playlist.schema import (
 )
 from keyhouse.systems.playlist.stores import PlaylistStores
 
-__all__ = ["REQUEST_COOKIE", "OneTimeCodes", "SignIn"]
+__all__ = ["DEVICE_COOKIE", "REQUEST_COOKIE", "OneTimeCodes", "SignIn"]
 
 REQUEST_COOKIE: Final = "kryten_playlist_code"
 """The cookie of the client that requested a code. It lasts as long as the code."""
+
+DEVICE_COOKIE: Final = "kryten_playlist_device"
+"""The cookie of a client from which a user has signed in."""
 
 _REQUEST_COOKIE = re.compile(rf"(?:^|;)\s*{REQUEST_COOKIE}=([A-Za-z0-9_-]{{43}})\s*(?:;|$)")
 
@@ -77,11 +84,13 @@ Deliver = Callable[[str, str], Awaitable[None]]
 
 
 class SignIn(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a code that was sent. `token` is the cookie of the new session."""
+    """The outcome of a code that was sent. `token` is the cookie of the new session, and `device`
+    the header that makes the client known."""
 
     status: Literal["ok", "invalid", "locked", "unrequested"]
     role: Role | None = None
     token: str = ""
+    device: tuple[str, str] = ("", "")
     attempts_remaining: int = 0
     retry_after_seconds: int = 0
 
@@ -113,6 +122,7 @@ class OneTimeCodes:
         self._blocks = blocks
         self._key = key
         self._key_id = hmac.new(key, b"id of this key", sha256).hexdigest()[:8]
+        self._known = KnownClients(cookie=DEVICE_COOKIE, key=key, clock=stores.clock)
         self._deliver = deliver
         self._names: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -126,12 +136,19 @@ class OneTimeCodes:
         cookie = _request_cookie(cookies) or new_token().token
         requester = secret_hash(cookie.encode())
         name, network = comparable_name(username), client.network or "-"
+        known = self._known.device(name, cookies)
+        if not known and self._known.has_address(name, client):
+            known = network
 
         async def work(tx: Transaction) -> None:
-            pair = f"{name} {network}"
-            await self._count_request(tx, "name-address", pair, OTP_PER_NAME_AND_ADDRESS_MAX)
-            await self._count_request(tx, "name", name, OTP_PER_NAME_MAX)
-            await self._count_request(tx, "address", network, OTP_PER_ADDRESS_MAX)
+            if known:
+                pair = f"{name} {known}"
+                await self._count_request(tx, "known", pair, OTP_PER_KNOWN_CLIENT_MAX)
+            else:
+                pair = f"{name} {network}"
+                await self._count_request(tx, "name-address", pair, OTP_PER_NAME_AND_ADDRESS_MAX)
+                await self._count_request(tx, "name", name, OTP_PER_NAME_MAX)
+                await self._count_request(tx, "address", network, OTP_PER_ADDRESS_MAX)
             lock = await tx.get(OTP_LOCK, username=username)
             salt = f"{self._key_id}-{secrets.token_hex(16)}"
             request = OtpRequest(
@@ -275,7 +292,10 @@ class OneTimeCodes:
 
         if not await self._store.transact(work):
             return None
-        return SignIn(status="ok", role=role, token=token.token)
+        name = comparable_name(username)
+        self._known.signed_in(name, client)
+        device = self._known.device_cookie(name, client)
+        return SignIn(status="ok", role=role, token=token.token, device=device)
 
     # Locks and rates
 

@@ -35,12 +35,21 @@ _decode_error = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def payload_endpoint(
-    prefix: str, own_prefix: str, handle: Callable[[Request], Awaitable[bytes | None]], queue: str
+    prefix: str,
+    own_prefix: str,
+    handle: Callable[[Request], Awaitable[bytes | None]],
+    queue: str,
+    may_receive: Callable[[str, str], bool],
 ) -> Endpoint:
     """Return the endpoint. `handle` handles the same requests in the subject form, below
-    `own_prefix`."""
+    `own_prefix`. `may_receive` tells whether a reply subject is allowed to a plugin."""
 
     async def respond(request: Request) -> bytes | None:
+        reply_subject = request.reply
+        if not reply_subject.startswith("_INBOX.") and not may_receive(
+            plugin_named(request.data), reply_subject
+        ):
+            return None
         try:
             reply = await handle(_subject_form(request, prefix, own_prefix))
         except KeyhouseError as error:
@@ -56,6 +65,7 @@ def payload_endpoint(
         subject=f"{prefix}.*",
         handler=respond,
         operations={name: f"{prefix}.{name}" for name in PAYLOAD_OPERATIONS},
+        rejected=lambda _, reply: may_receive("", reply),
         queue=queue,
         tenant_of_body=plugin_named,
         public=True,

@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.errors import KeyFieldError
-from keyhouse.limits import TENANTS_CACHED
 from keyhouse.metrics import Timing
-from keyhouse.nats.endpoint import Endpoint, Request
+from keyhouse.nats.endpoint import Endpoint, Request, may_receive_reply
+from keyhouse.nats.limits import TENANTS_CACHED
 from keyhouse.service.errors import SubjectError
 from keyhouse.service.nats_watches import Watches
 from keyhouse.service.operation_log import error_code
@@ -70,7 +70,9 @@ class Subjects:
         self._resolved: dict[str, ResolvedSubject] = {}
         self._tenants.on_evict = self._resolved.clear
         own = [*settings.prefixes, settings.changes_prefix]
-        self._forbidden_replies = ("_INBOX_", "$", *(f"{prefix}." for prefix in own))
+        if settings.payload_prefix is not None:
+            own.append(settings.payload_prefix)
+        self._own = tuple(f"{prefix}." for prefix in own)
 
     def endpoints(self) -> list[Endpoint]:
         endpoints = [
@@ -90,7 +92,11 @@ class Subjects:
         if (payload_prefix := self._settings.payload_prefix) is not None:
             first = self._settings.prefixes[0]
             handler = self._handler(len(first) + 1)
-            endpoints.append(payload_endpoint(payload_prefix, first, handler, self._settings.queue))
+            endpoints.append(
+                payload_endpoint(
+                    payload_prefix, first, handler, self._settings.queue, self._may_receive
+                )
+            )
         return endpoints
 
     def _handler(self, start: int) -> Callable[[Request], Awaitable[bytes | None]]:
@@ -165,8 +171,7 @@ class Subjects:
         return False
 
     def _may_receive(self, plugin: str, reply: str) -> bool:
-        forbidden = reply.startswith(self._forbidden_replies)
-        return not forbidden or reply.startswith(f"_INBOX_{plugin}.")
+        return may_receive_reply(plugin, reply, self._own)
 
     def _resolve(self, subject: str, start: int) -> ResolvedSubject:
         name, operation = _parse(subject, start)

@@ -24,7 +24,11 @@ from keyhouse.errors import (
 from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import MILLISECONDS, Record
 from keyhouse.store import Entry, Transaction
-from keyhouse.systems.streamkit.limits import BATCH_OPERATIONS_MAX, LIST_BYTES_MAX
+from keyhouse.systems.streamkit.limits import (
+    BATCH_OPERATIONS_MAX,
+    LIST_BYTES_MAX,
+    READABLE_ROWS_MAX,
+)
 from keyhouse.systems.streamkit.schema import CONFIGS, NO_IDS
 from keyhouse.systems.streamkit.tenants import Customer
 
@@ -103,13 +107,20 @@ _decode_times = msgspec.json.Decoder(_Times).decode
 
 
 async def read(customer: Customer, category: str, id: str) -> Row:
-    """Return the stored row: its value is the config's JSON."""
+    """Return the stored row: its value is the config's JSON. Raises UnreadableError if another
+    program has written something else there."""
+    record, readable = CONFIGS[category], customer.readable
     try:
-        row = await customer.store.record_row(CONFIGS[category], id=id)
+        row = await customer.store.record_row(record, id=id)
     except KeyFieldError:
         row = None  # an invalid id has no config
     if row is None:
         raise NotFoundError("No such config.", type=category, id=id)
+    if readable.get(row.key) != row.revision:  # decoding takes longer than all other steps
+        record.decode(row.value, row.key)
+        if len(readable) >= READABLE_ROWS_MAX:
+            readable.clear()
+        readable[row.key] = row.revision
     return row
 
 

@@ -20,3 +20,6 @@ SCENE_NAME_CHARS_MAX: Final = 200
 
 TOP_SCENES_MAX: Final = 100
 """Scenes in one response to `GET /scene-activity/top`."""
+
+READABLE_ROWS_MAX: Final = 1_000
+"""Rows of a customer that are known to be readable, so that a GET need not decode them."""

@@ -12,8 +12,10 @@ from keyhouse.systems.streamkit.settings import KeyVersion
 
 
 class Customer(Tenant):
-    """`lists` bounds the lists that are built in memory at once."""
+    """`lists` bounds the lists that are built in memory at once. `readable` has the revisions of
+    rows that were found to be configs, by key: a GET sends a row as it is stored."""
 
     def __init__(self, name: str, engine: Engine, quota: Quota, keys: KeyVersion = "v1") -> None:
         super().__init__(name, SCHEMAS[0], engine, quota, writes_legacy_keys=keys == "v1")
         self.lists = asyncio.Semaphore(LISTS_AT_ONCE_MAX)
+        self.readable: dict[str, int] = {}

@@ -63,19 +63,22 @@ class AccountHandlers:
             client,
             user_agent=headers.user_agent,
             remember=body.remember_me,
+            cookies=headers.cookie,
         )
+        path = f"{root}/audiobooks"
         seconds = REMEMBERED_SECONDS if body.remember_me else SESSION_SECONDS
         cookie = set_cookie(
             COOKIE,
             token,
             client,
-            path=f"{root}/audiobooks",
+            path=path,
             max_age_seconds=seconds,
             same_site="Strict",
         )
         kept = {"id": session.id, "user_id": user.id, "expires_at": session.expires_at}
         reply = {"user": _user(user), "session": kept, "token": token}
-        return Response(data(reply), headers=(cookie,))
+        device = self._accounts.device_cookie(user.username, client, path)
+        return Response(data(reply), headers=(cookie, device))
 
     async def logout(
         self, caller: Member, client: ClientAddress, root: str

@@ -13,6 +13,7 @@ from keyhouse.store import Transaction
 from keyhouse.systems.audiobooks import messages
 from keyhouse.systems.audiobooks.audio_tags import MEDIA_TYPES
 from keyhouse.systems.audiobooks.books import Books
+from keyhouse.systems.audiobooks.converter import require_ffmpeg
 from keyhouse.systems.audiobooks.covers import Covers
 from keyhouse.systems.audiobooks.errors import NoConverterError
 from keyhouse.systems.audiobooks.files import below_root
@@ -26,7 +27,6 @@ from keyhouse.systems.audiobooks.library import (
     offset_cursor,
     page_limit,
 )
-from keyhouse.systems.audiobooks.maintenance import require_ffmpeg
 from keyhouse.systems.audiobooks.merger import Merger
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import EDIT, ORGANIZE, VIEW

@@ -14,6 +14,7 @@ from keyhouse.service.background_operations import BackgroundOperations
 from keyhouse.service.event_hub import EventHub
 from keyhouse.store import Event, Store
 from keyhouse.systems.audiobooks import messages
+from keyhouse.systems.audiobooks.converter import require_ffmpeg
 from keyhouse.systems.audiobooks.errors import NoConverterError
 from keyhouse.systems.audiobooks.files import resolve_below
 from keyhouse.systems.audiobooks.library import (
@@ -26,7 +27,7 @@ from keyhouse.systems.audiobooks.library import (
     page_limit,
     page_of,
 )
-from keyhouse.systems.audiobooks.maintenance import check_pattern, require_ffmpeg
+from keyhouse.systems.audiobooks.maintenance import check_pattern
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import MANAGE_SETTINGS, ORGANIZE, SCAN, VIEW
 from keyhouse.systems.audiobooks.records import Operation

@@ -131,7 +131,8 @@ class LoginPages:
             return await self._page(state, root, error.status, retry_after(error))
         if outcome.status == "ok":
             cookie = set_cookie(COOKIE, outcome.token, client, max_age_seconds=SESSION_SECONDS)
-            return Redirect(f"{root}{state.next or HOME}", headers=(cookie,))
+            target = f"{root}{state.next or HOME}"
+            return Redirect(target, headers=(cookie, outcome.device))
         if outcome.status == "invalid":
             left = text.counted(outcome.attempts_remaining, "attempt")
             state.error = f"This is not the code. You have {left} left."

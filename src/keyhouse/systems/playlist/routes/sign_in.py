@@ -48,7 +48,7 @@ class SignInHandlers:
         if outcome.status != "ok":
             return Response(_result(outcome))
         cookie = set_cookie(COOKIE, outcome.token, client, max_age_seconds=SESSION_SECONDS)
-        return Response(_result(outcome), headers=(cookie,))
+        return Response(_result(outcome), headers=(cookie, outcome.device))
 
     async def block(
         self, body: messages.IpBlockBody, client: ClientAddress, caller: ChannelMember | None

@@ -2,7 +2,7 @@
 
 import hmac
 
-from keyhouse.keys.segment_protocol import PlainSegment
+from keyhouse.keys.segment import Segment
 
 INDEX_KEY = ""
 """The name under which a binding gives the key of all HMACs. No field has it."""
@@ -16,22 +16,25 @@ class HmacText(str):
     __slots__ = ()
 
 
-class Blind(PlainSegment):
+class Hmac(Segment):
     """The HMAC-SHA-256 of a text in 32 hexadecimal digits, half of its bits: `{email:hmac}`.
 
     It finds a record by the exact text, and tells nothing of it without the key, which comes from
     the store's key ring. A parsed key yields an `HmacText`, since the text cannot be recovered.
     """
 
-    fixed = True
+    length = _DIGEST_CHARS
+    takes = (str,)
+    normalizes = True
+    is_hashed = True
     pattern = f"[0-9a-f]{{{_DIGEST_CHARS}}}"
     description = "the HMAC of a text"
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key = key
 
-    def with_key(self, key: bytes) -> "Blind":
-        return Blind(key)
+    def with_key(self, key: bytes) -> "Hmac":
+        return Hmac(key)
 
     def format(self, value: object) -> str:
         if isinstance(value, HmacText):

@@ -1,0 +1,169 @@
+"""A space with pending migrations: every operation answers alike, and the log tells it once."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from keyhouse import (
+    Counter,
+    Index,
+    Log,
+    LogState,
+    Migration,
+    Record,
+    RecordCount,
+    RemoteStore,
+    Schema,
+    Space,
+    Store,
+    Summary,
+    Unique,
+)
+from keyhouse.errors import PreparingError
+from keyhouse.schema import FoldResult
+from keyhouse.service.schema_service.operations import OPERATIONS
+from keyhouse.service.schema_service.system import with_meta
+from tests.service.schema_service.support.nats_caller import called
+from tests.service.schema_service.support.served import Served, serving
+from tests.support.engine_openers import sqlite
+
+
+class OldSong(msgspec.Struct):
+    id: str
+    title: str
+
+
+class Song(msgspec.Struct):
+    id: str
+    name: str
+
+
+class Played(msgspec.Struct):
+    song: str
+
+
+class Plays(LogState, kw_only=True):
+    count: int = 0
+
+
+def _fold(state: Plays | None, event: Played, found: object) -> FoldResult:
+    return FoldResult(Plays(through="", count=1))
+
+
+async def _fail(tx: Any, entry: Any) -> None:
+    raise ValueError("the step is wrong")
+
+
+SPACE = Space("a channel")
+OLD = Record(OldSong, "song:{id}", name="song")
+SONG = Record(
+    Song,
+    "song:{id}",
+    Index("idx:song:name:{name}:{id}"),
+    Unique("one:{name}", value="id", name="one"),
+    RecordCount("number:{name}", name="number"),
+    Summary("ids:{name}", member="id", under="ids", name="ids"),
+)
+VIEWS = Counter("views:{id}:{day:date}")
+PLAYS = Record(Plays, "plays:{song}")
+PLAYED = Log(Played, "played:{song}:{at:ulid}", state=PLAYS, fold=_fold)
+BEFORE = with_meta(Schema("songs", OLD, space=SPACE))
+AFTER = Schema(
+    "songs",
+    *(SONG, VIEWS, PLAYS, PLAYED),
+    space=SPACE,
+    migrations=(Migration(1, "Rename the title", OLD, _fail),),
+)
+
+ADDRESS = {"record": "song", "fields": {"id": "a"}}
+NAMED = {"record": "song", "fields": {"name": "A"}}
+VALUE = {"value": {"id": "a", "name": "A"}}
+BODIES: dict[str, Any] = {
+    "list": {"record": "song"},
+    "get": ADDRESS,
+    "get_many": {"record": "song", "addresses": [{"id": "a"}]},
+    "lookup": {**NAMED, "by": "one"},
+    "create": {"record": "song", **VALUE},
+    "put": {**ADDRESS, **VALUE},
+    "patch": {**ADDRESS, "value": {"name": "B"}},
+    "delete": ADDRESS,
+    "add": {"counter": "views", "fields": {"id": "a", "day": "2026-01-31"}, "by": 1},
+    "append": {"log": "played", "value": {"song": "a"}},
+    "batch": {"operations": [{"op": "delete", **ADDRESS}]},
+    "watch": {"record": "song", "subject": "keyhouse.changes.songs.ann.w"},
+    "keys": {"record": "song"},
+    "record_count": {**NAMED, "by": "number"},
+    "members": {**NAMED, "by": "ids"},
+    "sum_of_days": {"counter": "views", "fields": {"id": "a"}, "days": 1},
+    "clear": {},
+}
+
+
+async def _fill(folder: Path) -> None:
+    from keyhouse.clock import ManualClock
+
+    engine = await sqlite(folder)(ManualClock())
+    await Store(BEFORE, engine, "ann").put(OLD, OldSong("a", "A"))
+    await engine.close()
+
+
+def test_every_operation_on_a_space_to_migrate_says_that_it_is_being_migrated(
+    tmp_path: Path,
+) -> None:
+    """A watch sent an event `unreadable` for each old row; counters were read."""
+    assert {*BODIES} == {*OPERATIONS}, "a new operation needs a request here"
+
+    async def story() -> dict[str, Any]:
+        await _fill(tmp_path)
+        async with called("sqlite", tmp_path, AFTER) as call:
+            return {name: await call(name, body) for name, body in BODIES.items()}
+
+    for name, reply in asyncio.run(story()).items():
+        assert reply.get("error_code") == PreparingError.code, (name, reply)
+
+
+def _until_failed(served: Served) -> None:
+    deadline = time.monotonic() + 60
+    box = served.client("ann")
+    while "doctor" not in box.get("/records/song").json()["detail"]:
+        assert time.monotonic() < deadline
+
+
+def test_a_watch_of_a_space_that_could_not_be_migrated_is_503_as_a_list_is(tmp_path: Path) -> None:
+    asyncio.run(_fill(tmp_path))
+    with serving(sqlite(tmp_path), tmp_path, AFTER) as served:
+        _until_failed(served)
+        box = served.client("ann")
+        listed, watched = box.get("/records/song"), box.get("/watch?record=song&since=0")
+        assert listed.status_code == watched.status_code == 503
+        assert listed.json()["detail"] == watched.json()["detail"]
+
+        async def watch() -> None:
+            async with RemoteStore(AFTER, served.url, served.token("ann")) as store:
+                async for _ in store.watch(SONG, since=1):
+                    pass
+
+        with pytest.raises(PreparingError, match="keyhouse doctor"):
+            asyncio.run(watch())
+
+
+def test_requests_to_a_space_that_is_not_prepared_are_logged_once_and_not_as_errors(
+    tmp_path: Path,
+) -> None:
+    """Each was an error of the log, for as long as a migration took."""
+    asyncio.run(_fill(tmp_path))
+    with capture_logs() as lines, serving(sqlite(tmp_path), tmp_path, AFTER) as served:
+        _until_failed(served)
+        box = served.client("ann")
+        for _ in range(5):
+            assert box.get("/records/song/a").status_code == 503
+            assert box.delete("/records/song/a").status_code == 503
+    errors = [line["event"] for line in lines if line["log_level"] == "error"]
+    assert errors == ["preparation failed"]
+    warnings = [line["event"] for line in lines if line["log_level"] == "warning"]
+    assert warnings == ["requests are rejected until the space is prepared"]
