@@ -20,13 +20,13 @@ The generated function raises a bare ValueError or TypeError where a field can't
 `RowRule.field_values` is the readable definition of the same, which `RowSet` then uses: it raises
 an error that names the field.
 
-Most changes of a record leave most of its rows as they are. So `ChangedRules` compares what the
+Most changes of a record leave most of its rows as they are. So `ChangedRows` compares what the
 rules read from the record, without writing any key:
 
     def changed(b, a):
         found = []
         if (b.series_id != a.series_id …):
-            found.append(0)
+            found.append(index)
         return found
 """
 

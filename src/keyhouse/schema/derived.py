@@ -62,7 +62,7 @@ class Derived:
     """True if the row has an entry of each record, of which it can be made: `rebuild`."""
     is_claimed: ClassVar[bool] = True
     """True if a record writes the row even if it stays as it is: the row gets the record's expiry,
-    and whoever leaves it meanwhile loses the race."""
+    and a record that leaves it meanwhile loses the race."""
 
     @checked(DeclarationError)
     def __init__(

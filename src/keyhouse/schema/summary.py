@@ -163,7 +163,7 @@ class Summary(Derived):
         return self.rebuilt if row is None else not self._parsed(row)[2]
 
     def rebuild(self, key: str, row: bytes | None, entries: dict[str, object]) -> bytes:
-        """Return the row with these members and entries in the place of its own."""
+        """Return the row with these members and entries instead of the stored ones."""
         others = {} if row is None else self._parsed(row)[1]
         self._reject_newer(key, others)
         return self._encoded(entries, others)

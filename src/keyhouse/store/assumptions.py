@@ -16,8 +16,7 @@ hold, in `Store.transact` alone:
     1. Only a first attempt assumes (`RowBuffer.may_assume`): every later one reads, and decides by
        what is stored.
     2. An error after an assumption is not the caller's: the work runs again, without assumptions.
-    3. A commit that was assumed wrong is no sign of contention: the second attempt does not wait
-       for others.
+    3. A wrong assumption does not mean contention: the second attempt does not wait for others.
 """
 
 from collections.abc import Mapping

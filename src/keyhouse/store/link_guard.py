@@ -59,7 +59,7 @@ class Removal(NamedTuple):
     job: JobState | None = None
 
 
-class LinkNotes:
+class LinkNotes(msgspec.Struct, eq=False):
     """Conditions of a commit on linked records, by key.
 
     needed     the records that a written one is linked to, by its key
@@ -67,18 +67,12 @@ class LinkNotes:
     removed    deleted records that others may depend on
     """
 
-    __slots__ = ("created", "needed", "removed")
-
-    def __init__(self) -> None:
-        self.needed: dict[str, dict[str, BoundLink]] = {}
-        self.created: dict[str, Record[Any]] = {}
-        self.removed: dict[str, Removal] = {}
+    needed: dict[str, dict[str, BoundLink]] = {}
+    created: dict[str, Record[Any]] = {}
+    removed: dict[str, Removal] = {}
 
     def copy(self) -> "LinkNotes":
-        copy = LinkNotes()
-        copy.needed, copy.created = self.needed.copy(), self.created.copy()
-        copy.removed = self.removed.copy()
-        return copy
+        return LinkNotes(self.needed.copy(), self.created.copy(), self.removed.copy())
 
 
 class LinkGuard(msgspec.Struct, eq=False):

@@ -1,20 +1,26 @@
 """Records in the rows of a transaction: bound records by key, as the transaction sees them.
 
-It knows two things of a record that its row does not tell: a record may be at its legacy key
-(`Record.legacy_at`), and it may have expired by its own field though its row is still there.
+It knows what a row does not tell: a record may be at its legacy key (`Record.legacy_at`), it may
+have expired by its own field though its row is still there, and a counter may expire.
 """
 
 from typing import Any, TypeVar
 
 import msgspec
 
-from keyhouse.engine import check_key
+from keyhouse.counter import sum_of
+from keyhouse.engine import Put, check_key
 from keyhouse.errors import UnreadableError
 from keyhouse.schema import Keys, Record
 from keyhouse.store.entry import Entry
 from keyhouse.store.row_buffer import RowBuffer
 
 T = TypeVar("T")
+
+
+_EXPIRY_MARGIN_MS = 60_000
+"""Time before the expiry of a counter in which it is not added to without a check. No commit is in
+flight for so long."""
 
 
 class RecordView(msgspec.Struct, eq=False):
@@ -86,7 +92,7 @@ class RecordView(msgspec.Struct, eq=False):
         decoded, stored = bound.decode(value, key), value if bound.keeps_unknown else None
         return Entry(decoded, key, keys, row.revision, row.expires, bound.template.fields, stored)
 
-    async def leave_one_key(self, bound: Record[Any], key: str, *, writes_legacy_keys: bool) -> str:
+    async def leave_one_key(self, bound: Record[Any], key: str, writes_legacy_keys: bool) -> str:
         """Return the key at which to write a record that has legacy keys, and delete the row at the
         other one.
 
@@ -100,6 +106,26 @@ class RecordView(msgspec.Struct, eq=False):
         if await self.rows.row(legacy) is not None:
             self.rows.writes[legacy] = None
         return key
+
+    async def add_expiring(self, bound: Record[Any], key: str, by: int) -> None:
+        """Add to a counter that expires.
+
+        Its first add puts the row, with its expiry; later ones add without a check, so that they do
+        not conflict. But an add to a row that expires before the commit would create one that
+        stays: in the last minute, adds are puts too.
+        """
+        rows = self.rows
+        if key in rows.stored:
+            row = rows.stored[key]
+        else:
+            [row] = await rows.engine.read(rows.space, (key,))
+        expires = None if row is None else row.expires
+        if expires is not None and expires - self.now > _EXPIRY_MARGIN_MS:
+            rows.add(key, by)
+            return
+        rows.stored.setdefault(key, row)
+        value = sum_of(key, None if row is None else row.value, by)
+        rows.writes[key] = Put(key, value, bound.expires(by, expires, None, self.now))
 
 
 def key_values(bound: Record[Any], key: str, fields: dict[str, Any]) -> Keys:

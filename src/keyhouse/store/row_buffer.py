@@ -155,9 +155,12 @@ class RowBuffer(msgspec.Struct, eq=False):
         deletes: tuple[str, ...] = ()
         if not all(puts):
             puts = tuple([put for put in puts if put is not None])
-            absent = {key for key, row in stored.items() if row is None}
-            deletes = tuple(
-                [key for key, put in writes.items() if put is None and key not in absent]
+            deletes = tuple(  # without the rows that are known to be absent
+                [
+                    key
+                    for key, put in writes.items()
+                    if put is None and stored.get(key, 0) is not None
+                ]
             )
         adds = tuple([Add(key, by) for key, by in self.adds.items()]) if self.adds else ()
         batch = Batch(checks, puts, deletes, adds, batch_id)

@@ -32,7 +32,6 @@ from typing import Any, Never, TypeVar
 import msgspec
 
 from keyhouse.arguments import unnamed_fields
-from keyhouse.counter import sum_of
 from keyhouse.engine import Engine, Put
 from keyhouse.errors import NotFoundError, RecordError, RevisionError, UsageError
 from keyhouse.limits import COUNTER_MAX, EXPIRES_MAX
@@ -54,10 +53,6 @@ from keyhouse.store.write_plan import (
 
 T = TypeVar("T")
 
-_EXPIRY_MARGIN_MS = 60_000
-"""Time before the expiry of a counter in which it is not added to without a check. No commit is in
-flight for so long."""
-
 
 class Transaction:
     """Reads and buffered writes of one space, committed together: `Store.transact` makes one.
@@ -66,15 +61,7 @@ class Transaction:
     state of rows without reading them.
     """
 
-    __slots__ = (
-        "_is_writing",
-        "binding",
-        "links",
-        "now",
-        "records",
-        "revision",
-        "rows",
-    )
+    __slots__ = ("_is_writing", "binding", "links", "now", "records", "revision", "rows")
 
     def __init__(
         self,
@@ -279,8 +266,7 @@ class Transaction:
             if expect is not ANY:
                 self._check_expected(key, before, expect)
             if bound.legacy is not None:
-                legacy = self.binding.writes_legacy_keys
-                key = await self.records.leave_one_key(bound, key, writes_legacy_keys=legacy)
+                key = await self.records.leave_one_key(bound, key, self.binding.writes_legacy_keys)
         after, put = plan.row(key, before, self.now)
         rows.writes[key] = put
         if rows.adds:
@@ -371,33 +357,13 @@ class Transaction:
         fields = counter.address_of(fields, self.now)
         key, rows = bound.template.build(fields), self.rows
         if bound.expiry is not None and key not in rows.writes and key not in rows.adds:
-            await self._add_expiring(bound, key, by)
+            await self.records.add_expiring(bound, key, by)
         else:
             rows.add(key, by)
         if rows.adds.get(key) == 0:
             del rows.adds[key]
         elif self.links is not None:
             self.links.note_add(bound, key, key_values(bound, key, fields))
-
-    async def _add_expiring(self, bound: Record[Any], key: str, by: int) -> None:
-        """Add to a counter that expires.
-
-        Its first add puts the row, with its expiry; later ones add without a check, so that they do
-        not conflict. But an add to a row that expires before the commit would create one that
-        stays: in the last minute, adds are puts too.
-        """
-        rows = self.rows
-        if key in rows.stored:
-            row = rows.stored[key]
-        else:
-            [row] = await rows.engine.read(rows.space, (key,))
-        expires = None if row is None else row.expires
-        if expires is not None and expires - self.now > _EXPIRY_MARGIN_MS:
-            rows.add(key, by)
-            return
-        rows.stored.setdefault(key, row)
-        value = sum_of(key, None if row is None else row.value, by)
-        rows.writes[key] = Put(key, value, bound.expires(by, expires, None, self.now))
 
     async def append(self, log: Log[T], event: T, /, *positional: Never, **fields: Any) -> None:
         """Append an event to a log, and fold it in the same commit. See `Store.append`."""
@@ -450,17 +416,13 @@ class Transaction:
     # Derived rows
 
     def _derive(
-        self,
-        bound: Record[T],
-        before: Entry[T] | None,
-        after: Entry[T] | None,
-        *,
-        counts: bool = True,
+        self, bound: Record[T], before: Entry[T] | None, after: Entry[T] | None, counts: bool = True
     ) -> list[SharedRowChange]:
         """Buffer the difference between two states of a record in its derived rows. Returns the
         changes of shared rows, for `merge`."""
         rows = self.rows
-        rows.writes |= write_plan.owned_changes(bound, before, after)
+        if bound.owned:
+            rows.writes |= write_plan.owned_changes(bound, before, after)
         if not bound.shared_rows:
             return []
         adds, changes = write_plan.shared_changes(bound, before, after)

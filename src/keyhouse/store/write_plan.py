@@ -27,7 +27,7 @@ class WritePlan(msgspec.Struct, Generic[T], frozen=True):
     """A put of one record, before it is known what it replaces: the bound record, the value with
     its ids and computed attributes, the values of its key, and its key.
 
-    - `ttl`: seconds until it expires, where each write may say so.
+    - `ttl`: seconds until it expires, if the record takes a TTL.
     - `document`: the parsed JSON that the value was read from. A record that keeps unknown members
       has those of the document; without it, those of the row that it replaces.
     - `is_restored`: it keeps the times that it holds, and expires at `expires`. Otherwise version,

@@ -69,8 +69,7 @@ class StepTransaction(Transaction):
         if expect is not ANY:
             self._check_expected(key, self.records.replaced(former, stored), expect)
         if bound.legacy is not None:
-            legacy = self.binding.writes_legacy_keys
-            key = await self.records.leave_one_key(bound, key, writes_legacy_keys=legacy)
+            key = await self.records.leave_one_key(bound, key, self.binding.writes_legacy_keys)
         after, put = _kept_plan(former, visited, plan, self.now).row(
             key, replace(visited, stored=None), self.now
         )
