@@ -4,7 +4,7 @@ A skip for a reason that is not listed here counts as a failure: an engine that 
 has not passed.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Final
 
 import pytest
@@ -25,6 +25,15 @@ KNOWN_SKIPS: Final = (
     "the dynamodb engine does not declare snapshots",
     "this machine does not allow a private mount (unshare)",
 )
+
+
+DESELECTED: Final = pytest.StashKey[list[pytest.Item]]()
+"""Tests that this run leaves out by a mark."""
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    if items:
+        items[0].config.stash.setdefault(DESELECTED, []).extend(items)
 
 
 @pytest.fixture

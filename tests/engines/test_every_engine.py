@@ -14,7 +14,7 @@ from keyhouse.clock import ManualClock
 from keyhouse.engines.registry import SCHEMES
 from keyhouse.systems.registry import NAMES
 from keyhouse.testing.conformance import Conformance
-from tests.engines.conftest import is_known_skip
+from tests.engines.conftest import DESELECTED, is_known_skip
 from tests.support.engine_openers import ALL, OPENERS
 
 ROOT = Path(__file__).parents[2]
@@ -32,8 +32,10 @@ COLLECTED = (*ON_EVERY_ENGINE, "tests/systems")
 
 @pytest.fixture(scope="module")
 def collected(request: pytest.FixtureRequest) -> dict[str, set[str]]:
-    """Return each test with its engines, from a run with all engines: this one, if it is."""
-    names = "\n".join(item.nodeid for item in request.session.items)
+    """Return each test of both tiers with its engines, from a run with all engines: this one, if it
+    is."""
+    items = [*request.session.items, *request.config.stash.get(DESELECTED, [])]
+    names = "\n".join(item.nodeid for item in items)
     if OPENERS != ALL or not all(
         f"{place}::" in names or f"{place}/" in names for place in COLLECTED
     ):
@@ -84,6 +86,20 @@ def test_ci_tests_every_engine() -> None:
     """`make` takes ENGINES from the environment unless it is set on the command line."""
     assert "make test-all ENGINES= " in (ROOT / ".ci" / "run").read_text()
     assert (ROOT / "Makefile").read_text().count("KEYHOUSE_ENGINES=$(ENGINES) $(PYTEST)") == 3
+
+
+def test_make_test_leaves_out_one_layout_of_conformance_and_no_engine(
+    request: pytest.FixtureRequest,
+) -> None:
+    left_out = {
+        engine
+        for item in request.config.stash.get(DESELECTED, [])
+        if item.nodeid.startswith(f"{ON_EVERY_ENGINE[0]}::TestEngines")
+        and item.get_closest_marker("extra") is not None
+        for engine in ENGINES
+        if _names(engine, item.nodeid.partition("[")[2].rstrip("]"))
+    }
+    assert left_out <= {"jetstream-buckets"}
 
 
 def test_the_conformance_suite_runs_on_every_engine(collected: dict[str, set[str]]) -> None:

@@ -21,8 +21,8 @@ import structlog
 from structlog.typing import EventDict, ExcInfo, Processor
 
 from keyhouse.serve.server import Addresses, Build, Server
+from keyhouse.service.thread_priority import prefer_event_loop
 from keyhouse.settings.sources import LoadedSettings
-from keyhouse.thread_priority import prefer_event_loop
 
 __all__ = ["serve", "set_up_logs", "tune_gc"]
 

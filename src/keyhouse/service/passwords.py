@@ -21,7 +21,7 @@ from keyhouse.service.limits import (
     PASSWORD_HASHES_MAX,
     PASSWORD_HASHES_PENDING_MAX,
 )
-from keyhouse.thread_priority import lower_priority, spare_cores
+from keyhouse.service.thread_priority import lower_priority, spare_cores
 
 __all__ = ["PasswordCheck", "PasswordParameters", "Passwords"]
 

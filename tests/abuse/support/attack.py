@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
-from keyhouse.thread_priority import lower_priority
+from keyhouse.service.thread_priority import lower_priority
 from tests.abuse.support.neighbor import Latencies, Neighbor
 from tests.abuse.support.server import ServerProcess
 from tests.sizes import SOAK, size

@@ -18,7 +18,7 @@ from keyhouse.service.blocking import BlockingPool
 from keyhouse.service.event_hub import EventHub
 from keyhouse.service.passwords import Passwords
 from keyhouse.service.spec import ServiceSpec
-from keyhouse.thread_priority import prefer_event_loop
+from keyhouse.service.thread_priority import prefer_event_loop
 from tests.http.support.real_server import serving
 
 COMMIT_SECONDS = 0.25

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from keyhouse.service.spec import ServiceContext
+from keyhouse.service.thread_priority import spare_cores
 from keyhouse.systems.playlist.catalog import MediaCatalog
 from keyhouse.systems.playlist.catalog_access import SEARCHES_MAX, CatalogAccess
 from keyhouse.systems.playlist.messages import CatalogQuery
-from keyhouse.thread_priority import spare_cores
 
 
 class CountedRuns:

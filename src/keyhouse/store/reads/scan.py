@@ -10,13 +10,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from keyhouse.cursor import decode_cursor, encode_cursor, invalid_cursor
 from keyhouse.engine import Engine, Page, Row, Span, fitting_rows
 from keyhouse.errors import CursorError, DataError, UsageError
 from keyhouse.keys.ranges import KeyRange
 from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import Declared, Index, Keys, Record
 from keyhouse.store.binding import Binding
+from keyhouse.store.reads.cursor import decode_cursor, encode_cursor, invalid_cursor
 from keyhouse.store.reads.long_read import PAGE_BYTES, PAGE_ROWS, PAGE_ROWS_FIRST, LongRead
 from keyhouse.store.reads.record_reader import read_records
 

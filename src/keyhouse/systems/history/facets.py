@@ -11,12 +11,12 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from keyhouse.cursor import decode_cursor, encode_cursor, invalid_cursor
 from keyhouse.engine import Row
 from keyhouse.errors import DataError, KeyFieldError, UsageError
 from keyhouse.keys import Span
 from keyhouse.schema import Index
 from keyhouse.store import Store
+from keyhouse.store.reads.cursor import decode_cursor, encode_cursor, invalid_cursor
 from keyhouse.systems.history.events import STATES
 from keyhouse.systems.history.fold import COMPLETED, IN_PROGRESS
 from keyhouse.systems.history.limits import ASSETS_ASKED_MAX, MOMENT_MAX, PAGE_BYTES_MAX

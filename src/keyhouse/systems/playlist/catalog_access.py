@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from keyhouse.service.spec import ServiceContext
+from keyhouse.service.thread_priority import spare_cores
 from keyhouse.systems.playlist.catalog import CatalogItem, CatalogReader, MediaCatalog, SearchResult
 from keyhouse.systems.playlist.messages import CatalogQuery
-from keyhouse.thread_priority import spare_cores
 
 __all__ = ["CatalogAccess"]
 

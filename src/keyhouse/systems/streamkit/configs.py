@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import msgspec
 
-from keyhouse.cursor import decode_cursor, encode_cursor, invalid_cursor
 from keyhouse.engine import Row
 from keyhouse.errors import (
     ConflictError,
@@ -24,6 +23,7 @@ from keyhouse.errors import (
 from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import MILLISECONDS, Record
 from keyhouse.store import Entry, Transaction
+from keyhouse.store.reads.cursor import decode_cursor, encode_cursor, invalid_cursor
 from keyhouse.systems.streamkit.limits import (
     BATCH_OPERATIONS_MAX,
     LIST_BYTES_MAX,

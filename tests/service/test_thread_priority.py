@@ -11,7 +11,7 @@ import pytest
 PROGRAM = """
 import os, sys, threading
 from pathlib import Path
-from keyhouse.thread_priority import lower_priority, prefer_event_loop
+from keyhouse.service.thread_priority import lower_priority, prefer_event_loop
 
 def shown():
     text = Path(f"/proc/self/task/{threading.get_native_id()}/sched").read_text()
