@@ -55,8 +55,11 @@ test-all: test ## Run `make test`, then more cases and longer random runs, as CI
 
 # Collecting compiles the tests. Every test process would, at the same time.
 .PHONY: compile
-compile: .venv/installed ## Compile the tests
+compile: .venv/compiled ## Compile the tests, if one has changed
+
+.venv/compiled: .venv/installed $(shell find src tests -name '*.py')
 	@$(BIN)/python -m pytest -q --collect-only >/dev/null 2>&1 || true
+	@touch $@
 
 .PHONY: browser
 browser: .venv/installed ## Find a browser for the page tests, or unpack one
@@ -68,9 +71,10 @@ QUICK := $(wildcard tests/project tests/docs tests/adapters tests/base tests/key
   tests/http tests/nats tests/serve tests/service tests/cli/test_describe.py tests/cli/test_explain.py)
 
 .PHONY: quick
-quick: check ## Run the checks and the fast tests on memory and SQLite, under two minutes
-	@KEYHOUSE_ENGINES=memory,sqlite $(PYTEST) -m 'not extra and not long and not soak and not hypothesis' \
+quick: check ## Run the checks and the fast tests on memory and SQLite, under 90 seconds
+	@KEYHOUSE_ENGINES=memory,sqlite $(PYTEST) -m 'not extra and not long and not soak and not hypothesis and not browser' \
 	 --ignore tests/serve/test_serve.py $(QUICK)
+	@echo "Left out, and in make test: servers, most commands, systems, pages, abuse, kills, random and long tests."
 
 .PHONY: check
 check: .venv/installed ## Check format, lint and types
@@ -99,6 +103,10 @@ bench: .venv-bench/installed ## Measure against hand-written code and against pe
 .PHONY: soak
 soak: .venv/installed ## Run random and fault tests at release length, hours (SIZE=20: percent)
 	@KEYHOUSE_SOAK=$(SIZE) KEYHOUSE_ENGINES=$(ENGINES) $(PYTEST) -rA -m 'soak or hypothesis' $(ARGS)
+
+.PHONY: steady
+steady: .venv/installed browser ## Run the tests 15 times, alone, beside a load and in random order
+	@KEYHOUSE_ENGINES=$(ENGINES) $(BIN)/python -m tools.steady --jobs $(JOBS) $(ARGS)
 
 .PHONY: docs
 docs: .venv/installed ## Regenerate the generated pages of docs/

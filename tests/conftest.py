@@ -1,13 +1,15 @@
 """Hypothesis settings, the order of tests over processes, and coverage of the core.
 
-Hypothesis has no deadline (two cores are shared), and a failure prints its replay. A soak
-(`tests/soak.py`) tries up to twenty times as many examples.
+Hypothesis has no deadline (two cores are shared), and a failure prints its replay. The number of
+its examples is one of `tests/sizes.py`.
 
 The conformance suite is in the package, so its asserts must be registered for rewriting before
 anything imports it.
 
 A run on several processes starts with tests marked `long`, so that the end does not wait for one.
-They wait more than they compute, so one process starts with the others.
+They wait more than they compute, so one process starts with the others. `KEYHOUSE_ORDER=SEED`
+shuffles the modules, and the tests of each, first (`make steady`).
+
 Only the core's own tests on the memory engine are traced: tracing the others doubles their time and
 covers nothing more. The import of the core is traced too, the collection of tests is not.
 
@@ -16,7 +18,9 @@ time.
 """
 
 import gc
+import os
 import pkgutil
+import random
 import signal
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -27,6 +31,7 @@ from coverage import Coverage
 from hypothesis import HealthCheck, settings
 
 from tests.sizes import size
+from tests.support.failure_report import LOGS, FailureReport
 
 pytest.register_assert_rewrite("keyhouse.testing", "tests.model")
 
@@ -34,7 +39,7 @@ settings.register_profile(
     "keyhouse",
     deadline=None,
     print_blob=True,
-    max_examples=size(100, 100, 2_000),
+    max_examples=size(30, 100, 2_000),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("keyhouse")
@@ -47,8 +52,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 TRACED = ("tests/base/", "tests/keys/", "tests/schema/", "tests/store/")
 UNTRACED_ENGINES = {"sqlite", "rocksdb", "jetstream", "jetstream-buckets", "postgres", "dynamodb"}
 
+ORDER = os.environ.get("KEYHOUSE_ORDER", "")
+if ORDER and not ORDER.isdecimal():
+    raise pytest.UsageError(f"KEYHOUSE_ORDER is the seed of a random order, and not {ORDER!r}.")
 
 CORE_PACKAGES = ("keyhouse.keys", "keyhouse.schema", "keyhouse.store")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(FailureReport(config))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def logs_of_this_process(tmp_path_factory: pytest.TempPathFactory) -> None:
+    LOGS.add(tmp_path_factory.getbasetemp())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -104,8 +121,24 @@ def is_traced(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if ORDER:
+        items[:] = shuffled(items, int(ORDER))
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     items[:] = order_for_workers(items, workers)
+
+
+def shuffled(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
+    """Return another order of modules, and of the tests of each: fixtures of a module are made
+    once."""
+    generator = random.Random(seed)
+    modules: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    order = list(modules.values())
+    generator.shuffle(order)
+    for tests in order:
+        generator.shuffle(tests)
+    return [item for tests in order for item in tests]
 
 
 def order_for_workers(items: list[pytest.Item], workers: int) -> list[pytest.Item]:

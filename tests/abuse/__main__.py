@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from tests.abuse.attacks import ALL_AT_ONCE, ATTACKS
-from tests.abuse.support.attack import run
+from tests.abuse.support.attack import CALM_SECONDS, run
 
 
 def main(arguments: list[str]) -> None:
@@ -18,7 +18,8 @@ def main(arguments: list[str]) -> None:
         ):
             if attack.prepare is not None:
                 attack.prepare(server)
-            print(f"{name}: {run(server, *attack.clients, seconds=seconds)}", flush=True)
+            clients = {name: attack.clients}
+            print(run(server, clients, seconds=seconds, calm_seconds=CALM_SECONDS), flush=True)
 
 
 if __name__ == "__main__":

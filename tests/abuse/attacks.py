@@ -15,11 +15,12 @@ from typing import Any, Final, NamedTuple
 
 import httpx
 
-from tests.abuse.support.attack import Client
+from tests.abuse.support.attack import RECONNECT_SECONDS, Client, Stop, repeat
 from tests.abuse.support.server import SECRET, SYSTEMS, ServerProcess
+from tests.sizes import size
 
-RECONNECT_SECONDS: Final = 0.1
-"""Between two tries of a client that was disconnected: a flood of connections is another attack."""
+QUOTA: Final = size(3_000, 10_000, 10_000)
+"""Notes of a tenant whose quota is full."""
 
 
 class Attack(NamedTuple):
@@ -38,8 +39,8 @@ class Attack(NamedTuple):
 # HTTP, without a token
 
 
-def pipeline_without_reading(server: ServerProcess, stop: threading.Event) -> None:
-    with closing(_connected(server)) as connection:
+def pipeline_without_reading(server: ServerProcess, stop: Stop) -> None:
+    with closing(_connected(server, stop)) as connection:
         while not stop.is_set():
             if not _send(connection, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" * 2_000):
                 return
@@ -51,9 +52,9 @@ def endless_body(start: bytes, piece: bytes) -> Client:
         b"POST /streamkit/configs/notes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
 
-    def attack(server: ServerProcess, stop: threading.Event) -> None:
+    def attack(server: ServerProcess, stop: Stop) -> None:
         while not stop.is_set():
-            with closing(_connected(server)) as connection:
+            with closing(_connected(server, stop)) as connection:
                 _send(connection, head + start)
                 while not stop.is_set() and _send(connection, piece):
                     pass
@@ -92,20 +93,22 @@ def put_documents(server: ServerProcess) -> None:
 
 
 def repeated(method: str, path: str, customer: str, body: Any = None) -> Client:
-    def attack(server: ServerProcess, stop: threading.Event) -> None:
-        headers = {"Authorization": f"Bearer {server.token(customer)}"}
-        with httpx.Client(base_url=server.http, headers=headers, timeout=60) as client:
-            while not stop.is_set():
-                with suppress(httpx.HTTPError):
-                    client.request(method, path, json=body)
+    data = None if body is None else json.dumps(body).encode()
+
+    def attack(server: ServerProcess, stop: Stop) -> None:
+        headers = {
+            "Authorization": f"Bearer {server.token(customer)}",
+            "Content-Type": "application/json",
+        }
+        repeat(stop, server, method, path, data, headers)
 
     return attack
 
 
-def unread_exports(server: ServerProcess, stop: threading.Event) -> None:
+def unread_exports(server: ServerProcess, stop: Stop) -> None:
     request = (
         f"GET /streamkit/export HTTP/1.1\r\nHost: x\r\n"
-        f"Authorization: Bearer {server.token('mallory')}\r\n\r\n"
+        f"Authorization: Bearer {server.token('exporter')}\r\n\r\n"
     ).encode()
     connections = []
     for _ in range(100):
@@ -122,11 +125,11 @@ def unread_exports(server: ServerProcess, stop: threading.Event) -> None:
 # NATS
 
 
-def flood_of_one_key(server: ServerProcess, stop: threading.Event) -> None:
+def flood_of_one_key(server: ServerProcess, stop: Stop) -> None:
     message = b'PUB db.kv.mallory.set 22\r\n{"key":"k1","value":1}\r\n'
     with closing(socket.create_connection(server.nats_address)) as connection:
         connection.sendall(b'CONNECT {"verbose":false}\r\n')
-        while not stop.wait(2):  # the neighbor has started
+        while not stop.is_set():
             connection.sendall(message * 65_000)
             stop.wait(60)
 
@@ -142,7 +145,7 @@ def asking_at(subject: str, body: dict[str, Any]) -> Client:
     head = f"PUB {subject} {answers} {len(data)}\r\n"
     message = head.encode() + data + b"\r\n"
 
-    def attack(server: ServerProcess, stop: threading.Event) -> None:
+    def attack(server: ServerProcess, stop: Stop) -> None:
         while not stop.is_set():
             # a message that was sent in part ends the connection
             with (
@@ -182,7 +185,7 @@ def put_values(server: ServerProcess, plugin: str, count: int, bytes_each: int) 
 
 
 def watches(*, reads: bool, listeners: int) -> Client:
-    def attack(server: ServerProcess, stop: threading.Event) -> None:
+    def attack(server: ServerProcess, stop: Stop) -> None:
         connections = []
         for number in range(listeners):
             connection = socket.create_connection(server.nats_address)
@@ -221,38 +224,37 @@ def watches(*, reads: bool, listeners: int) -> Client:
 # Helpers
 
 
-def _connected(server: ServerProcess) -> socket.socket:
-    connection = socket.create_connection(server.address)
-    connection.settimeout(1)
-    return connection
+def _connected(server: ServerProcess, stop: Stop) -> socket.socket:
+    return stop.disconnects(socket.create_connection(server.address))
 
 
 def _send(connection: socket.socket, data: bytes) -> bool:
-    """Send; True if the connection is still open, also when the peer has stopped reading."""
-    try:
+    """Send, and return whether the connection is still open."""
+    with suppress(OSError):
         connection.sendall(data)
-    except TimeoutError:
         return True
-    except OSError:
-        return False
-    return True
+    return False
 
 
 # All of them
 
 
+def fill_quota(server: ServerProcess) -> None:
+    fill(server, "mallory", QUOTA, "x" * 700)
+
+
+def put_large_values(server: ServerProcess) -> None:
+    put_values(server, "mallory", 1_000, 64_000)
+
+
 def _large_list(path: str) -> Attack:
     return Attack(
-        [repeated("GET", path, "mallory")] * 16,
-        lambda server: fill(server, "mallory", 10_000, "x" * 700),
+        [repeated("GET", path, "mallory")] * 16, fill_quota, {"streamkit": {"quota_keys": QUOTA}}
     )
 
 
 def _large_read(operation: str, body: dict[str, Any]) -> Attack:
-    return Attack(
-        [asking("mallory", operation, body)],
-        lambda server: put_values(server, "mallory", 1_000, 64_000),
-    )
+    return Attack([asking("mallory", operation, body)], put_large_values)
 
 
 def _large_documents(method: str, path: str, body: Any = None) -> Attack:
@@ -271,7 +273,7 @@ ATTACKS: Final[dict[str, Attack]] = {
         [endless_body(b"", b"1\r\na\r\n" * 10_000)] * 4 + [endless_body(b"1;", b"x" * 65_536)] * 2
     ),
     "unread exports": Attack(
-        [unread_exports], lambda server: fill(server, "mallory", 40, "x" * 370_000)
+        [unread_exports], lambda server: fill(server, "exporter", 40, "x" * 370_000)
     ),
     "large lists": _large_list("/streamkit/configs/notes"),
     "large lists since": _large_list("/streamkit/configs/notes?since=2999-01-01T00:00:00.000Z"),
@@ -285,8 +287,8 @@ ATTACKS: Final[dict[str, Attack]] = {
     "writes over a full quota": Attack(
         [repeated("POST", "/streamkit/configs/notes", "mallory", {"title": "t", "content": "c"})]
         * 16,
-        lambda server: fill(server, "mallory", 10_000, "x" * 700),
-        {"streamkit": {"quota_keys": 10_000}},
+        fill_quota,
+        {"streamkit": {"quota_keys": QUOTA}},
     ),
     "numbers that are slow to parse": Attack(
         [repeated("POST", "/streamkit/configs/notes", "mallory", {"x": [1e-320] * 90_000})] * 4
@@ -303,16 +305,21 @@ ATTACKS: Final[dict[str, Attack]] = {
 }
 
 
-def _prepare_all(server: ServerProcess) -> None:
-    fill(server, "mallory", 10_000, "x" * 700)
-    put_values(server, "mallory", 1_000, 64_000)
-    put_documents(server)
+def all_of(attacks: Sequence[Attack]) -> Attack:
+    """Return every client of these attacks, for one server."""
+    prepares = dict.fromkeys(attack.prepare for attack in attacks if attack.prepare is not None)
+
+    def prepare(server: ServerProcess) -> None:
+        for each in prepares:
+            each(server)
+
+    return Attack(
+        [client for attack in attacks for client in attack.clients],
+        prepare,
+        {name: table for attack in attacks for name, table in attack.tables.items()},
+        [*dict.fromkeys(schema for attack in attacks for schema in attack.schemas)],
+    )
 
 
-ALL_AT_ONCE: Final = Attack(
-    [client for attack in ATTACKS.values() for client in attack.clients],
-    _prepare_all,
-    ATTACKS["large documents after small ones"].tables,
-    ATTACKS["large documents after small ones"].schemas,
-)
+ALL_AT_ONCE: Final = all_of([*ATTACKS.values()])
 """Every client of every attack, by one tenant and one plugin."""

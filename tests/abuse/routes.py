@@ -3,22 +3,21 @@
 Routes are those of its routing table, so that a new one is attacked without being listed here.
 """
 
-import http.client
 import json
 import re
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import httpx
 
-from tests.abuse.attacks import RECONNECT_SECONDS, fill, put_values
-from tests.abuse.support.attack import Client
+from tests.abuse.attacks import fill, put_values
+from tests.abuse.support.attack import RECONNECT_SECONDS, Client, Stop, repeat
 from tests.abuse.support.server import SECRET, ServerProcess
+from tests.sizes import size
 
 TABLES: dict[str, dict[str, Any]] = {
     "history": {"jwt_secret": SECRET},
@@ -28,9 +27,10 @@ TABLES: dict[str, dict[str, Any]] = {
     "playlist": {"delivery": "console", "admins": ["mallory"]},
 }
 
-HELD_CONNECTIONS = 32
-REPEATING_CONNECTIONS = 16
-SEND_TIMEOUT_SECONDS = 0.2
+HELD_CONNECTIONS = size(8, 32, 32)
+REPEATING_CONNECTIONS = size(4, 16, 16)
+BOOKS = size(40, 200, 200)
+EVENTS = size(20, 100, 100)
 VALUES = {
     "type": "notes",
     "id": "n0",
@@ -162,7 +162,7 @@ def _stored_books(server: ServerProcess, token: str) -> str:
     headers = {"Authorization": f"Bearer {token}"}
     api = f"{server.http}/audiobooks/api/v1"
     with httpx.Client(base_url=api, headers=headers, timeout=60) as client:
-        for number in range(200):
+        for number in range(BOOKS):
             book = {"title": f"Book {number}", "description": "x" * 1_000}
             stored = client.post("/books", json=book).raise_for_status().json()
     return str(stored["data"]["id"])
@@ -188,7 +188,7 @@ def _watch(server: ServerProcess, call: RouteCall) -> None:
             "progress": 2_518,
             "updateTime": "2021-01-27T23:37:42.155Z",
         }
-        for number in range(100)
+        for number in range(EVENTS)
     ]
     url = f"{server.http}/history/profiles/{call.tenant}/events"
     headers = {"Authorization": f"Bearer {call.token}"}
@@ -201,60 +201,40 @@ def clients(call: RouteCall) -> list[Client]:
 
 
 def _pipelining(call: RouteCall) -> Client:
-    def attack(server: ServerProcess, stop: threading.Event) -> None:
+    def attack(server: ServerProcess, stop: Stop) -> None:
         requests = call.raw() * 50
         while not stop.is_set():
-            with suppress(OSError), closing(_connected(server)) as connection:
+            with suppress(OSError), closing(_connected(server, stop)) as connection:
                 while not stop.is_set():
-                    with suppress(TimeoutError):
-                        connection.sendall(requests)
+                    connection.sendall(requests)
             stop.wait(RECONNECT_SECONDS)
 
     return attack
 
 
 def _holding(call: RouteCall) -> Client:
-    def attack(server: ServerProcess, stop: threading.Event) -> None:
+    def attack(server: ServerProcess, stop: Stop) -> None:
         with ExitStack() as held:
             for _ in range(HELD_CONNECTIONS):
                 with suppress(OSError):
-                    connection = held.enter_context(_connected(server, receive_bytes=4_096))
-                    connection.sendall(call.raw())
+                    connection = _connected(server, stop, receive_bytes=4_096)
+                    held.enter_context(connection).sendall(call.raw())
             stop.wait()
 
     return attack
 
 
 def _repeating(call: RouteCall) -> Client:
-    def attack(server: ServerProcess, stop: threading.Event) -> None:
-        headers = call.head()
-        while not stop.is_set():
-            host, port = server.address
-            with (
-                closing(http.client.HTTPConnection(host, port, timeout=10)) as connection,
-                suppress(OSError, http.client.HTTPException),
-            ):
-                for _ in _until(stop):
-                    connection.request(call.method, call.path, call.body, headers)
-                    connection.getresponse().read()
-            stop.wait(RECONNECT_SECONDS)
-
-    return attack
+    return lambda server, stop: repeat(stop, server, call.method, call.path, call.body, call.head())
 
 
-def _until(stop: threading.Event) -> Iterator[None]:
-    while not stop.is_set():
-        yield
-
-
-def _connected(server: ServerProcess, *, receive_bytes: int = 0) -> socket.socket:
+def _connected(server: ServerProcess, stop: Stop, *, receive_bytes: int = 0) -> socket.socket:
     connection = socket.socket()
     if receive_bytes:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-    connection.settimeout(SEND_TIMEOUT_SECONDS)
     try:
         connection.connect(server.address)
     except OSError:
         connection.close()
         raise
-    return connection
+    return stop.disconnects(connection)

@@ -1,5 +1,6 @@
 """Every route of a running service with all systems, a served schema and the Studio: what leaves it
-has no private member, misspelled parameters are named, and documents suit every generator.
+has no private member, misspelled parameters are named, and documents suit every generator. No test
+is marked `long`, so that one worker has them all, and starts one service.
 
 Routes are those of its routing table, so that a new one is called without being listed here.
 """
@@ -146,7 +147,6 @@ async def _private_in_buckets(url: str) -> set[str]:
         await client.close()
 
 
-@pytest.mark.long
 def test_no_route_of_a_system_shows_a_private_member(running: Running) -> None:
     assert len(running.private) >= 3, "passwords, tokens and codes were stored"
     assert len(running.responses) > 200
@@ -159,7 +159,6 @@ def test_no_route_of_a_system_shows_a_private_member(running: Running) -> None:
     assert not leaks
 
 
-@pytest.mark.long
 def test_every_route_names_the_parameter_that_a_request_misspells(running: Running) -> None:
     """`?limt=3` reported that no index serves the request."""
     reported = {
@@ -201,7 +200,6 @@ def boolean_schemas(part: Any, path: str = "") -> Iterator[str]:
         yield from boolean_schemas(each, place)
 
 
-@pytest.mark.long
 def test_no_openapi_document_has_a_boolean_schema(running: Running) -> None:
     """openapi-python-client refused every served schema, because of `"items": false`."""
     assert {*SYSTEMS} - {"rosey"} <= running.documents.keys() and "vault" in running.documents
@@ -214,7 +212,6 @@ def test_no_openapi_document_has_a_boolean_schema(running: Running) -> None:
 # Errors
 
 
-@pytest.mark.long
 def test_no_error_of_a_route_has_a_python_repr(running: Running) -> None:
     for what, data in running.responses:
         head, _, body = data.partition(b"\n")

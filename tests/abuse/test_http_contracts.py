@@ -1,5 +1,6 @@
 """Rules of HTTP that every route of every system follows, read from the running services: their
-routing tables and OpenAPI documents. New routes are covered without a line here."""
+routing tables and OpenAPI documents. New routes are covered without a line here. No test is marked
+`long`, so that one worker has them all, and starts one service."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,8 +14,6 @@ from tests.abuse.support.server import ServerProcess
 
 SYSTEMS = [name for name in NAMES if has_service(name)]
 SCHEMAS = {"recipes": "tests.service.schema_service.support.recipes:BOX"}
-
-pytestmark = pytest.mark.long
 
 OPEN_BODIES = {
     "streamkit PUT /configs/{type}/{id}: body": "configs keep unknown members",

@@ -11,7 +11,7 @@ from tests.abuse import routes
 from tests.abuse.support.server import ServerProcess
 from tests.sizes import size
 
-INPUTS = size(3_000, 3_000, 200_000)
+INPUTS = size(900, 3_000, 200_000)
 IN_FLIGHT = 32
 RESPONSE_SECONDS = 0.3
 """A request that a mutation left incomplete has no response: it is given up after this."""

@@ -9,7 +9,6 @@ import asyncio
 import json
 import random
 import socket
-import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -18,11 +17,11 @@ import nats
 import pytest
 
 from tests.abuse.attacks import asking, asking_at, put_values
-from tests.abuse.support.attack import Client, run
+from tests.abuse.support.attack import Client, Stop, check_neighbor
 from tests.abuse.support.server import ServerProcess
-from tests.sizes import SOAK, size
+from tests.sizes import size
 
-SECONDS_EACH = 0.3
+SECONDS_EACH = size(100, 300, 300) / 1_000
 LARGE = "x" * 60_000
 KEYS = [f"k{number:05d}" for number in range(1_000)]
 
@@ -50,12 +49,8 @@ def test_no_operation_takes_memory_or_time_from_a_neighbor(tmp_path: Path) -> No
         operations = asyncio.run(listed_operations(server.nats))
         assert operations == set(EXPENSIVE), "an operation has no attack here"
         put_values(server, "mallory", 1_000, 60_000)
-        if SOAK:
-            for operation in sorted(operations):
-                outcome = run(server, *clients(operation), seconds=size(5, 5, 60))
-                outcome.check(operation)
-        else:
-            run(server, _for_a_moment, seconds=SECONDS_EACH * len(operations)).check()
+        attacks = {operation: clients(operation) for operation in sorted(operations)}
+        check_neighbor(server, attacks, seconds=SECONDS_EACH)
         assert "unhandled exception" not in server.log.read_text()
 
 
@@ -115,16 +110,11 @@ def test_no_operation_of_another_service_takes_memory_or_time_from_a_neighbor(
         assert set(subjects) == set(bodies), "an operation has no attack here"
         if service == "recipes":
             asyncio.run(put_recipes(server.nats))
-        attacks = [
-            [asking_at(subjects[name], body), asking_at(subjects[name], body)]
+        attacks = {
+            name: [asking_at(subjects[name], body), asking_at(subjects[name], body)]
             for name, body in bodies.items()
-        ]
-        if SOAK:
-            for name, attack in zip(bodies, attacks, strict=True):
-                run(server, *attack, seconds=size(5, 5, 60)).check(name)
-        else:
-            each = [client for attack in attacks for client in attack]
-            run(server, *each, seconds=SECONDS_EACH * len(bodies)).check()
+        }
+        check_neighbor(server, attacks, seconds=SECONDS_EACH)
         assert "unhandled exception" not in server.log.read_text()
 
 
@@ -152,7 +142,7 @@ async def put_recipes(url: str) -> None:
 def test_nonsense_over_nats_leaves_memory_flat_and_is_answered_by_documented_codes(
     tmp_path: Path,
 ) -> None:
-    inputs = size(4_000, 4_000, 200_000)
+    inputs = size(1_000, 4_000, 200_000)
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     with ServerProcess(tmp_path, rosey={"rate_per_second": 0.0}) as server:
@@ -189,7 +179,7 @@ def flooding(operation: str) -> Client:
     count = max(10, 500_000 // len(data))
     message = f"PUB db.kv.mallory.{operation} {len(data)}\r\n".encode() + data + b"\r\n"
 
-    def attack(server: ServerProcess, stop: threading.Event) -> None:
+    def attack(server: ServerProcess, stop: Stop) -> None:
         with closing(socket.create_connection(server.nats_address)) as connection:
             connection.sendall(b'CONNECT {"verbose":false}\r\n')
             while not stop.is_set():
@@ -197,20 +187,6 @@ def flooding(operation: str) -> Client:
                 stop.wait(0.5)
 
     return attack
-
-
-def _for_a_moment(server: ServerProcess, stop: threading.Event) -> None:
-    for operation in EXPENSIVE:
-        moment = threading.Event()
-        threads = [
-            threading.Thread(target=client, args=(server, moment)) for client in clients(operation)
-        ]
-        for thread in threads:
-            thread.start()
-        stop.wait(SECONDS_EACH)
-        moment.set()
-        for thread in threads:
-            thread.join(30)
 
 
 async def fuzz(server: ServerProcess, rng: random.Random, inputs: int) -> set[str]:

@@ -1,12 +1,11 @@
 """The audiobook library without a network: kept books, and places that are sent later."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Page
 
+from keyhouse.systems.audiobooks.playback import SEEK_SLACK_SECONDS
 from tests.support.audiobook_pages import (
     ServedLibrary,
     moment,
@@ -15,26 +14,18 @@ from tests.support.audiobook_pages import (
     served_library,
     signed_in,
 )
-from tests.support.browser_pages import Pages, check_page, open_browser
+from tests.support.browser_pages import Pages, check_page, run_in_browser
+from tests.support.polling import until
 
 pytestmark = pytest.mark.browser
 
-Scenario = Callable[[Pages], Awaitable[None]]
+HEARD_SECONDS = SEEK_SLACK_SECONDS + 1.5
+"""More than is counted without regard to the time that has passed."""
+
+LATER = "const now = Date.now; Date.now = () => now() + 6_000;"
+"""Moves the clock of pages by more than the slack of a late report."""
+
 OFFLINE = ("ERR_INTERNET_DISCONNECTED", "Failed to load resource", "ERR_FAILED")
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedLibrary]:
-    with served_library(tmp_path_factory.mktemp("library")) as served:
-        yield served
-
-
-def run(scenario: Scenario) -> None:
-    async def main() -> None:
-        async with open_browser() as browser:
-            await scenario(browser)
-
-    asyncio.run(main())
 
 
 async def controlled(page: Page) -> None:
@@ -47,6 +38,7 @@ def test_a_kept_book_plays_offline_and_its_place_is_sent_when_the_network_is_bac
 ) -> None:
     device = library.listener("olga")
     book = library.book("The Lamp")
+    assert device.put(f"/preferences/speed:{book}", json=3).status_code == 200
     heard: list[float] = []
 
     async def scenario(browser: Pages) -> None:
@@ -57,7 +49,7 @@ def test_a_kept_book_plays_offline_and_its_place_is_sent_when_the_network_is_bac
             await open_book(page, library, "The Lamp")
             await controlled(page)
             await page.get_by_role("button", name="Keep on this device").click()
-            await page.get_by_text("Kept on this device: 1 MB.").wait_for()
+            await page.get_by_text("Kept on this device: 3 MB.").wait_for()
             await context.set_offline(True)
             await page.goto(f"{library.url}/authors")
             await page.get_by_role("heading", name="Kept on this device").wait_for()
@@ -66,23 +58,21 @@ def test_a_kept_book_plays_offline_and_its_place_is_sent_when_the_network_is_bac
             await page.get_by_role("link", name="The Lamp").first.click()
             await page.get_by_role("heading", name="The Lamp", exact=True).wait_for()
             await page.get_by_role("button", name="Chapter 3").click()
-            await played_past(page, 14.5)
+            await played_past(page, 60 + HEARD_SECONDS)
             await page.get_by_role("button", name="Pause").last.click()
             await page.get_by_text("on this device, and will be sent").wait_for()
             place = await moment(page)
             heard.append(place)
-            await asyncio.sleep(6)  # longer than the slack of a late report
+            await context.add_init_script(LATER)
             await page.reload()
             await played_past(page, place - 1)
             assert abs(await moment(page) - place) < 1
             assert library.state(device, book)["status"] == "unstarted"
             await context.set_offline(False)
             await page.get_by_text("on this device, and will be sent").wait_for(state="hidden")
-            for _ in range(100):
-                if library.state(device, book)["progress_pct"] > 55:
-                    break
-                await asyncio.sleep(0.1)
-            assert abs(library.state(device, book)["position_seconds"] - (place - 8)) < 1
+            await until(
+                lambda: abs(library.state(device, book)["position_seconds"] - (place - 60)) < 1
+            )
             await open_book(page, library, "The Lamp")
             await page.get_by_role("button", name="Remove from this device").click()
             await page.get_by_text("Removed from this device.").wait_for()
@@ -93,10 +83,10 @@ def test_a_kept_book_plays_offline_and_its_place_is_sent_when_the_network_is_bac
                 == []
             )
 
-    run(scenario)
+    run_in_browser(scenario)
     listened = device.get("/stats/me").json()["data"]
     assert listened["plays"] == 1
-    assert abs(listened["listen_seconds"] - (heard[0] - 8)) <= 1, "each second without a network"
+    assert abs(listened["listen_seconds"] - (heard[0] - 60)) <= 1, "each second without a network"
     events = device.get(f"/books/{book}/events").json()["data"]["items"]
     kinds = [each["event_type"] for each in events]
     assert kinds[0] == "pause" and "start" in kinds, "the newest event first"
@@ -119,7 +109,7 @@ def test_a_book_that_does_not_fit_is_rejected_with_the_sizes_and_the_app_is_inst
                 "() => { navigator.storage.estimate = async () => ({ quota: 1e5, usage: 9e4 }); }"
             )
             await page.get_by_role("button", name="Keep on this device").click()
-            await page.get_by_text("There is not enough space: the book has 1 MB").wait_for()
+            await page.get_by_text("There is not enough space: the book has 3 MB").wait_for()
             session = await context.new_cdp_session(page)
             found = await session.send("Page.getAppManifest")
             assert found["errors"] == [] and '"standalone"' in found["data"]
@@ -127,11 +117,11 @@ def test_a_book_that_does_not_fit_is_rejected_with_the_sizes_and_the_app_is_inst
             ids = [each["errorId"] for each in problems["installabilityErrors"]]
             assert ids in ([], ["in-incognito"]), ids
 
-    run(scenario)
+    run_in_browser(scenario)
 
 
 def test_the_player_and_kept_books_work_below_the_path_of_a_proxy(tmp_path: Path) -> None:
-    with served_library(tmp_path, root_path="/family") as library:
+    with served_library(tmp_path, seconds=60, root_path="/family") as library:
         device = library.listener("pia")
         book = library.book("The Lamp")
 
@@ -143,19 +133,19 @@ def test_the_player_and_kept_books_work_below_the_path_of_a_proxy(tmp_path: Path
                 await open_book(page, library, "The Lamp")
                 await controlled(page)
                 await page.get_by_role("button", name="Keep on this device").click()
-                await page.get_by_text("Kept on this device: 1 MB.").wait_for()
+                await page.get_by_text("Kept on this device: 3 MB.").wait_for()
                 await context.set_offline(True)
                 await page.goto(f"{library.url}/authors")
                 await page.get_by_role("link", name="The Lamp").first.click()
                 await page.get_by_role("heading", name="The Lamp", exact=True).wait_for()
                 await page.get_by_role("button", name="Chapter 2").click()
-                await played_past(page, 4.5)
+                await played_past(page, 30.5)
                 await page.get_by_role("button", name="Pause").last.click()
                 await context.set_offline(False)
                 await page.get_by_text("on this device, and will be sent").wait_for(state="hidden")
                 await page.goto(f"{library.url}/")
                 await page.get_by_role("heading", name="Continue listening").wait_for()
 
-        run(scenario)
+        run_in_browser(scenario)
         assert library.state(device, book)["status"] == "in_progress"
         device.close()

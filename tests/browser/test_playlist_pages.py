@@ -1,6 +1,5 @@
 """The playlist pages in a real browser, with the demonstration's channel."""
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -12,7 +11,7 @@ from playwright.async_api import BrowserContext, Page, expect
 
 from keyhouse.systems.playlist.demo_robot import DemoRobot
 from keyhouse.systems.playlist.schema import SESSION
-from tests.support.browser_pages import Pages, check_page, open_browser
+from tests.support.browser_pages import Pages, check_page, check_themes, run_in_browser
 from tests.support.page_server import serving
 from tests.systems.playlist.support.demo import demo_channel
 from tests.systems.playlist.support.service import PlaylistService, item
@@ -61,16 +60,15 @@ class Visit:
 
 
 def run(folder: Path, scenario: Scenario, **settings: Any) -> None:
-    async def main() -> None:
+    async def main(browser: Pages) -> None:
         more = [item("hostile", HOSTILE, "<b>Odd</b>")]
         async with (
             demo_channel(folder, more=more, **settings) as (service, robot),
             serving(service.app) as url,
-            open_browser() as browser,
         ):
             await scenario(Visit(service, robot, url, browser))
 
-    asyncio.run(main())
+    run_in_browser(main)
 
 
 async def press_until(page: Page, key: str, name: str) -> None:
@@ -87,8 +85,31 @@ async def press_until(page: Page, key: str, name: str) -> None:
     raise AssertionError(f"{key} does not lead to {name!r}")
 
 
-@pytest.mark.parametrize("width", [320, 390, 1_280])
-def test_nothing_is_cut_and_nothing_is_said_twice(tmp_path: Path, width: int) -> None:
+async def check_list_and_menu(visit: Visit, width: int) -> None:
+    context = await visit.signed_in("Bob", width=width)
+    async with visit.page(context=context) as page:
+        await page.locator(".now-title").wait_for()
+        lines = await page.locator(".now-title").evaluate(
+            "e => { const s = getComputedStyle(e);"
+            " return (e.clientHeight - parseFloat(s.paddingTop)) / parseFloat(s.lineHeight) }"
+        )
+        if width < 640:
+            assert lines == round(lines) == 2
+        menu = page.locator(".top nav")
+        is_wider = await menu.evaluate("e => e.scrollWidth > e.clientWidth")
+        assert is_wider == (width < 640)
+        shades = await menu.evaluate("e => getComputedStyle(e).backgroundAttachment")
+        assert ("scroll" in shades and "local" in shades) == is_wider
+        await page.get_by_role("button", name="Add Café de la Lune").click()
+        toast, inline = page.locator("#toast"), page.locator("#list .said[data-last]")
+        await expect(toast).to_contain_text("Added")
+        is_inline = await inline.is_visible()
+        assert is_inline == (width > 640)
+        box = await toast.bounding_box()
+        assert box is not None and (box["width"] > 100) == (not is_inline)
+
+
+def test_nothing_is_cut_and_nothing_is_said_twice(tmp_path: Path) -> None:
     """The third line of the playing title was cut through its letters, the last tab of the menu was
     cut without a sign that it scrolls, and toast and list said the same."""
 
@@ -97,32 +118,15 @@ def test_nothing_is_cut_and_nothing_is_said_twice(tmp_path: Path, width: int) ->
             "The very long title of what is playing now, which needs more lines than a phone has"
         )
         await visit.robot.play_media("https://media.example/long.json", title, 600)
-        context = await visit.signed_in("Bob", width=width)
-        async with visit.page(context=context) as page:
-            await page.locator(".now-title").wait_for()
-            lines = await page.locator(".now-title").evaluate(
-                "e => { const s = getComputedStyle(e);"
-                " return (e.clientHeight - parseFloat(s.paddingTop)) / parseFloat(s.lineHeight) }"
-            )
-            if width < 640:
-                assert lines == round(lines) == 2
-            menu = page.locator(".top nav")
-            is_wider = await menu.evaluate("e => e.scrollWidth > e.clientWidth")
-            assert is_wider == (width < 640)
-            shades = await menu.evaluate("e => getComputedStyle(e).backgroundAttachment")
-            assert ("scroll" in shades and "local" in shades) == is_wider
-            await page.get_by_role("button", name="Add Café de la Lune").click()
-            toast, inline = page.locator("#toast"), page.locator("#list .said")
-            await expect(toast).to_contain_text("Added")
-            is_inline = await inline.is_visible()
-            assert is_inline == (width > 640)
-            box = await toast.bounding_box()
-            assert box is not None and (box["width"] > 100) == (not is_inline)
+        for width in (320, 390, 1_280):
+            await check_list_and_menu(visit, width)
 
     run(tmp_path, scenario)
 
 
-@pytest.mark.parametrize(("width", "dark"), [(320, True), (1_280, False)])
+@pytest.mark.parametrize(
+    ("width", "dark"), [(320, True), pytest.param(1_280, False, marks=pytest.mark.extra)]
+)
 def test_a_member_tells_the_whole_story_with_the_keyboard_alone(
     tmp_path: Path, width: int, dark: bool
 ) -> None:
@@ -209,6 +213,7 @@ def test_a_member_tells_the_whole_story_with_the_keyboard_alone(
     run(tmp_path, scenario, queue_interval_seconds=1.5)
 
 
+@pytest.mark.soak
 def test_every_page_is_accessible_in_every_theme_and_width(tmp_path: Path) -> None:
     async def scenario(visit: Visit) -> None:
         await visit.robot.play()
@@ -221,7 +226,6 @@ def test_every_page_is_accessible_in_every_theme_and_width(tmp_path: Path) -> No
             await page.get_by_role("button", name="Like").click()
         async with visit.page("login/code?username=Ada") as page:
             await check_page(page)
-        state = await context.storage_state()
         sources = "source=demo-1&source=demo-2"
         paths = (
             "login",
@@ -235,12 +239,10 @@ def test_every_page_is_accessible_in_every_theme_and_width(tmp_path: Path) -> No
             "channel",
             "statistics",
         )
-        themes = [(False, 320), (True, 1_280), (True, 320), (False, 1_280)]
-        for number, path in enumerate(paths):
-            for dark, width in themes if path in ("", "#list") else themes[number % 2 :: 2]:
-                options: Any = {"storage_state": state, "dark": dark, "width": width}
-                async with visit.page(path, **options) as page:
-                    await check_page(page, f"{dark=}, {width=}")
+        async with visit.page(context=context) as page:
+            for path in paths:
+                await page.goto(f"{visit.url}/playlist/{path}")
+                await check_themes(page)
 
     run(tmp_path, scenario)
 

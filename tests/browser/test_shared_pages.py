@@ -8,7 +8,7 @@ import pytest
 
 from keyhouse.http import HtmlPage, HttpSettings, Route, Templates, make_app
 from keyhouse.service.spec import ServiceSpec
-from tests.support.browser_pages import open_browser
+from tests.support.browser_pages import Pages, run_in_browser
 from tests.support.page_server import serving
 
 pytestmark = pytest.mark.browser
@@ -24,9 +24,10 @@ async def sample() -> HtmlPage:
 SPEC = ServiceSpec(name="sample", routes=[Route(method="GET", path="/", handler=sample)])
 
 
+@pytest.mark.soak
 def test_every_element_is_readable_in_every_theme_and_width() -> None:
-    async def scenario() -> None:
-        async with serving(make_app([SPEC])) as url, open_browser() as browser:
+    async def scenario(browser: Pages) -> None:
+        async with serving(make_app([SPEC])) as url:
             await browser.check(f"{url}/sample/")
             async with browser.visit(f"{url}/sample/") as page:
                 await page.keyboard.press("Tab")
@@ -35,7 +36,7 @@ def test_every_element_is_readable_in_every_theme_and_width() -> None:
                 await page.keyboard.press("Enter")
                 assert await page.evaluate("document.activeElement.id") == "main"
 
-    asyncio.run(scenario())
+    run_in_browser(scenario)
 
 
 def test_the_shared_files_are_served_compressed_even_without_docs() -> None:

@@ -1,16 +1,17 @@
 """Attacks on the Studio by a real browser: pages of other origins, frames, stored scripts."""
 
-import asyncio
 from collections.abc import Iterator
+from functools import partial
 from urllib.parse import quote, urlencode
 
 import pytest
-from playwright.async_api import Page, Route
+from playwright.async_api import Frame, Page, Route
 
 from keyhouse import Store
 from keyhouse.engine import Batch, Put
 from tests.browser.support.visitor import Studio, open_studio
 from tests.studio.support.library import BOOK, Book
+from tests.support.polling import until
 
 pytestmark = pytest.mark.browser
 
@@ -75,21 +76,22 @@ def test_a_form_of_another_origin_changes_nothing(studio: Studio, origin: str) -
     studio.run(f"forgery {origin}", scenario)
 
 
+def loaded_url(frame: Frame) -> str:
+    """Return the address of a frame, or "" while it loads."""
+    return frame.url.removeprefix("about:blank")
+
+
 @pytest.mark.parametrize("origin", [OTHER_SITE, OTHER_PORT])
 def test_no_page_is_shown_in_a_frame(studio: Studio, origin: str) -> None:
     async def scenario(space: str, store: Store) -> None:
         async with studio.visitor.operator() as operator:
             page = await operator.context.new_page()
             for path in (f"{space}/key?k=book:b000", "/studio/journal", "/studio/login", "/"):
-                frame = f'<iframe src="{studio.visitor.url}{path}"></iframe>'
-                await show(page, origin, frame)
-                await page.wait_for_load_state("networkidle")
-                [shown] = page.frames[1:]
-                for _ in range(300):
-                    if shown.url not in ("", "about:blank"):
-                        break
-                    await asyncio.sleep(0.1)
-                assert shown.url.startswith("chrome-error:"), path
+                html = f'<iframe src="{studio.visitor.url}{path}"></iframe>'
+                await show(page, origin, html)
+                [frame] = page.frames[1:]
+                url = await until(partial(loaded_url, frame))
+                assert url.startswith("chrome-error:"), path
 
     studio.run(f"frame {origin}", scenario)
 

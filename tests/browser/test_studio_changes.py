@@ -1,4 +1,7 @@
-"""Changes through the Studio in a real browser, on SQLite and on a server engine."""
+"""Changes through the Studio in a real browser, on SQLite and on a server engine.
+
+Every test runs on the server engine in `make test-all`, and in `make test` those that depend on
+commits, watches, jobs and raw rows of an engine."""
 
 import asyncio
 from collections.abc import Iterator
@@ -10,13 +13,19 @@ from playwright.async_api import Page
 from keyhouse import Store
 from keyhouse.engine import Batch, Put, Span
 from keyhouse.store import verify
-from tests.browser.support.visitor import PAGES, Studio, open_studio
+from tests.browser.support.visitor import Studio, open_studio
 from tests.studio.support.library import BOOK, SHELF, Book, token
+from tests.support.polling import until
 
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+on_both = pytest.mark.parametrize("studio", ["sqlite", "postgres"], indirect=True, scope="module")
+
+
+@pytest.fixture(
+    scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.extra)]
+)
 def studio(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Studio]:
@@ -41,21 +50,6 @@ async def listed(page: Page, kind: str) -> list[str]:
     items = await page.locator("section[aria-label=Preview] details li").all_inner_texts()
     await page.get_by_text("Checks, puts, deletes and adds").click()
     return sorted(each.removeprefix(kind).strip() for each in items if each.startswith(kind))
-
-
-def test_every_page_opens_and_names_what_it_shows(studio: Studio) -> None:
-    async def scenario(space: str, store: Store) -> None:
-        async with (
-            studio.visitor.operator() as operator,
-            operator.visit("/studio/", allowed_errors=("404",)) as page,
-        ):
-            for path in PAGES:
-                answer = await page.goto(f"{studio.visitor.url}{path.replace('{space}', space)}")
-                assert answer is not None
-                assert answer.status == (404 if path.endswith("/nothing") else 200), path
-                assert await page.locator("h1").inner_text(), path
-
-    studio.run("pages", scenario)
 
 
 def test_an_operator_signs_in_walks_to_a_space_unlocks_and_signs_out(studio: Studio) -> None:
@@ -96,6 +90,7 @@ def test_an_index_row_leads_to_its_record_and_back(studio: Studio) -> None:
     studio.run("follow", scenario)
 
 
+@on_both
 def test_a_preview_is_what_is_committed_and_an_undo_takes_it_back(studio: Studio) -> None:
     async def scenario(space: str, store: Store) -> None:
         before = {row.key: row.value async for row in store.row_scan()}
@@ -236,6 +231,11 @@ def test_text_is_edited_with_marked_errors_and_numbers_stay_as_typed(studio: Stu
     studio.run("editor", scenario)
 
 
+async def deleted(store: Store) -> bool:
+    return await store.count(BOOK) < 80
+
+
+@on_both
 def test_a_deletion_by_filter_is_cancelled_half_way_and_undone(
     studio: Studio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,7 +249,6 @@ def test_a_deletion_by_filter_is_cancelled_half_way_and_undone(
                 commits += 1
                 if commits > 3:
                     await cancelled.wait()
-                await asyncio.sleep(0.1)
             result: int | None = await commit(name, batch)
             return result
 
@@ -261,9 +260,7 @@ def test_a_deletion_by_filter_is_cancelled_half_way_and_undone(
             await page.get_by_role("link", name="Delete all of these").click()
             await page.get_by_label("Type the number of records").fill("40")
             await page.get_by_role("button", name="Delete 40 records").click()
-            async with asyncio.timeout(30):
-                while await store.count(BOOK) == 80:
-                    await asyncio.sleep(0.1)
+            await until(lambda: deleted(store))
             await page.get_by_role("button", name="Cancel").click()
             cancelled.set()
             await page.get_by_text("cancelled").first.wait_for()
@@ -278,6 +275,7 @@ def test_a_deletion_by_filter_is_cancelled_half_way_and_undone(
     studio.run("bulk", scenario, books=80)
 
 
+@on_both
 def test_a_broken_index_is_verified_and_repaired(studio: Studio) -> None:
     async def scenario(space: str, store: Store) -> None:
         broken = Batch(puts=(Put("by-author:nobody:b9", b"1"),), deletes=("by-author:lem:b000",))
@@ -299,6 +297,7 @@ def test_a_broken_index_is_verified_and_repaired(studio: Studio) -> None:
     studio.run("verify", scenario)
 
 
+@on_both
 def test_a_change_of_another_client_appears_and_its_time_to_live_counts_down(
     studio: Studio,
 ) -> None:

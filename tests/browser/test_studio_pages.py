@@ -27,20 +27,30 @@ def studio(folder: Path) -> Iterator[Studio]:
         yield opened
 
 
-def test_every_page_is_accessible_in_every_theme_and_width(studio: Studio) -> None:
+@pytest.mark.soak
+def test_every_page_opens_with_a_heading_and_is_accessible_in_every_theme_and_width(
+    studio: Studio,
+) -> None:
     async def scenario(space: str, store: Store) -> None:
         async with studio.visitor.operator(unlocked=True) as operator:
             form: dict[str, str | float | bool] = {"action": "save", "name": "By Lem"}
             form["path"] = f"{space}/book?q=author%3Dlem"
             await operator.context.request.post(f"{studio.visitor.url}/studio/views", form=form)
-            for path in PAGES:
-                await operator.check(path.replace("{space}", space))
+            async with operator.visit("/studio/", allowed_errors=("404",)) as page:
+                for path in PAGES:
+                    url = f"{studio.visitor.url}{path.replace('{space}', space)}"
+                    answer = await page.goto(url)
+                    assert answer is not None
+                    assert answer.status == (404 if path.endswith("/nothing") else 200), path
+                    assert await page.locator("h1").inner_text(), path
+                    await check_themes(page)
         await studio.visitor.browser.check(f"{studio.visitor.url}/studio/login")
         await studio.visitor.browser.check(f"{studio.visitor.url}/")
 
     studio.run("accessible", scenario)
 
 
+@pytest.mark.soak
 def test_answers_to_forms_are_accessible_too(studio: Studio) -> None:
     """Preview, conflict, error, revealed key, wrong number and job: pages that have no link."""
 

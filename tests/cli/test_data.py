@@ -2,9 +2,6 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +9,7 @@ import pytest
 from keyhouse import open_engine
 from keyhouse.engine import Batch, Put
 from tests.cli.support.board import BOARD, GOAL, STORE, everything, lines
-from tests.support.program import SOURCE, run
+from tests.support.program import run, started
 
 # Put and get
 
@@ -283,29 +280,8 @@ def test_completion_offers_systems_spaces_and_keys(folder: Path) -> None:
 
 
 def test_watch_prints_changes_as_they_are_committed(folder: Path) -> None:
-    program = [
-        sys.executable,
-        "-m",
-        "keyhouse.cli",
-        "watch",
-        BOARD,
-        *STORE,
-        "--type",
-        "clip",
-        "--count",
-        "2",
-        "--json",
-    ]
-    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
-    with subprocess.Popen(
-        program,
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as watching:
-        assert watching.stderr is not None and watching.stdout is not None
+    command = ("watch", BOARD, *STORE, "--type", "clip", "--count", "2", "--json")
+    with started(*command, cwd=folder) as watching:
         assert (
             watching.stderr.readline() == "Watching channel-7 after revision 1. Ctrl-C stops it.\n"
         )

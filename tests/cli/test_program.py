@@ -43,6 +43,7 @@ def cpu_seconds(cache: Path, *arguments: str) -> float:
     return min(times)
 
 
+@pytest.mark.extra  # it measures time; the modules that help imports are tested always
 def test_help_is_fast(tmp_path: Path) -> None:
     """Other programs on the same core make it slower, so the best of five measurements counts."""
     for _ in range(5):

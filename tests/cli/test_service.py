@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from keyhouse.errors import CallerError
 from keyhouse.service.http_client import translated
 from keyhouse.systems.streamkit.client import InvalidError
 from tests.serve.support.serve_process import Serving, environment, serving
-from tests.support.program import run
+from tests.support.program import run, started
 
 NOTE = "cust_12345_streamkit_notes_ideas"
 
@@ -61,20 +59,11 @@ def test_commands_use_plugin_storage_over_nats(service: Serving) -> None:
 
 def test_watch_through_a_service_prints_the_writes_of_others(service: Serving) -> None:
     at = ("--service", service.nats, "--space", "watched")
-    watching = subprocess.Popen(
-        [sys.executable, "-m", "keyhouse.cli", "watch", "rosey", "--count", "1", *at],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert watching.stderr is not None
-    started_line = (
-        watching.stderr.readline()
-    )  # at the store's revision, which other tests have moved
-    assert re.fullmatch(r"Watching watched after revision \d+\. Ctrl-C stops it\.\n", started_line)
-    run("put", "rosey", "k", "1", *at)
-    out, _ = watching.communicate(timeout=60)
+    with started("watch", "rosey", "--count", "1", *at, environment=environment()) as watching:
+        first = watching.stderr.readline()  # its revision depends on other tests
+        assert re.fullmatch(r"Watching watched after revision \d+\. Ctrl-C stops it\.\n", first)
+        run("put", "rosey", "k", "1", *at)
+        out, _ = watching.communicate()
     assert out.split("\t")[1:] == ["put", "k", "1\n"]
     assert (
         "newer than the newest" in run("watch", "rosey", "--since", "1000000", *at, code=1).stderr

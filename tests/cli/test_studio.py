@@ -1,20 +1,20 @@
 """`keyhouse studio`: a store in a browser, without a service."""
 
 import asyncio
-import json
 import re
 import socket
-import subprocess
-import sys
-import time
 from html import unescape
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import httpx
 import pytest
 
 from keyhouse import Store, load_system, open_engine
+from tests.serve.support.serve_process import serving
+from tests.support.polling import wait_until
+from tests.support.program import run, started
 
 
 @pytest.mark.parametrize("write", [False, True])
@@ -28,139 +28,89 @@ def test_a_store_is_opened_read_only_without_write(write: bool, tmp_path: Path) 
 
     asyncio.run(fill())
     url = f"sqlite:{tmp_path}/bot.db?layout=rosey"
-    command = [sys.executable, "-m", "keyhouse.cli", "studio", "rosey", "--store", url]
-    with subprocess.Popen(
-        [*command, *(["--write"] if write else [])], stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            link = process.stdout.readline().strip()
-            base = f"http://{urlsplit(link).netloc}"
-            [code] = parse_qs(urlsplit(link).query)["link"]
-            with httpx.Client(base_url=base, timeout=30) as client:
-                answer = client.post("/studio/login", data={"token": code})
-                assert answer.status_code == 303
-                page = client.get("/studio/rosey/trivia/key.json", params={"k": "theme"})
-                assert page.json()["value"] == '"dark"'
-                answer = client.post("/studio/lock", data={"unlocked": "on"})
-                assert answer.status_code == (303 if write else 403)
-                first = client.get("/studio/").text
-                for start in ("/", "/studio/"):
-                    for path in re.findall(r'href="([^"#]+)"', client.get(start).text):
-                        assert client.get(urljoin(start, path)).status_code == 200, path
-                again = client.post("/studio/login", data={"token": code})
-                assert again.status_code == 401
-                assert "start `keyhouse studio` again" in unescape(again.text)
-                for text in (first, client.get("/").text, client.get("/studio/login").text):
-                    assert "--operator" not in text, "no token signs in here"
-        finally:
-            process.terminate()
+    command = ["studio", "rosey", "--store", url, *(["--write"] if write else [])]
+    with started(*command) as process:
+        link = process.stdout.readline().strip()
+        base = f"http://{urlsplit(link).netloc}"
+        [code] = parse_qs(urlsplit(link).query)["link"]
+        with httpx.Client(base_url=base, timeout=30) as client:
+            answer = client.post("/studio/login", data={"token": code})
+            assert answer.status_code == 303
+            page = client.get("/studio/rosey/trivia/key.json", params={"k": "theme"})
+            assert page.json()["value"] == '"dark"'
+            answer = client.post("/studio/lock", data={"unlocked": "on"})
+            assert answer.status_code == (303 if write else 403)
+            first = client.get("/studio/").text
+            for start in ("/", "/studio/"):
+                for path in re.findall(r'href="([^"#]+)"', client.get(start).text):
+                    assert client.get(urljoin(start, path)).status_code == 200, path
+            again = client.post("/studio/login", data={"token": code})
+            assert again.status_code == 401
+            assert "start `keyhouse studio` again" in unescape(again.text)
+            for text in (first, client.get("/").text, client.get("/studio/login").text):
+                assert "--operator" not in text, "no token signs in here"
 
 
 def test_a_port_in_use_names_the_option_of_this_command(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        command = [sys.executable, "-m", "keyhouse.cli", "studio", "rosey", "--port", port]
-        ran = subprocess.run(
-            [*command, "--store", f"sqlite:{tmp_path}/bot.db"], capture_output=True, text=True
-        )
-    assert ran.returncode != 0
-    assert "choose another port with --port" in ran.stderr
-    assert "--http" not in ran.stderr
+        command = ("studio", "rosey", "--port", port, "--store", f"sqlite:{tmp_path}/bot.db")
+        refused = run(*command, code=1).stderr
+    assert "choose another port with --port" in refused
+    assert "--http" not in refused
 
 
 def test_the_studio_of_a_served_system_takes_an_operators_token(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "keyhouse.cli"]
-    folder = ["--data", str(tmp_path / "data")]
-    serve = [*command, "serve", "rosey", "--http", "127.0.0.1:0", "--nats", "off", "--json"]
-    with subprocess.Popen(
-        [*serve, *folder], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            base = json.loads(process.stdout.readline())["http"]
-            made = subprocess.run(
-                [*command, "token", "--operator", "--scope", "studio:read", *folder],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            headers = {"Authorization": f"Bearer {made.stdout.strip()}"}
-            with httpx.Client(base_url=base, headers=headers, timeout=30) as client:
-                [system] = client.get("/studio/index.json").raise_for_status().json()["systems"]
-                assert (system["name"], system["is_ready"]) == ("rosey", True)
-                assert system["is_durable"] is True
-                assert client.get("/studio/rosey/schema.json").status_code == 200
-                assert client.get("/studio/openapi.json").status_code == 200
-            listed = subprocess.run(
-                [*command, "jobs", "--service", base, "--token", made.stdout.strip()],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            assert "No job was started" in listed.stdout
-            assert "0 sweeps" in listed.stdout
-            given = ["--service", base, "--token", made.stdout.strip(), "--json"]
-            none = subprocess.run(
-                [*command, "jobs", "01JCXQ0Z3V8B6N4M2K1H0G9F8E", *given],
-                capture_output=True,
-                text=True,
-            )
-            assert none.returncode != 0
-            assert "No such job" in none.stderr
-            with httpx.Client(base_url=base, headers=headers, timeout=30) as client:
-                assert client.get("/ready").json()["systems"] == {"rosey": {"ready": True}}
-        finally:
-            process.terminate()
+    with serving(tmp_path, "rosey", "--nats", "off") as served:
+        made = run(
+            "token", "--operator", "--scope", "studio:read", "--data", f"{tmp_path}/data"
+        ).stdout.strip()
+        headers = {"Authorization": f"Bearer {made}"}
+        with httpx.Client(base_url=served.http, headers=headers, timeout=30) as client:
+            [system] = client.get("/studio/index.json").raise_for_status().json()["systems"]
+            assert (system["name"], system["is_ready"]) == ("rosey", True)
+            assert system["is_durable"] is True
+            assert client.get("/studio/rosey/schema.json").status_code == 200
+            assert client.get("/studio/openapi.json").status_code == 200
+        given = ("--service", served.http, "--token", made)
+        listed = run("jobs", *given).stdout
+        assert "No job was started" in listed
+        assert "0 sweeps" in listed
+        none = run("jobs", "01JCXQ0Z3V8B6N4M2K1H0G9F8E", *given, "--json", code=None)
+        assert none.returncode != 0
+        assert "No such job" in none.stderr
+        assert served.get("/ready").json()["systems"] == {"rosey": {"ready": True}}
 
 
 def test_jobs_needs_a_service_and_a_token() -> None:
-    command = [sys.executable, "-m", "keyhouse.cli", "jobs"]
     for given, sentence in (
         ([], "--service http://host:8080"),
         (["--service", "http://localhost:1"], "keyhouse token --operator"),
         (["--service", "http://localhost:1", "--token", "x"], "cannot be reached"),
     ):
-        ran = subprocess.run([*command, *given], capture_output=True, text=True)
-        assert ran.returncode != 0
-        assert sentence in ran.stderr
+        assert sentence in run("jobs", *given, code=1).stderr
 
 
 def test_a_served_playlist_has_its_figures_in_the_studio(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "keyhouse.cli"]
-    folder = ["--data", str(tmp_path / "data")]
-    serve = [*command, "serve", "playlist", "--http", "127.0.0.1:0", "--nats", "off", "--json"]
-    serve += ["--engine", f"sqlite:{tmp_path}/playlist.db"]
-    with subprocess.Popen(
-        [*serve, *folder], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            base = json.loads(process.stdout.readline())["http"]
-            made = subprocess.run(
-                [*command, "token", "--operator", *folder],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            headers = {"Authorization": f"Bearer {made.stdout.strip()}"}
-            with httpx.Client(base_url=base, headers=headers, timeout=30) as client:
-                assert client.get("/playlist/login").status_code == 200
-                page = client.get("/studio/slow.json").raise_for_status().json()
-                routes = {each["call"]: each["count"] for each in page["requests"]}
-                assert routes["GET /playlist/login"] == 1
-                assert {each["call"] for each in page["calls"]} == {"read", "scan", "commit"}
-                [system] = client.get("/studio/jobs.json").json()["systems"]
-                assert system["system"] == "playlist"
-                deadline = time.monotonic() + 30
-                while True:  # a count that takes over 50 ms is not exact
-                    [system] = client.get("/studio/index.json").json()["systems"]
-                    if system["size"]["is_exact"]:
-                        break
-                    assert time.monotonic() < deadline
-                assert system["docs"] == "/playlist/docs"
-                for space in client.get("/studio/playlist/index.json").json()["spaces"]:
-                    path = f"/studio/playlist/{space['name']}/index.json"
-                    assert client.get(path).json()["use"]["rate"]["per_second"] > 0
-        finally:
-            process.terminate()
+    engine = f"sqlite:{tmp_path}/playlist.db"
+    with serving(tmp_path, "playlist", "--nats", "off", "--engine", engine) as served:
+        made = run("token", "--operator", "--data", f"{tmp_path}/data").stdout.strip()
+        headers = {"Authorization": f"Bearer {made}"}
+        with httpx.Client(base_url=served.http, headers=headers, timeout=30) as client:
+            assert client.get("/playlist/login").status_code == 200
+            page = client.get("/studio/slow.json").raise_for_status().json()
+            routes = {each["call"]: each["count"] for each in page["requests"]}
+            assert routes["GET /playlist/login"] == 1
+            assert {each["call"] for each in page["calls"]} == {"read", "scan", "commit"}
+            [system] = client.get("/studio/jobs.json").json()["systems"]
+            assert system["system"] == "playlist"
+
+            def counted() -> Any:  # a count that takes over 50 ms is not exact
+                [system] = client.get("/studio/index.json").json()["systems"]
+                return system["size"]["is_exact"] and system
+
+            system = wait_until(counted)
+            assert system["docs"] == "/playlist/docs"
+            for space in client.get("/studio/playlist/index.json").json()["spaces"]:
+                path = f"/studio/playlist/{space['name']}/index.json"
+                assert client.get(path).json()["use"]["rate"]["per_second"] > 0

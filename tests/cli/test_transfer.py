@@ -2,10 +2,6 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +11,7 @@ from keyhouse.engine import Batch, Put
 from keyhouse.engines.registry import open_engine
 from keyhouse.serve.data_dir import DataDir
 from tests.cli.support.shows import declare_shows
-from tests.support.program import SOURCE, run
+from tests.support.program import run, started
 from tests.support.terminal import CTRL_C, on_terminal
 
 BOARD = "keyhouse.demo.clips:BOARD"
@@ -304,26 +300,9 @@ def test_an_export_of_records_is_not_imported(tmp_path: Path) -> None:
 
 
 def test_import_reads_standard_input(tmp_path: Path) -> None:
-    program = [
-        sys.executable,
-        "-m",
-        "keyhouse.cli",
-        "import",
-        "rosey",
-        "--store",
-        "rocksdb:two",
-        "--allow-truncated",
-        "--json",
-    ]
-    ran = subprocess.run(
-        program,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(SOURCE)},
-        input=b'{"space":"s","key":"k","value":{"n":1}}\n',
-        capture_output=True,
-        timeout=60,
-        check=True,
-    )
+    options = ("--store", "rocksdb:two", "--allow-truncated", "--json")
+    given = '{"space":"s","key":"k","value":{"n":1}}\n'
+    ran = run("import", "rosey", *options, cwd=tmp_path, given=given)
     assert json.loads(ran.stdout) == {
         "rows": 1,
         "written": 1,
@@ -336,35 +315,15 @@ def test_import_reads_standard_input(tmp_path: Path) -> None:
 def test_move_follows_changes_until_enter(tmp_path: Path) -> None:
     source = f"sqlite:{tmp_path}/one.db"
     fill(source)
-    program = [
-        sys.executable,
-        "-u",
-        "-m",
-        "keyhouse.cli",
-        "move",
-        "rosey",
-        source,
-        f"rocksdb:{tmp_path}/two",
-        "--follow",
-        "--json",
-    ]
-    with subprocess.Popen(
-        program,
-        env=os.environ | {"PYTHONPATH": str(SOURCE)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as moving:
-        assert moving.stdin and moving.stdout and moving.stderr
+    target = f"rocksdb:{tmp_path}/two"
+    with started("move", "rosey", source, target, "--follow", "--json") as moving:
         assert "Stop the programs" in moving.stderr.readline()
         for number in range(21):
             put(source, f"written meanwhile {number}")
-        time.sleep(0.5)
         out, err = moving.communicate("\n", timeout=60)
     assert moving.returncode == 0, err
     assert json.loads(out)["rows"] == 621
-    shown = json.loads(run("move", "rosey", source, f"rocksdb:{tmp_path}/two", "--json").stdout)
+    shown = json.loads(run("move", "rosey", source, target, "--json").stdout)
     assert shown["written"] == 0
 
 

@@ -2,10 +2,10 @@
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.serve.support.serve_process import environment, serving
+from tests.support.program import write_program
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "serve-your-schema.md"
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
@@ -18,16 +18,13 @@ def test_the_walk_through_prints_what_the_guide_says(tmp_path: Path) -> None:
     shell = [text for language, text in blocks if language == "sh"]
     settings = shell[1]
     with serving(tmp_path, "recipes:BOX", "--nats", "off", data="keyhouse-data") as process:
-        (tmp_path / "bin").mkdir()
-        program = tmp_path / "bin" / "keyhouse"
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m keyhouse.cli "$@"\n')
-        program.chmod(0o755)
+        program = write_program(tmp_path / "bin")
         for at, (language, text) in enumerate(blocks):
             if language != "text":
                 continue
             script = settings.replace("http://127.0.0.1:8080", process.http) + blocks[at - 1][1]
             done = subprocess.run(
-                ["bash", "-c", f'PATH="{tmp_path}/bin:$PATH"\n{script}'],
+                ["bash", "-c", f'PATH="{program.parent}:$PATH"\n{script}'],
                 cwd=tmp_path,
                 env=environment(),
                 capture_output=True,

@@ -12,7 +12,7 @@ import pytest
 from tests.docs.pages import DOCS, ROOT, blocks
 from tests.serve.support.serve_process import Serving, environment, serving
 from tests.support.browser_pages import check_page, open_browser
-from tests.support.program import run
+from tests.support.program import run, write_program
 
 EXAMPLE = ROOT / "examples" / "song_requests"
 PAGE = (DOCS / "guides" / "song-requests.md").read_text()
@@ -56,12 +56,9 @@ def test_the_rules_of_the_example_pass_their_own_tests(tmp_path: Path) -> None:
 
 def test_the_commands_of_the_guide_print_what_it_says(tmp_path: Path) -> None:
     shell = blocks(PAGE, "sh")
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "keyhouse"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m keyhouse.cli "$@"\n')
-    program.chmod(0o755)
+    program = write_program(tmp_path / "bin")
     with served(tmp_path) as running:
-        script = "\n".join([f'PATH="{tmp_path}/bin:$PATH"', *shell[1:]])
+        script = "\n".join([f'PATH="{program.parent}:$PATH"', *shell[1:]])
         done = subprocess.run(
             ["bash", "-c", script.replace("http://127.0.0.1:8080", running.http)],
             cwd=tmp_path,

@@ -11,7 +11,7 @@ import pytest
 
 from keyhouse.testing.servers.postgres import postgres_server
 from tests.docs.pages import DOCS
-from tests.support.program import SOURCE
+from tests.support.program import SOURCE, write_program
 
 SERVER = "postgresql://keyhouse@localhost/clips"
 
@@ -43,10 +43,7 @@ def script(shown: list[tuple[str, str]]) -> str:
 @pytest.mark.long
 def test_the_tour_prints_the_output_it_shows(tmp_path: Path) -> None:
     url = postgres_server().url
-    program = tmp_path / "bin" / "keyhouse"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m keyhouse.cli "$@"\n')
-    program.chmod(0o755)
+    program = write_program(tmp_path / "bin")
     folders = [str(program.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
     environment = os.environ | {
         "PATH": os.pathsep.join(folders),

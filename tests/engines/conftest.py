@@ -27,6 +27,13 @@ KNOWN_SKIPS: Final = (
 )
 
 
+@pytest.fixture
+def brief_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Report at once what the JetStream engine would retry for seconds."""
+    monkeypatch.setattr("keyhouse.engines.jetstream.retry.TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("keyhouse.engines.jetstream.connection.CONNECT_SECONDS", 1.0)
+
+
 def is_known_skip(reason: str) -> bool:
     """Return whether a test may be skipped for this reason."""
     return reason.endswith(KNOWN_SKIPS)

@@ -5,6 +5,8 @@ import pytest
 from keyhouse.errors import UnavailableError, UsageError
 from tests.engines.support.open_errors import SECRET, open_error
 
+pytestmark = pytest.mark.usefixtures("brief_retries")
+
 
 @pytest.mark.parametrize(
     "url",

@@ -81,6 +81,7 @@ BAD = [
 ]
 
 
+@pytest.mark.usefixtures("brief_retries")
 @pytest.mark.parametrize("url", BAD)
 def test_no_engine_error_contains_a_password(url: str) -> None:
     async def meet() -> KeyhouseError:

@@ -13,9 +13,10 @@ IGNORING = (
 CTRL_C = "tests/cli/test_interruption.py::test_ctrl_c_before_the_command_starts_exits_with_130"
 
 
-def test_tests_of_ctrl_c_pass_when_the_signal_is_ignored() -> None:
+def test_tests_of_ctrl_c_pass_when_the_signal_is_ignored(tmp_path: Path) -> None:
     """Nine of them failed: the programs that they start inherit the ignored signal."""
-    options = ["-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", CTRL_C]
+    options = ["-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    options += ["-p", "no:schemathesis", f"--basetemp={tmp_path / 'inner'}", CTRL_C]
     run = subprocess.run(
         [sys.executable, "-c", IGNORING, *options],
         cwd=ROOT,

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from benchmarks import audio_scans, catalog_searches, searches
 from benchmarks.services import history_events, playback_positions, schema_records
 from benchmarks.services.http import server_process
@@ -50,6 +52,7 @@ def test_the_catalog_of_the_benchmark_finds_what_the_one_by_hand_finds(tmp_path:
     assert result.ratio is not None and result.ratio > 0
 
 
+@pytest.mark.extra
 def test_the_services_of_the_benchmark_respond(tmp_path: Path) -> None:
     results = [
         *schema_records.measure(tmp_path / "schema", 1, 80, _no_peer, _no_peer),
@@ -64,11 +67,13 @@ async def _no_peer(_: Path) -> AsyncIterator[None]:
     yield None
 
 
+@pytest.mark.extra
 def test_the_scans_of_the_benchmark_find_all_files(tmp_path: Path) -> None:
     for result in asyncio.run(audio_scans.measure(tmp_path, rounds=1, count=40)):
         assert result.ratio is not None and result.ratio > 0
 
 
+@pytest.mark.extra
 def test_the_media_servers_of_the_benchmark_deliver_events_and_ranges(tmp_path: Path) -> None:
     async def scenario() -> list[int]:
         async with (

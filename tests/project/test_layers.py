@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.project.code_rules import FILE_LINES_MAX
-from tests.project.layers import RULES, Rule
+from tests.project.layers import RULES
 from tests.project.package_source import sources
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -63,9 +63,8 @@ def violations(root: Path) -> list[str]:
     return [violation for source in sources(root) for rule in RULES for violation in rule(source)]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_the_source_follows_the_rule(rule: Rule) -> None:
-    found = [violation for source in real_sources() for violation in rule(source)]
+def test_the_source_follows_the_rules() -> None:
+    found = [violation for rule in RULES for source in real_sources() for violation in rule(source)]
     assert not found, "\n" + "\n".join(found)
 
 

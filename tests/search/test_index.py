@@ -60,7 +60,7 @@ def test_writes_are_found_and_deletions_are_not_on_every_engine(name: str, tmp_p
         entry = await store.put(VOLUME, volume("more", "More birds"))  # while it is closed
         index = index_on(engine, tmp_path / "search")
         assert await found(index, "bird", after=entry.revision) == ["more", "w"]
-        assert not index._followers[""].rebuilds
+        assert not index.followers[""].rebuilds
         await index.close()
         await engine.close()
 
@@ -161,7 +161,7 @@ def test_spaces_have_separate_files_and_the_least_used_are_closed(tmp_path: Path
         for _ in range(2):
             for space in spaces:
                 assert await found(index, "secret", space=space) == [f"of {space}"]
-        assert len(index._followers) == 2 and len(list(folder.glob("*.db"))) == 5
+        assert len(index.followers) == 2 and len(list(folder.glob("*.db"))) == 5
         await index.forget("b")
         assert len(list(folder.glob("*.db"))) == 4
         assert await found(index, "secret", space="b") == ["of b"]
@@ -277,7 +277,7 @@ def test_changes_of_other_records_advance_the_revision(tmp_path: Path) -> None:
         await engine.sweep(limit=1_000)
         index = index_on(engine, folder)
         assert (await index.search("one", timeout_seconds=30)).revision == entry.revision
-        assert index._followers[""].rebuilds == 0
+        assert index.followers[""].rebuilds == 0
         await index.close()
 
     run(scenario, tmp_path, MemoryEngine(changes_kept=20))

@@ -4,8 +4,6 @@ import asyncio
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from itertools import islice
@@ -31,7 +29,7 @@ from tests.search.support.library import (
     store_on,
     volume,
 )
-from tests.serve.support.serve_process import environment
+from tests.support.program import PipedProcess
 
 
 def test_a_missing_a_damaged_and_an_outdated_file_are_built_again(tmp_path: Path) -> None:
@@ -41,7 +39,7 @@ def test_a_missing_a_damaged_and_an_outdated_file_are_built_again(tmp_path: Path
         async def rebuilt(schema: SearchSchema = SEARCH) -> int:
             index = SearchIndex(schema, folder, store_on(engine))
             assert await found(index, "one") == ["1"]
-            rebuilds = index._followers[""].rebuilds
+            rebuilds = index.followers[""].rebuilds
             await index.close()
             return rebuilds
 
@@ -123,9 +121,9 @@ def test_an_index_whose_engine_dies_at_every_step_is_right_afterwards(tmp_path: 
             await index.search("changed", after=entry.revision, timeout_seconds=0.2)
         except (Killed, UnavailableError):
             died = True
-        for follower in index._followers.values():
-            follower._task.cancel()
-            died = died or not (await asyncio.gather(follower._task, return_exceptions=True))
+        for follower in index.followers.values():
+            follower.task.cancel()
+            died = died or not (await asyncio.gather(follower.task, return_exceptions=True))
         volumes["1"] = volume("1", "Changed")
         entry = await store.put(VOLUME, volumes["1"])
         again = index_on(engine, folder)
@@ -149,20 +147,18 @@ def test_an_index_whose_engine_dies_at_every_step_is_right_afterwards(tmp_path: 
 def test_an_index_whose_process_is_killed_again_and_again_is_right(tmp_path: Path) -> None:
     """The process writes and follows; it is killed while it builds and while it applies changes."""
     chance = random.Random(11)
-    command = [sys.executable, "-m", "tests.search.support.indexing_process", str(tmp_path)]
-    for kill in range(8):
-        if kill == 4:
+    for kill in range(6):
+        if kill == 3:
             for path in (tmp_path / "search").iterdir():
                 path.unlink()
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
-        assert process.stdout is not None and process.stdout.readline() == "running\n"
+        process = PipedProcess("tests.search.support.indexing_process", str(tmp_path))
+        assert process.stdout.readline() == b"running\n"
         if kill == 0:  # whatever the disk, there is something to find
-            wrote = (line for line in process.stdout if line == "wrote\n")
+            wrote = (line for line in process.stdout if line == b"wrote\n")
             assert len(list(islice(wrote, 4))) == 4
         time.sleep(chance.uniform(0.02, 0.4))
-        process.kill()
-        assert process.wait() == -signal.SIGKILL
-        process.stdout.close()
+        process.close()
+        assert process.returncode == -signal.SIGKILL
 
     async def check() -> None:
         engine = SqliteEngine.open(tmp_path / "rows.db")

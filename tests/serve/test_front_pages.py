@@ -10,9 +10,7 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,6 +21,7 @@ from keyhouse.systems.registry import NAMES, has_service
 from tests.abuse.support.server import ServerProcess
 from tests.serve.support.serve_process import environment
 from tests.support.browser_pages import open_browser
+from tests.support.program import write_program
 
 SYSTEMS = [name for name in NAMES if has_service(name)]
 SCHEMAS = {
@@ -126,7 +125,7 @@ def test_every_command_to_try_runs_with_what_is_installed(server: ServerProcess)
     assert len(shown) == len(served(server)), "each card has one"
     folder = server.folder
     settings = environment(
-        PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        PATH=f"{write_program(folder / 'bin').parent}{os.pathsep}{os.environ['PATH']}",
         KEYHOUSE_DATA=str(folder / "data"),
     )
     (folder / "keyhouse-data").symlink_to(folder / "data")

@@ -31,44 +31,38 @@ from tests.serve.support.raw_connections import (
 # Header timeout
 
 
-@pytest.mark.parametrize(
-    ("pieces", "status"),
-    [
-        ([], None),
-        ([b"\r\n", b"\r\n"], None),
-        ([b"G"], 408),
-        ([b"GET /shop/mine HTTP/1.1\r\n", b"Host: x\r\n", b"A: b\r\n"], 408),
-        ([GET, b"GET /shop"], 408),
-        ([GET, b"\r\n"], None),
-        ([b"GET /shop/mine HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", b"x"], None),
-    ],
-    ids=[
-        "nothing",
-        "empty lines",
-        "a letter",
-        "headers",
-        "a second request",
-        "a line behind one",
-        "a body nobody reads",
-    ],
-)
-def test_a_connection_without_a_complete_head_is_closed(
-    pieces: list[bytes], status: int | None
-) -> None:
+INCOMPLETE: dict[str, tuple[list[bytes], int | None]] = {
+    "nothing": ([], None),
+    "empty lines": ([b"\r\n", b"\r\n"], None),
+    "a letter": ([b"G"], 408),
+    "headers": ([b"GET /shop/mine HTTP/1.1\r\n", b"Host: x\r\n", b"A: b\r\n"], 408),
+    "a second request": ([GET, b"GET /shop"], 408),
+    "a line behind one": ([GET, b"\r\n"], None),
+    "a body nobody reads": (
+        [b"GET /shop/mine HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", b"x"],
+        None,
+    ),
+}
+
+
+def test_connections_without_a_complete_head_are_closed() -> None:
     """Slowloris: many connections that each send a little from time to time, and never a whole
     request.
     """
 
+    async def check(port: int, name: str) -> None:
+        pieces, status = INCOMPLETE[name]
+        answer = await to_the_end(port, *pieces)
+        if status is not None:
+            last = answer[answer.rindex(b"HTTP/1.1 ") :]
+            assert problem(last, status)["detail"] == "The headers were not received in time."
+        else:
+            requests = [piece for piece in pieces if b"HTTP" in piece]
+            assert answer.count(b"HTTP/1.1") == len(requests), name
+
     async def scenario() -> None:
         async with served(header_timeout_seconds=1) as port:  # enough to send all pieces
-            answer = await to_the_end(port, *pieces)
-            if status is not None:
-                last = answer[answer.rindex(b"HTTP/1.1 ") :]
-                assert problem(last, status)["detail"] == "The headers were not received in time."
-            else:
-                assert answer.count(b"HTTP/1.1") == len(
-                    [piece for piece in pieces if b"HTTP" in piece]
-                )
+            await asyncio.gather(*(check(port, name) for name in INCOMPLETE))
 
     run(scenario)
 

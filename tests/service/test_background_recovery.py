@@ -2,8 +2,6 @@
 
 import asyncio
 import random
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,6 +36,9 @@ from tests.service.support.background import (
     running,
     store_on,
 )
+from tests.sizes import size
+from tests.support.fork_server import Command
+from tests.support.program import TextProcess
 
 
 def test_one_process_runs_each_operation_and_others_leave_it_alone() -> None:
@@ -309,17 +310,14 @@ def test_chunks_survive_an_engine_that_is_away_and_count_once(error: type[Except
 
 @pytest.mark.long
 def test_an_operation_continues_after_its_process_is_killed_again_and_again(tmp_path: Path) -> None:
-    number, path = 400, str(tmp_path / "rows.db")
+    number, path = size(150, 400, 400), str(tmp_path / "rows.db")
     chance = random.Random(7)
-    command = [sys.executable, "-m", "tests.service.support.counting_process", path]
+    module, folder = "tests.service.support.counting_process", str(tmp_path)
     work, kills = str(number), 0
     counted: int | None = 0
     while counted is not None:
         end = counted + chance.randrange(5, 40)
-        with subprocess.Popen(
-            [*command, work], stdout=subprocess.PIPE, text=True, env=environment()
-        ) as process:
-            assert process.stdout is not None
+        with TextProcess(Command(module, [path, work], folder, environment())) as process:
             work = process.stdout.readline().strip()
             seen = (int(line) for line in process.stdout)
             counted = next((count for count in seen if count >= end), None)

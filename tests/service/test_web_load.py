@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.http.support.real_server import run
-from tests.sizes import SOAK
+from tests.sizes import SOAK, size
 
-STREAMS, LISTENERS, PINGS = 1_000, 64, 800
-FLOOR_SECONDS = 0.003 if SOAK else 2.0
+STREAMS, LISTENERS, PINGS = size(250, 1_000, 1_000), size(16, 64, 64), size(200, 800, 800)
+FLOOR_SECONDS = 0.003
 """Below this a 99th percentile is fast enough: it is less than a time slice of the scheduler, which
-decides when a process runs whose core is in use. Everyday runs share cores with other tests."""
+decides when a process runs whose core is in use. Only a soak has the cores for itself: other runs
+test that all requests are answered, and the memory."""
 
-DELIVERY_SECONDS_MAX = 0.25 if SOAK else 10.0
+DELIVERY_SECONDS_MAX = 0.25
 STREAM_BYTES_MAX = 50 * 1_024
 
 
@@ -81,15 +82,16 @@ def test_streams_listeners_and_logins_at_once_leave_other_requests_fast(tmp_path
                 assert await clients.ask() == "loading\n"
                 busy = await percentile_99(port)
                 for _ in range(2):  # another process may have taken a core meanwhile
-                    if busy > max(3 * calm, FLOOR_SECONDS):
+                    if SOAK and busy > max(3 * calm, FLOOR_SECONDS):
                         busy = min(busy, await percentile_99(port))
                 last = sorted(json.loads(await clients.ask()))
         print(
             f"p99 calm {calm * 1e3:.1f} ms, busy {busy * 1e3:.1f} ms; last delivery: median"
             f" {last[len(last) // 2] * 1e3:.0f} ms; {stream_bytes / 1_024:.1f} KiB a stream"
         )
-        assert busy <= max(3 * calm, FLOOR_SECONDS)
-        assert last[len(last) // 2] <= DELIVERY_SECONDS_MAX
+        if SOAK:
+            assert busy <= max(3 * calm, FLOOR_SECONDS)
+            assert last[len(last) // 2] <= DELIVERY_SECONDS_MAX
         assert stream_bytes <= STREAM_BYTES_MAX
 
     run(scenario)

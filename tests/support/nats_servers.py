@@ -22,6 +22,7 @@ from keyhouse.engines.jetstream import JetstreamEngine
 from keyhouse.limits import CHANGES_KEPT
 from keyhouse.nats.server import NatsServer
 from keyhouse.testing.servers.nats_cluster import NatsCluster
+from tests.support.failure_report import LOGS
 
 REPLY_SECONDS: Final = 30
 """Timeout of a reply that must come, from a server that may be slow."""
@@ -35,6 +36,7 @@ def nats_server() -> NatsServer:
     server.start()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     atexit.register(server.kill)
+    LOGS.add(folder / "nats-server.log")
     server.ready()
     return server
 

@@ -3,20 +3,25 @@
 import atexit
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Self
 
+from tests.support.failure_report import COMMANDS
 from tests.support.fork_server import NUMBER, Command
 
 REPOSITORY = Path(__file__).parents[2]
 SOURCE = REPOSITORY / "src"
 TIMEOUT_SECONDS = 60
+STDERR = 2
 
 
 def run(
@@ -31,13 +36,13 @@ def run(
     """Run `keyhouse ARGUMENTS` with `given` as its input, without a terminal. `environment` is
     added to that of this process, `only` replaces it.
 
-    Fails unless it exits with `code`; None accepts any. The program's own process is forked from
-    one that has imported it; another `program` is started the usual way.
+    Fails unless it exits with `code`; None accepts any. The process of Keyhouse, or of a file with
+    a `program`, is forked from one that has imported it; another is started the usual way.
     """
     variables = os.environ if only is None else only
     variables = variables | {"PYTHONPATH": str(SOURCE), "COLUMNS": "100"} | (environment or {})
-    if program == ("-m", "keyhouse.cli"):
-        command = Command("keyhouse.cli", list(arguments), str(cwd or Path.cwd()), variables)
+    if program == ("-m", "keyhouse.cli") or program[0].endswith(".py"):
+        command = Command(program[-1], list(arguments), str(cwd or Path.cwd()), variables)
         process = _forked(command, given)
     else:
         process = subprocess.run(
@@ -49,9 +54,9 @@ def run(
             encoding="utf-8",
             timeout=TIMEOUT_SECONDS,
         )
-    assert code is None or process.returncode == code, (
-        f"exit code {process.returncode}\n{process.stdout}\n{process.stderr}"
-    )
+    ended = f"exit code {process.returncode}\n{process.stdout}\n{process.stderr}"
+    COMMANDS.append(f"$ {shlex.join([*program, *arguments])}\n{ended}")
+    assert code is None or process.returncode == code, ended
     return process
 
 
@@ -79,6 +84,8 @@ def _forked(command: Command, given: str | None) -> subprocess.CompletedProcess[
 class ForkedProcess:
     """The process of a command, forked from one that has imported the program. It has the methods
     of `subprocess.Popen` that tests use; `wait` or `kill` must be called last."""
+
+    pid: int
 
     def __init__(self, command: Command, given: int, output: int, errors: int) -> None:
         self.arguments = command.arguments
@@ -115,6 +122,86 @@ class ForkedProcess:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
         self.wait()
+
+
+class TextProcess(ForkedProcess):
+    """A process with pipes, as `subprocess.Popen` in text mode. Leaving its block kills it."""
+
+    def __init__(self, command: Command) -> None:
+        (given, stdin), (stdout, output), (stderr, errors) = os.pipe(), os.pipe(), os.pipe()
+        super().__init__(command, given, output, errors)
+        for file in (given, output, errors):
+            os.close(file)
+        self.stdin = os.fdopen(stdin, "w", encoding="utf-8")
+        self.stdout = os.fdopen(stdout, encoding="utf-8")
+        self.stderr = os.fdopen(stderr, encoding="utf-8")
+
+    def communicate(self, given: str = "", timeout: float = TIMEOUT_SECONDS) -> tuple[str, str]:
+        """Write this input, and return the rest of both outputs when the process has ended."""
+        with suppress(BrokenPipeError):
+            self.stdin.write(given)
+            self.stdin.close()
+        with ThreadPoolExecutor(2) as readers:
+            texts = [readers.submit(file.read) for file in (self.stdout, self.stderr)]
+            self.wait(timeout)
+            return texts[0].result(), texts[1].result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        for file in (self.stdin, self.stdout, self.stderr):
+            with suppress(BrokenPipeError):
+                file.close()
+
+
+def started(
+    *arguments: str, cwd: Path | None = None, environment: dict[str, str] | None = None
+) -> TextProcess:
+    """Start `keyhouse ARGUMENTS`; `environment` replaces that of this process."""
+    variables = environment or os.environ | {"PYTHONPATH": str(SOURCE)}
+    folder = str(cwd or Path.cwd())
+    return TextProcess(Command("keyhouse.cli", list(arguments), folder, dict(variables)))
+
+
+def write_program(folder: Path) -> Path:
+    """Write `keyhouse` into a folder for a PATH: a script whose commands are forked as those of
+    `run`. A command that is to be killed needs its own interpreter."""
+    folder.mkdir(parents=True, exist_ok=True)
+    client = Path(__file__).with_name("fork_client.py")
+    words = [sys.executable, "-I", "-S", str(client), str(_fork_server())]
+    path = folder / "keyhouse"
+    path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+class PipedProcess(ForkedProcess):
+    """`python -m MODULE ARGUMENTS`, forked, with pipes as its standard input and output."""
+
+    def __init__(
+        self,
+        module: str,
+        *arguments: str,
+        environment: dict[str, str] | None = None,
+        errors: int = STDERR,
+    ) -> None:
+        variables = environment or {**os.environ, "PYTHONPATH": str(SOURCE)}
+        given, writing = os.pipe()
+        reading, output = os.pipe()
+        self.stdin = os.fdopen(writing, "wb")
+        self.stdout = os.fdopen(reading, "rb")
+        command = Command(module, list(arguments), str(REPOSITORY), variables)
+        super().__init__(command, given, output, errors)
+        os.close(given)
+        os.close(output)
+
+    def close(self) -> None:
+        """Kill it if it still runs, and close the pipes."""
+        self.kill()
+        self.stdin.close()
+        self.stdout.close()
 
 
 @cache

@@ -6,13 +6,13 @@ import pty
 import re
 import select
 import struct
-import sys
 import termios
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.support.program import SOURCE
+from tests.support.fork_server import Command
+from tests.support.program import SOURCE, ForkedProcess
 
 _SECONDS_MAX = 60
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
@@ -32,22 +32,16 @@ def on_terminal(
 
     `typed` has pairs: an output to wait for, and the text to type then.
     """
-    process, terminal = pty.fork()
-    if process == 0:  # pragma: no cover  # the child becomes the program
-        os.chdir(cwd)
-        settings = {"PYTHONPATH": str(SOURCE), "TERM": "xterm-256color", "LINES": "24"} | (
-            environment or {}
-        )
-        os.environ.pop("NO_COLOR", None)
-        os.environ.pop("COLUMNS", None)
-        os.execve(
-            sys.executable,
-            [sys.executable, "-W", "error::ResourceWarning", "-m", "keyhouse.cli", *arguments],
-            os.environ | settings,
-        )
+    settings = {"PYTHONPATH": str(SOURCE), "TERM": "xterm-256color", "LINES": "24"}
+    inherited = {name: os.environ[name] for name in os.environ.keys() - {"NO_COLOR", "COLUMNS"}}
+    variables = inherited | settings | (environment or {})
+    command = Command("keyhouse.cli", list(arguments), str(cwd), variables, on_terminal=True)
+    terminal, inside = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = ForkedProcess(command, inside, inside, inside)
+    os.close(inside)
     output = _talk(terminal, list(typed))
-    status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    status = process.wait(_SECONDS_MAX)
     os.close(terminal)
     assert status == code, f"exit code {status}\n{output}"
     return output.replace("\r\n", "\n")

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine
-from keyhouse.http import make_app
+from keyhouse.http import HttpSettings, make_app
 from keyhouse.metrics import Metrics
 from keyhouse.serve.listener import listening
 from keyhouse.serve.server import BackgroundTasks
@@ -45,7 +45,8 @@ def _mounted(app: Any, root_path: str) -> Any:
 
 class ThreadedService:
     """A service on a socket, with the clock that it goes by. Its engine lives on the loop of the
-    thread. Clients made here are closed with it."""
+    thread. Clients made here are closed with it. `docs`: with its OpenAPI document, which takes
+    half of its start."""
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class ThreadedService:
         *,
         runs_tasks: bool = False,
         root_path: str = "",
+        docs: bool = True,
         **settings: Any,
     ) -> None:
         self.clock = ManualClock()
@@ -64,6 +66,7 @@ class ThreadedService:
         self._build = build
         self._runs_tasks = runs_tasks
         self._root_path = root_path
+        self._http = HttpSettings(docs=docs)
         self._settings = {**FAST, **settings}
         self._socket = socket.socket()
         self._socket.bind(("127.0.0.1", 0))
@@ -149,7 +152,7 @@ class ThreadedService:
             )
         )
         spec = await built if inspect.isawaitable(built) else built
-        app = make_app([spec])
+        app = make_app([spec], settings=self._http)
         self._loop, ending = asyncio.get_running_loop(), asyncio.Event()
         self.stop = partial(self._loop.call_soon_threadsafe, ending.set)
         async with AsyncExitStack() as stack:

@@ -213,7 +213,7 @@ def test_the_loop_itself_may_not_wait_for_itself(store: Store) -> None:
         store.get(CLIP, id="a")
 
     with pytest.raises(UsageError, match="asynchronous names"):
-        loop.run(store._wrapped.transact(work))
+        loop.run(store.wrapped.transact(work))
 
 
 def test_engines_are_shared_and_closed(tmp_path: Path) -> None:

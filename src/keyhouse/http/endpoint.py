@@ -192,7 +192,6 @@ class HttpEndpoint:
         "_body_bytes_max",
         "_body_name",
         "_body_timeout_seconds",
-        "_converted",
         "_cookie_origins",
         "_decode_body",
         "_form",
@@ -207,13 +206,14 @@ class HttpEndpoint:
         "_query",
         "_rates",
         "_scope",
-        "_signature",
         "_streams",
         "_takes_caller",
         "_takes_more",
+        "converted",
         "error_format",
         "realm",
         "route",
+        "signature",
         "template",
     )
 
@@ -243,11 +243,11 @@ class HttpEndpoint:
                 "A route has a scope, but its service has no authenticator.", path=self.template
             )
         self._cookie_origins = frozenset(settings.cors_origins if settings.credentials else ())
-        self._signature = signature = handler_signature(route)
+        self.signature = signature = handler_signature(route)
         self._has_body = signature.has_body
         self._takes_caller = signature.caller
         self._names = tuple(signature.path)
-        self._converted = [
+        self.converted = [
             (name, kind, known_values(kind), pattern_test(kind))
             for name, kind in signature.path.items()
             if kind is not str
@@ -330,7 +330,7 @@ class HttpEndpoint:
         try:
             return await self._auth.authenticate(request.pairs)
         except TokenError as error:
-            if error.missing and self._signature.is_caller_optional:
+            if error.missing and self.signature.is_caller_optional:
                 return None
             if self._address_rates is not None:
                 self._address_rates.check(request.client(self._proxies).network)
@@ -359,7 +359,7 @@ class HttpEndpoint:
     ) -> dict[str, Any]:
         """Return the arguments of the handler, except the body, which may have to be awaited."""
         arguments: dict[str, Any] = dict(zip(self._names, values, strict=True))
-        for name, kind, known, has_pattern in self._converted:
+        for name, kind, known, has_pattern in self.converted:
             text = arguments[name]
             if text in known or (has_pattern is not None and has_pattern(text)):
                 continue  # it needs no conversion
@@ -373,11 +373,11 @@ class HttpEndpoint:
         if self._takes_more:
             if self._headers is not None:
                 arguments["headers"] = self._headers.read(self._headers.present(request.pairs))
-            if self._signature.conditions:
+            if self.signature.conditions:
                 arguments["conditions"] = given
-            if self._signature.client:
+            if self.signature.client:
                 arguments["client"] = request.client(self._proxies)
-            if self._signature.root:
+            if self.signature.root:
                 arguments["root"] = request.root
         return arguments
 
@@ -386,7 +386,7 @@ class HttpEndpoint:
             check_csrf(request.method, request.headers, self._cookie_origins)
             text = await request.body(self._body_bytes_max, self._body_timeout_seconds)
             return await self._form.read(request.header(b"content-type"), text)
-        if self._signature.body is bytes:
+        if self.signature.body is bytes:
             return await request.body(self._body_bytes_max, self._body_timeout_seconds)
         sent = request.headers
         if sent.get(b"content-type") != b"application/json" or b"content-encoding" in sent:

@@ -65,7 +65,7 @@ def depth_checks(text: bytes, *, envelope_levels: int = 0) -> Iterator[None]:
     if not _may_be_deeper(text, depth_max):
         return
     depth = 0
-    for brackets in _outside(text, _NO_BRACKETS, _AS_BITS):
+    for brackets in outside(text, _NO_BRACKETS, _AS_BITS):
         opened = brackets.count(b"1")
         if depth + opened > depth_max and depth + _peak(brackets) > depth_max:
             raise DocumentError("The document is nested too deep.", limit=DOCUMENT_DEPTH_MAX)
@@ -86,7 +86,7 @@ def value_checks(text: bytes, values_max: int) -> Iterator[None]:
     if sum(map(text.count, (b"[", b"{", b","))) <= values_max:
         return
     values = 0
-    for starts in _outside(text, _NO_VALUE_STARTS):
+    for starts in outside(text, _NO_VALUE_STARTS):
         values += len(starts)
         if values > values_max:
             raise LimitError(
@@ -104,7 +104,7 @@ def number_checks(text: bytes) -> Iterator[None]:
     if len(text) < _SLOW_TEXT_BYTES:
         return
     slow = 0
-    for numbers in _outside(text, _NO_NUMBERS, _AS_ZEROS):
+    for numbers in outside(text, _NO_NUMBERS, _AS_ZEROS):
         slow += numbers.count(_LONG_EXPONENT)
         slow += numbers.count(_LONG_INTEGER) * _LONG_INTEGER_COST
         if slow > SLOW_NUMBERS_MAX:
@@ -133,7 +133,7 @@ def check_digits(text: bytes) -> None:
             seen = end
 
 
-def _outside(text: bytes, dropped: bytes, table: bytes | None = None) -> Iterator[bytes]:
+def outside(text: bytes, dropped: bytes, table: bytes | None = None) -> Iterator[bytes]:
     """Yield the text outside of strings, window by window, translated as `bytes.translate` does."""
     inside, start = 0, 0
     while start < len(text):

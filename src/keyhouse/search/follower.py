@@ -75,11 +75,11 @@ class SpaceFollower:
         self._saved = -1
         self._saved_at = 0.0
         self._changed = asyncio.Event()
-        self._task = asyncio.create_task(self._run())
+        self.task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
         async with self.reading:
             if self.file is not None:
                 file, self.file = self.file, None
@@ -90,10 +90,10 @@ class SpaceFollower:
 
     async def repair(self) -> None:
         """Discard the file, and build it again."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
         await self._discard()
-        self._task = asyncio.create_task(self._run())
+        self.task = asyncio.create_task(self._run())
 
     async def reach(self, revision: int, timeout_seconds: float) -> None:
         """Wait until a revision can be found. Raises UnavailableError if it takes too long."""

@@ -65,7 +65,7 @@ class SearchIndex:
         self._folder = folder
         self._store = store
         self._spaces_max = spaces_max
-        self._followers: OrderedDict[str, SpaceFollower] = OrderedDict()
+        self.followers: OrderedDict[str, SpaceFollower] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
         self._rebuilds = 0
         self._timing = Timing()
@@ -86,8 +86,8 @@ class SearchIndex:
 
     async def close(self) -> None:
         """Close all files. They are opened again when they are used."""
-        followers = list(self._followers.values())
-        self._followers.clear()
+        followers = list(self.followers.values())
+        self.followers.clear()
         await asyncio.gather(*(self._close(each) for each in followers), *self._closing)
 
     async def search(
@@ -155,7 +155,7 @@ class SearchIndex:
 
     async def forget(self, space: str = "") -> None:
         """Delete the file of a space. It is built again when the space is searched again."""
-        follower = self._followers.pop(space, None)
+        follower = self.followers.pop(space, None)
         if follower is not None:
             await self._close(follower)
         for path in (self._path(space), self._path(space).with_suffix(".new")):
@@ -196,17 +196,17 @@ class SearchIndex:
     # Spaces
 
     def _follower(self, space: str) -> SpaceFollower:
-        found = self._followers.get(space)
+        found = self.followers.get(space)
         if found is None:
             path, store = self._path(space), self._store_of(space)
             found = SpaceFollower(self.schema, store, path, self._writer)
-            self._followers[space] = found
-            if len(self._followers) > self._spaces_max:
-                _, oldest = self._followers.popitem(last=False)
+            self.followers[space] = found
+            if len(self.followers) > self._spaces_max:
+                _, oldest = self.followers.popitem(last=False)
                 closing = asyncio.create_task(self._close(oldest))
                 self._closing.add(closing)
                 closing.add_done_callback(self._closing.discard)
-        self._followers.move_to_end(space)
+        self.followers.move_to_end(space)
         return found
 
     async def _close(self, follower: SpaceFollower) -> None:
@@ -248,9 +248,9 @@ class SearchIndex:
         seconds.add_metric([], self._timing.rising(), self._timing.seconds)
         yield seconds
         yield GaugeMetricFamily(
-            f"{name}_spaces", "Spaces whose search file is open.", value=len(self._followers)
+            f"{name}_spaces", "Spaces whose search file is open.", value=len(self.followers)
         )
-        rebuilds = self._rebuilds + sum(each.rebuilds for each in self._followers.values())
+        rebuilds = self._rebuilds + sum(each.rebuilds for each in self.followers.values())
         yield CounterMetricFamily(
             f"{name}_rebuilds", "Search files built, at first or again.", value=rebuilds
         )

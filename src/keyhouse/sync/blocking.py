@@ -20,13 +20,13 @@ def blocking(
 ) -> Callable[Concatenate[Any, P], R]:
     """Return the method that calls the verb of the same name, and waits for its result.
 
-    An object of the façade has the asynchronous one as `_wrapped`.
+    An object of the façade has the asynchronous one as `wrapped`.
     """
     name = verb.__name__
 
     @wraps(verb)
     def method(self: Any, /, *args: P.args, **named: P.kwargs) -> R:
-        result: R = run(getattr(self._wrapped, name)(*args, **named))
+        result: R = run(getattr(self.wrapped, name)(*args, **named))
         return result
 
     return method
@@ -43,7 +43,7 @@ def blocking_iterator(
 
     @wraps(verb)
     def method(self: Any, /, *args: P.args, **named: P.kwargs) -> Iterator[R]:
-        return items(getattr(self._wrapped, name)(*args, **named), chunk_max)
+        return items(getattr(self.wrapped, name)(*args, **named), chunk_max)
 
     return method
 

@@ -42,7 +42,7 @@ def sweep(engine: Engine, **named: Any) -> int:
     """Delete expired rows of an engine. See `keyhouse.sweep`."""
     if not isinstance(engine, Engine):
         raise UsageError("Open the engine with `keyhouse.sync.open_engine`.", given=engine)
-    return run(asynchronous.sweep(engine._wrapped, **named))
+    return run(asynchronous.sweep(engine.wrapped, **named))
 
 
 def verify(store: Store, **named: Any) -> Iterator[Finding]:
@@ -75,4 +75,4 @@ def run_job(
 def _wrapped(store: Store) -> Any:
     if not isinstance(store, Store):
         raise UsageError("Open the store with `keyhouse.sync.open_store`.", given=store)
-    return store._wrapped
+    return store.wrapped

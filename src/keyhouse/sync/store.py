@@ -52,18 +52,18 @@ class Engine(_Closing):
     """An open engine, for `open_store`. Close it, or use it with `with`."""
 
     def __init__(self, engine: contract.Engine) -> None:
-        self._wrapped = engine
+        self.wrapped = engine
 
     def close(self) -> None:
         """Close the engine."""
-        run(self._wrapped.close())
+        run(self.wrapped.close())
 
 
 class Transaction:
     """Reads and buffered writes of one space, committed together. See `keyhouse.Transaction`."""
 
     def __init__(self, transaction: AsyncTransaction) -> None:
-        self._wrapped = transaction
+        self.wrapped = transaction
 
     get = blocking(AsyncTransaction.get)
     entry = blocking(AsyncTransaction.entry)
@@ -79,7 +79,7 @@ class Transaction:
     @property
     def now(self) -> int:
         """The time of the transaction, in the clock's milliseconds."""
-        return self._wrapped.now
+        return self.wrapped.now
 
 
 class Store(_Closing):
@@ -91,7 +91,7 @@ class Store(_Closing):
     def __init__(self, store: Any) -> None:
         if not hasattr(store, "transact"):
             raise UsageError("Open a store with `keyhouse.sync.open_store`.", given=store)
-        self._wrapped = store
+        self.wrapped = store
 
     # Reading
 
@@ -132,7 +132,7 @@ class Store(_Closing):
             raise UsageError("A transaction runs a function of one argument.", given=work)
 
         async def transact(call: Callable[..., Any]) -> Any:
-            return await self._wrapped.transact(
+            return await self.wrapped.transact(
                 lambda tx: call(_worked, work, tx), batch_id=batch_id
             )
 
@@ -143,7 +143,7 @@ class Store(_Closing):
     def transaction(self, *, batch_id: str | None = None) -> Iterator[Transaction]:
         """One transaction, committed at the end of the block. Raises ContentionError if it lost a
         race (`transact` retries)."""
-        opened = self._wrapped.transaction(batch_id=batch_id)
+        opened = self.wrapped.transaction(batch_id=batch_id)
         transaction = run(opened.__aenter__())
         try:
             yield Transaction(transaction)
@@ -155,7 +155,7 @@ class Store(_Closing):
 
     def close(self) -> None:
         """Close the engine, if the store was opened with its URL; else do nothing."""
-        run(self._wrapped.close())
+        run(self.wrapped.close())
 
 
 class RemoteStore(Store):
@@ -211,7 +211,7 @@ def open_store(
     async def opened() -> AsyncStore:
         return await open_async_store(
             schema,
-            engine if isinstance(engine, str) else engine._wrapped,
+            engine if isinstance(engine, str) else engine.wrapped,
             space,
             clock=clock,
             ids=ids,

@@ -23,7 +23,7 @@ LETTERS_MIN = 3
 
 def listed(endpoint: HttpEndpoint, section: Any) -> dict[str, Any]:
     """Return a route as JSON, with what a client needs for a request of it."""
-    route, signature = endpoint.route, endpoint._signature
+    route, signature = endpoint.route, endpoint.signature
     query = () if signature.query is None else msgspec.structs.fields(signature.query)
     example = None if route.example is msgspec.UNSET else msgspec.to_builtins(route.example)
     return {
@@ -31,7 +31,7 @@ def listed(endpoint: HttpEndpoint, section: Any) -> dict[str, Any]:
         "method": route.method,
         "path": endpoint.template,
         "scope": route.scope,
-        "known": {name: sorted(known) for name, _, known, *_ in endpoint._converted if known},
+        "known": {name: sorted(known) for name, _, known, *_ in endpoint.converted if known},
         "query": [field.encode_name for field in query if field.required],
         "parameters": [field.encode_name for field in query],
         "headers": _names(signature.headers),

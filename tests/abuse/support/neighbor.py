@@ -1,25 +1,29 @@
 """A well-behaved tenant: asks at a steady rate and records how long each answer takes.
 
 Runs as a separate process (`python -m tests.abuse.support.neighbor ...`), so that the attacking
-client's work is not part of the figures. Prints one JSON object: seconds by kind of request.
+client's work is not part of the figures. Prints a line when it has started, and after the end of
+its standard input one JSON object: seconds by kind of request.
 """
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import msgspec
 import nats
 
 from tests.abuse.support.server import ServerProcess
+from tests.sizes import SOAK
+from tests.support.program import PipedProcess
 
 PER_SECOND = 25
-TIMEOUT_SECONDS = 30
+TIMEOUT_SECONDS = 30 if SOAK else 120
+"""Without a response until then, a request has failed."""
+
 NOTE = {"id": "mine", "title": "t", "content": "c"}
 
 
@@ -43,21 +47,23 @@ class Latencies(msgspec.Struct):
 
 
 class Neighbor:
-    """A measurement that runs in its own process."""
+    """A measurement that runs in its own process, from the start of the block to `result`."""
 
-    def __init__(self, server: ServerProcess, seconds: float) -> None:
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "tests.abuse.support.neighbor"),
-                *(server.http, server.nats, server.token("neighbor"), str(seconds)),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+    def __init__(self, server: ServerProcess) -> None:
+        arguments = (server.http, server.nats, server.token("neighbor"))
+        self._process = PipedProcess("tests.abuse.support.neighbor", *arguments)
+
+    def __enter__(self) -> Self:
+        self._process.stdout.readline()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.close()
 
     def result(self) -> Latencies:
-        output, errors = self._process.communicate(timeout=240)
-        assert self._process.returncode == 0, errors.decode()[-2_000:]
+        self._process.stdin.close()
+        output = self._process.stdout.read()
+        assert self._process.wait(60) == 0, "the neighbor has failed"
         return msgspec.json.decode(output, type=Latencies)
 
 
@@ -66,7 +72,7 @@ def _quantile(values: list[float], q: float) -> float:
     return ordered[min(len(ordered) - 1, int(q * len(ordered)))] if ordered else float("inf")
 
 
-async def _measure(http: str, nats_url: str, token: str, seconds: float) -> Latencies:
+async def _measure(http: str, nats_url: str, token: str) -> Latencies:
     result = Latencies({kind: [] for kind in ("http get", "http put", "nats get", "nats set")}, [])
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(
@@ -94,7 +100,8 @@ async def _measure(http: str, nats_url: str, token: str, seconds: float) -> Late
             "nats set": lambda: ask("set", {"key": "k", "value": 1}),
         }
         await ask("set", {"key": "k", "value": 1})
-        stop = perf_counter() + seconds
+        print("started", flush=True)
+        end = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
 
         async def repeat(kind: str, call: Callable[[], Awaitable[None]]) -> None:
             pending: set[asyncio.Task[None]] = set()
@@ -107,7 +114,7 @@ async def _measure(http: str, nats_url: str, token: str, seconds: float) -> Late
                     result.errors.append(f"{kind}: {error!r}")
                 result.seconds[kind].append(perf_counter() - start)
 
-            while perf_counter() < stop:
+            while not end.done():
                 task = asyncio.create_task(once())
                 pending.add(task)
                 task.add_done_callback(pending.discard)
@@ -121,5 +128,5 @@ async def _measure(http: str, nats_url: str, token: str, seconds: float) -> Late
 
 
 if __name__ == "__main__":
-    measured = asyncio.run(_measure(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4])))
+    measured = asyncio.run(_measure(*sys.argv[1:]))
     sys.stdout.write(msgspec.json.encode(measured).decode())

@@ -4,8 +4,8 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 import jwt
 
 from keyhouse.nats.embedded_users import BUCKETS_USER, with_embedded_user
+from tests.serve.support.serve_process import environment
+from tests.support.program import PipedProcess
 
-START_SECONDS = 60
 SYSTEMS = ("rosey", "streamkit")
 SECRET = "abuse-tests-0123456789-abcdefghijklmnopqrstuvwxyz"
 
@@ -28,7 +29,7 @@ class ServerProcess:
         self._tables: dict[str, dict[str, Any]] = {"streamkit": {"jwt_secret": SECRET}}
         for name, table in tables.items():
             self._tables.setdefault(name, {}).update(table)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: PipedProcess | None = None
         self.http = self.nats = ""
         self.routes_path = folder / "routes.json"
         """The routing table: see `listing_server`."""
@@ -38,18 +39,18 @@ class ServerProcess:
         config = self.folder / "keyhouse.toml"
         config.write_text(_toml(self._tables))
         self.log = self.folder / "serve.log"
+        arguments = [
+            *(str(self.routes_path), "serve", *self._systems),
+            *("--data", str(self.folder / "data"), "--config", str(config)),
+            *("--http", "127.0.0.1:0", "--nats-port", "0", "--json"),
+        ]
         with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "tests.abuse.support.listing_server"),
-                    *(str(self.routes_path), "serve", *self._systems),
-                    *("--data", str(self.folder / "data"), "--config", str(config)),
-                    *("--http", "127.0.0.1:0", "--nats-port", "0", "--json"),
-                ],
-                stdout=subprocess.PIPE,
-                stderr=log,
+            self._process = PipedProcess(
+                "tests.abuse.support.listing_server",
+                *arguments,
+                environment=environment(),
+                errors=log.fileno(),
             )
-        assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, f"the server did not start: {self.log.read_text()[-2000:]}"
         ready = json.loads(line)
@@ -59,13 +60,9 @@ class ServerProcess:
     def __exit__(self, *_: object) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        self._process.close()
 
     @property
     def pid(self) -> int:

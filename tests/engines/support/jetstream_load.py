@@ -39,6 +39,7 @@ SPACE = "film"
 REELS = 3
 SPEED_WRITES = 200
 SPEED_TRIES = 10
+HANG_SECONDS = 120
 
 
 class Load:
@@ -61,12 +62,17 @@ class Load:
             self._stopping = True
             await asyncio.gather(*tasks)
 
-    async def until(self, writes: int, *, seconds: float = 60) -> None:
-        """Wait for `more` writes."""
+    async def until(self, writes: int) -> None:
+        """Wait for this many more writes."""
         target = len(self.times) + writes
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(HANG_SECONDS):
             while len(self.times) < target:
                 await asyncio.sleep(0.005)
+
+    async def held_up(self, seconds: float) -> None:
+        """Wait until no write was acknowledged for this time."""
+        while time.monotonic() - self.times[-1] < seconds:
+            await asyncio.sleep(0.05)
 
     async def under_way(self, dice: random.Random) -> None:
         """Wait until a commit is in flight.
@@ -84,7 +90,7 @@ class Load:
         busy machine gets ten attempts."""
         for _ in range(SPEED_TRIES):
             began = time.monotonic()
-            await self.until(SPEED_WRITES, seconds=60)
+            await self.until(SPEED_WRITES)
             if (rate := SPEED_WRITES / (time.monotonic() - began)) >= per_second:
                 return rate
         raise AssertionError(f"no more than {rate:.0f} writes in a second: it would prove little")

@@ -95,6 +95,9 @@ def serving(
             line = lines.readline()
             assert line, f"it ended with {process.wait(30)}:\n{log.read_text()}"
             yield Serving(process, json.loads(line), lines, log)
+        except BaseException as error:
+            error.add_note(f"log of the service, last lines:\n{log.read_text()[-4_000:]}")
+            raise
         finally:
             process.kill()
 

@@ -93,7 +93,7 @@ def test_a_hostile_tenant_sees_and_changes_nothing_of_its_neighbor(served: Serve
     before = state(bob)
 
     @settings(
-        max_examples=size(300, 300, 10_000),
+        max_examples=size(100, 300, 10_000),
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),

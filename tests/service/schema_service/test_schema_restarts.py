@@ -16,22 +16,23 @@ from tests.serve.support.serve_process import Serving, serving
 from tests.service.schema_service.support import recipes
 from tests.service.schema_service.support.engine_urls import SERVED_ENGINES, engine_url
 from tests.service.schema_service.support.recipes import BOX, NOTE
+from tests.sizes import size
 from tests.support.nats_servers import nats_server
 from tests.support.program import run
 
 WRITERS = 64
-WRITES_BETWEEN = 200
+WRITES_BETWEEN = size(100, 200, 200)
 """Acknowledged writes between two restarts."""
 
 SECONDS_MAX = 120
 
 CASES = [
-    (kind, protocol)
-    for kind, protocol in (
-        ("sqlite", "http"),
-        ("sqlite", "nats"),
-        ("postgres", "http"),
-        ("jetstream", "nats"),
+    pytest.param(kind, protocol, marks=marks)
+    for kind, protocol, marks in (
+        ("sqlite", "http", ()),
+        ("sqlite", "nats", pytest.mark.extra),
+        ("postgres", "http", pytest.mark.extra),
+        ("jetstream", "nats", ()),
     )
     if kind in SERVED_ENGINES
 ]

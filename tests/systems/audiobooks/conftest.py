@@ -1,4 +1,7 @@
-"""A served library for each test, on SQLite and on RocksDB."""
+"""A served library for each test, on SQLite.
+
+Every test runs on RocksDB too in `make test-all`; in `make test`, those of `on_both_engines`, and
+the stores of the library on every engine."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +13,7 @@ from tests.support import engine_openers
 from tests.systems.audiobooks.support.service import LibraryService
 
 
-@pytest.fixture(params=["sqlite", "rocksdb"])
+@pytest.fixture(params=["sqlite", pytest.param("rocksdb", marks=pytest.mark.extra)])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LibraryService]:
     """A library with one root, `books`. Afterwards `verify` finds nothing."""
     root = tmp_path / "books"

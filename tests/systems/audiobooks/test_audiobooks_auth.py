@@ -12,7 +12,13 @@ from keyhouse.store import Store
 from keyhouse.systems.audiobooks.routes.accounts import COOKIE
 from keyhouse.systems.audiobooks.schema import SESSION, USER, USER_SECRETS
 from tests.support import engine_openers
-from tests.systems.audiobooks.support.service import CHEAP, PASSWORD, LibraryService
+from tests.support.cases import cases
+from tests.systems.audiobooks.support.service import (
+    CHEAP,
+    PASSWORD,
+    LibraryService,
+    on_both_engines,
+)
 
 LOGIN = {"username": "admin", "password": PASSWORD}
 
@@ -38,6 +44,7 @@ def test_the_status_tells_whether_there_is_a_user(service: LibraryService) -> No
         assert guest.get("/auth/status").json() == {"data": after}
 
 
+@on_both_engines
 def test_five_set_ups_at_once_make_one_admin(service: LibraryService) -> None:
     def set_up(number: int) -> int:
         with service.client() as guest:
@@ -53,7 +60,7 @@ def test_five_set_ups_at_once_make_one_admin(service: LibraryService) -> None:
     assert service.run(users) == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     "body",
     [
         {"username": "ann", "password": "short12"},
@@ -227,6 +234,7 @@ def test_users_are_managed_and_the_last_admin_stays(
     assert admin.get("/users").json()["data"]["count"] == 1
 
 
+@on_both_engines
 def test_two_admins_cannot_remove_each_other_at_once(
     service: LibraryService, admin: httpx.Client
 ) -> None:

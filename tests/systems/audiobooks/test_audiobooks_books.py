@@ -8,7 +8,8 @@ import pytest
 
 from keyhouse.store import Store
 from keyhouse.systems.audiobooks.schema import BOOK_PLAYS, WORK_PLAYS
-from tests.systems.audiobooks.support.service import LibraryService
+from tests.support.cases import cases
+from tests.systems.audiobooks.support.service import LibraryService, on_both_engines
 from tests.systems.audiobooks.test_audiobooks_auth import is_error
 
 ABSENT = "01J00000000000000000000000"
@@ -52,7 +53,7 @@ def test_a_book_is_the_documents_json_with_names(admin: httpx.Client) -> None:
     assert admin.get("/books/count").json() == {"data": {"count": 1}}
 
 
-@pytest.mark.parametrize(
+@cases(
     "body",
     [
         {},
@@ -70,6 +71,7 @@ def test_an_invalid_book_is_422_and_changes_nothing(admin: httpx.Client, body: A
     assert admin.get("/books").json() == {"data": {"items": [], "count": 0}}
 
 
+@on_both_engines
 def test_books_are_filtered_and_sorted(admin: httpx.Client) -> None:
     ann, bob = (made(admin, "authors", name=name)["id"] for name in ("Ann", "Bob"))
     series = made(admin, "series", name="S")["id"]
@@ -144,7 +146,7 @@ def test_a_book_goes_to_the_bin_and_back_and_is_purged(admin: httpx.Client) -> N
     assert admin.get("/books/soft-deleted").json()["data"]["count"] == 0
 
 
-@pytest.mark.parametrize("kind", ["authors", "series", "works"])
+@cases("kind", ["authors", "series", "works"])
 def test_creation_is_idempotent_by_name(admin: httpx.Client, kind: str) -> None:
     name = "title" if kind == "works" else "name"
     first = made(admin, kind, **{name: "Frank: Herbert"})
@@ -182,6 +184,7 @@ def test_a_series_lists_its_books_in_order(admin: httpx.Client) -> None:
     assert [each["title"] for each in found] == ["z", "a", "b", "c"]
 
 
+@on_both_engines
 def test_authors_are_merged_with_their_series_and_works(admin: httpx.Client) -> None:
     keep, other = (made(admin, "authors", name=name)["id"] for name in ("Le Guin", "LeGuin"))
     series = [made(admin, "series", name="Earthsea", author_id=id)["id"] for id in (keep, other)]

@@ -15,7 +15,7 @@ from keyhouse.systems.audiobooks.limits import (
     PLAYLISTS_MAX,
     PREFERENCE_BYTES_MAX,
 )
-from tests.systems.audiobooks.support.service import LibraryService
+from tests.systems.audiobooks.support.service import LibraryService, on_both_engines
 from tests.systems.audiobooks.test_audiobooks_auth import is_error
 from tests.systems.audiobooks.test_audiobooks_books import made
 from tests.systems.audiobooks.test_audiobooks_listening import Shelf, shelf
@@ -39,6 +39,7 @@ def statuses(client: httpx.Client, method: str, requests: list[tuple[str, Any]])
         return Counter(pool.map(send, requests))
 
 
+@on_both_engines
 @pytest.mark.parametrize("is_shared", [False, True], ids=["own", "shared"])
 def test_playlists_that_are_created_at_once_do_not_exceed_the_maximum(
     service: LibraryService, admin: httpx.Client, is_shared: bool

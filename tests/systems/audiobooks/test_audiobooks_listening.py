@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from keyhouse.systems.audiobooks.generated_audio import write_audio
-from tests.systems.audiobooks.support.service import LibraryService
+from tests.support.cases import cases
+from tests.systems.audiobooks.support.service import LibraryService, on_both_engines
 from tests.systems.audiobooks.test_audiobooks_auth import is_error
 from tests.systems.audiobooks.test_audiobooks_books import ABSENT, made
 from tests.systems.audiobooks.test_audiobooks_scan import (
@@ -79,6 +80,7 @@ def test_a_never_opened_book_is_unstarted(shelf: Shelf) -> None:
     assert expected.items() <= state.items()
 
 
+@on_both_engines
 def test_a_position_moves_state_and_statistics(shelf: Shelf) -> None:
     shelf.play(150)
     state = shelf.phone.get(f"{shelf.path}/state").json()["data"]
@@ -124,6 +126,7 @@ def test_invalid_positions_are_rejected_and_change_nothing(shelf: Shelf) -> None
     assert shelf.phone.get(f"{shelf.path}/events").json()["data"]["count"] == 0
 
 
+@on_both_engines
 def test_an_older_device_gets_409_with_the_newer_place(shelf: Shelf) -> None:
     first = shelf.save(shelf.phone, 0, 10, event_type="start").json()["data"]["revision"]
     newer = shelf.save(shelf.desk, 1, 20, based_on=first)
@@ -233,7 +236,7 @@ def test_bookmarks_are_the_listeners_own(shelf: Shelf) -> None:
     assert is_error(shelf.phone.delete(f"{path}/{id}"), 404, "NOT_FOUND")
 
 
-@pytest.mark.parametrize("value", [1.25, "dark", None, {"a": [1, None]}, [], False])
+@cases("value", [1.25, "dark", None, {"a": [1, None]}, [], False])
 def test_a_preference_is_any_json(shelf: Shelf, value: Any) -> None:
     path = "/preferences/player:speed"
     assert is_error(shelf.phone.get(path), 404, "NOT_FOUND")
@@ -285,6 +288,7 @@ def test_playlists_are_private_or_shared(shelf: Shelf) -> None:
     editor.close()
 
 
+@on_both_engines
 def test_a_merge_moves_every_listener_to_the_same_moment(shelf: Shelf) -> None:
     shelf.save(shelf.phone, 1, 42, event_type="start")
     shelf.save(shelf.admin, 2, 7)
@@ -320,6 +324,7 @@ def test_a_merge_moves_every_listener_to_the_same_moment(shelf: Shelf) -> None:
     assert [each["id"] for each in segments(shelf.admin, shelf.book)] == [segment["id"]]
 
 
+@on_both_engines
 def test_pruning_changes_no_figure(shelf: Shelf) -> None:
     shelf.play(150)
     before = shelf.statistics("/stats/me")

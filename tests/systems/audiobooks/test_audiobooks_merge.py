@@ -36,7 +36,7 @@ from keyhouse.systems.audiobooks.schema import (
 )
 from keyhouse.systems.audiobooks.segments import write_segments
 from keyhouse.testing.faults import FaultyEngine, Killed, die
-from tests.systems.audiobooks.support.service import LibraryService
+from tests.systems.audiobooks.support.service import LibraryService, on_both_engines
 from tests.systems.audiobooks.test_audiobooks_listening import Shelf, shelf
 from tests.systems.audiobooks.test_audiobooks_scan import TAGS, finished, scan, segments
 
@@ -58,6 +58,7 @@ async def _places(store: Store) -> list[Progress]:
     return [entry.record async for entry in store.scan(PROGRESS)]
 
 
+@on_both_engines
 def test_a_merge_past_the_commit_limit_moves_each_listener_to_the_same_moment(shelf: Shelf) -> None:
     chance, book = random.Random(7), shelf.book["id"]
 
@@ -249,6 +250,7 @@ async def _check(store: Store, book: str, moments: dict[str, float]) -> None:
     assert [each async for each in verify(store)] == []
 
 
+@on_both_engines
 def test_a_player_that_continues_during_a_merge_keeps_its_place(
     service: LibraryService, admin: httpx.Client
 ) -> None:

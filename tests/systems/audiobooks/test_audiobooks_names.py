@@ -12,6 +12,7 @@ from keyhouse.errors import RecordError
 from keyhouse.keys import normal
 from keyhouse.systems.audiobooks.isbn import isbn10, isbn13
 from keyhouse.systems.audiobooks.schema import AUTHOR_BY_NAME, BOOKS_BY_TITLE, WORK_BY_TITLE
+from tests.support.cases import cases
 from tests.systems.audiobooks.support.service import PASSWORD
 from tests.systems.support.store_driver import ulid
 
@@ -116,8 +117,8 @@ def test_one_wrong_digit_is_always_detected(digits: list[int], at: int, other: i
         isbn13("".join(map(str, digits)))
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "member"),
+@cases(
+    "method, path, body, member",
     [
         ("POST", "/authors", {"name": " "}, "name"),
         ("POST", "/series", {"name": "\0"}, "name"),

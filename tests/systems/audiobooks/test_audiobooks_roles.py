@@ -161,7 +161,7 @@ CASES = [(permission, each) for permission, found in PERMISSIONS.items() for eac
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibraryService]:
     folder: Path = tmp_path_factory.mktemp("roles")
-    with LibraryService(engine_openers.ALL["sqlite"](folder), folder / "data") as served:
+    with LibraryService(engine_openers.ALL["sqlite"](folder), folder / "data", docs=True) as served:
         yield served
 
 

@@ -16,6 +16,7 @@ from keyhouse.systems.audiobooks.schema import (
     WORK_LISTEN_SECONDS,
     WORK_PLAYS,
 )
+from tests.support.cases import cases
 from tests.systems.audiobooks.support.service import LibraryService
 from tests.systems.audiobooks.test_audiobooks_auth import is_error
 from tests.systems.audiobooks.test_audiobooks_books import made, titles
@@ -38,7 +39,7 @@ def keys(service: LibraryService, prefix: str = "") -> list[str]:
 # Names and titles
 
 
-@pytest.mark.parametrize("name", ["a:b", "50 % off", "Ünïcode: ②", "null", "%3A", "月" * 100])
+@cases("name", ["a:b", "50 % off", "Ünïcode: ②", "null", "%3A", "月" * 100])
 def test_a_name_may_hold_any_character(admin: httpx.Client, name: str) -> None:
     author = made(admin, "authors", name=name)
     again = admin.post("/authors", json={"name": f"  {name.upper()} "})
@@ -49,8 +50,8 @@ def test_a_name_may_hold_any_character(admin: httpx.Client, name: str) -> None:
     assert book["tags"] == [name]
 
 
-@pytest.mark.parametrize(
-    ("kind", "body"),
+@cases(
+    "kind, body",
     [
         ("books", {"title": " \t"}),
         ("books", {"title": "x", "tags": [" "]}),
@@ -248,8 +249,8 @@ def test_a_position_without_a_duration_map_keeps_the_percentage(shelf: Shelf) ->
     assert shelf.save(shelf.phone, 2, 50).json()["data"]["progress_pct"] == pytest.approx(83.33)
 
 
-@pytest.mark.parametrize(
-    ("position", "status"),
+@cases(
+    "position, status",
     [(0.0, "unstarted"), (0.1, "in_progress"), (84.9, "in_progress"), (85.0, "finished")],
 )
 def test_the_status_follows_the_percentage(shelf: Shelf, position: float, status: str) -> None:

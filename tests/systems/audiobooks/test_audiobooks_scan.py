@@ -5,7 +5,6 @@ audio, order, organize and the operations themselves."""
 import os
 import shutil
 import struct
-import time
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -18,7 +17,8 @@ from mutagen.mp4 import MP4
 
 from keyhouse.systems.audiobooks.audio_tags import read_tags
 from keyhouse.systems.audiobooks.generated_audio import FORMATS, png, write_audio
-from tests.systems.audiobooks.support.service import LibraryService
+from tests.support.polling import wait_until
+from tests.systems.audiobooks.support.service import LibraryService, on_both_engines
 from tests.systems.audiobooks.test_audiobooks_auth import is_error
 
 TAGS = {"album": "The Dispossessed", "author": "Ursula K. Le Guin", "narrator": "Don Leslie"}
@@ -28,12 +28,14 @@ def finished(client: httpx.Client, reply: httpx.Response) -> dict[str, Any]:
     """Return an operation when it has ended."""
     assert reply.status_code in (200, 202), reply.text
     id = reply.json()["data"]["id"]
-    for _ in range(1_200):
-        found: dict[str, Any] = client.get(f"/operations/{id}").json()["data"]
-        if found["status"] in ("completed", "failed"):
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"the operation did not end: {found}")
+
+    def ended() -> dict[str, Any] | None:
+        operation: dict[str, Any] = client.get(f"/operations/{id}").json()["data"]
+        return operation if operation["status"] in ("completed", "failed") else None
+
+    operation = wait_until(ended)
+    assert operation is not None
+    return operation
 
 
 def scan(client: httpx.Client, **body: Any) -> list[str]:
@@ -165,6 +167,7 @@ def test_broken_and_empty_files_are_lines_of_the_log(
     assert "3 added" in lines[-1] and "2 broken" in lines[-1]
 
 
+@on_both_engines
 def test_a_moved_file_keeps_its_segment_and_a_missing_one_becomes_inactive(
     service: LibraryService, admin: httpx.Client
 ) -> None:

@@ -40,7 +40,13 @@ OPENERS = {
 CHOSEN = [name for name in OPENERS if name in engine_openers.OPENERS]
 
 
-@pytest.fixture(scope="module", params=CHOSEN)
+ON_TWO = [
+    pytest.param(name, marks=pytest.mark.extra) if name == "postgres" else name for name in CHOSEN
+]
+"""The default engine and that of production; PostgreSQL too in `make test-all`."""
+
+
+@pytest.fixture(scope="module", params=ON_TWO)
 def service(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:

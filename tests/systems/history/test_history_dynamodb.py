@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine
@@ -15,6 +16,7 @@ from keyhouse.engines.dynamodb import DynamoDBEngine
 from keyhouse.store import Store, move, verify
 from keyhouse.systems.history.schema import SCHEMAS
 from keyhouse.testing.conformance import Opener
+from tests.sizes import size
 from tests.support import engine_openers
 from tests.support.dynamodb_tables import THROTTLED, Step, intercept, plain_client, raising
 from tests.systems.history.conftest import dynamodb_settings_of
@@ -31,6 +33,8 @@ PATHS = (
     "/assets/a1",
     "/assets/a%2F2",
 )
+
+EVENTS = size(20, 64, 64)
 
 
 def fill(opener: Opener, folder: Path) -> None:
@@ -107,12 +111,13 @@ def often_throttled(engine: DynamoDBEngine, draw: random.Random) -> Iterator[lis
     yield refused
 
 
+@pytest.mark.soak
 def test_no_event_is_lost_while_the_table_is_throttled(tmp_path: Path) -> None:
     async def main() -> None:
         engine = await DynamoDBEngine.open(dynamodb_settings_of()[0], clock=ManualClock())
         app = app_of(engine, tmp_path)
         bearer = token(ManualClock(), sub="jobs", scope="history.service")
-        todo = [(f"p{n % 4}", f"a{n}") for n in range(64)]
+        todo = [(f"p{n % 4}", f"a{n}") for n in range(EVENTS)]
 
         async def send(http: httpx.AsyncClient) -> None:
             while todo:
@@ -133,8 +138,8 @@ def test_no_event_is_lost_while_the_table_is_throttled(tmp_path: Path) -> None:
                     for n in range(4):
                         listed = (await http.get(f"/profiles/p{n}/facets/asset/all")).json()
                         ids = [entry["attr"]["assetId"] for entry in listed["entries"]]
-                        assert ids == [f"a{each}" for each in range(60 + n, -1, -4)]
-            assert refused[0] > 20
+                        assert ids == [f"a{each}" for each in range(EVENTS - 4 + n, -1, -4)]
+            assert refused[0] > EVENTS // 4
             for n in range(4):
                 store = Store(SCHEMAS[0], engine, f"p{n}")
                 assert [finding async for finding in verify(store)] == []

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from keyhouse.systems.history.fold import ViewingEvent
 from keyhouse.systems.history.profiles import Profile
 from tests.serve.support.serve_process import serving
 from tests.support.dynamodb_tables import plain_client
+from tests.support.program import write_program
 from tests.support.threaded_service import SECRET
 from tests.systems.history.conftest import dynamodb_settings_of
 from tests.systems.history.support import service as support
@@ -53,8 +53,7 @@ def tour() -> list[tuple[str, str]]:
 def test_the_walk_through_prints_what_it_shows(tmp_path: Path) -> None:
     bin = tmp_path / "bin"
     bin.mkdir()
-    (bin / "keyhouse").write_text(f'#!/bin/sh\nexec {sys.executable} -m keyhouse.cli "$@"\n')
-    (bin / "keyhouse").chmod(0o755)
+    write_program(bin)
     with serving(tmp_path, "history", KEYHOUSE_HISTORY_JWT_SECRET=SECRET) as served:
         script = f"\necho; echo '{MARK}'\n".join(text for text, _ in tour())
         more = {"KEYHOUSE_HISTORY_JWT_SECRET": SECRET}

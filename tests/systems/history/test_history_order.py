@@ -1,7 +1,6 @@
 """The order of entries of one time: by asset id, in every list and on every page."""
 
-import pytest
-
+from tests.support.cases import cases
 from tests.systems.history.support.service import Viewer, ids, viewing
 
 ASSETS = ["1", "10", "100", "2", "a", "a!", "a/b", "a|b", "é"]
@@ -17,7 +16,7 @@ def pages(viewer: Viewer, path: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 8, 9, 500])
+@cases("limit", [1, 2, 3, 8, 9, 500])
 def test_an_id_that_begins_another_one_is_listed_before_it(viewer: Viewer, limit: int) -> None:
     events = [{"assetId": each, **viewing(5), "ext": EXT} for each in reversed(ASSETS)]
     events += [{"assetId": "new", **viewing(6)}, {"assetId": "old", **viewing(4)}]

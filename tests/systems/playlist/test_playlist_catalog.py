@@ -23,6 +23,7 @@ from keyhouse.systems.playlist.catalog import (
     upgrade,
 )
 from keyhouse.systems.playlist.errors import CatalogSourceError
+from tests.sizes import size
 from tests.systems.playlist.support.service import item
 
 INFO = SnapshotInfo(snapshot_id="s:1", source="test", created_at="2026-01-01T00:00:00Z")
@@ -200,7 +201,8 @@ def _has(text: list[str], term: tuple[str, ...], *, is_last: bool) -> bool:
     return False
 
 
-def test_search_finds_what_a_naive_oracle_finds_on_5000_items(tmp_path: Path) -> None:
+@pytest.mark.soak
+def test_search_finds_what_a_naive_oracle_finds_on_many_items(tmp_path: Path) -> None:
     """CON-001, in many scripts. Ranking: no item twice, pages make the whole, facets count it."""
     numbers = random.Random(7)
     items = [
@@ -209,7 +211,7 @@ def test_search_finds_what_a_naive_oracle_finds_on_5000_items(tmp_path: Path) ->
             " ".join(numbers.choices(VOCABULARY, k=numbers.randint(1, 6))),
             *numbers.sample(CATEGORIES, k=numbers.randint(0, 3)),
         )
-        for number in range(5_000)
+        for number in range(size(1_000, 5_000, 5_000))
     ]
     reader = CatalogReader(build_catalog(tmp_path, INFO, items))
     queries = ["", " ", "%", "_", '"', "*", "AND", "a", "a*", '"alien"', "-x", "(", "title:alien"]

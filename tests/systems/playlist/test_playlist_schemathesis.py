@@ -27,7 +27,7 @@ from tests.support.openapi_requests import check_reached
 from tests.systems.playlist.support.processes import demonstration, printed_code
 from tests.systems.playlist.support.service import fill, item
 
-EXAMPLES = size(15, 15, 500)
+EXAMPLES = size(5, 15, 500)
 CHECKS = [
     not_a_server_error,
     status_code_conformance,

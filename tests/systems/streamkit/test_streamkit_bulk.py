@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 import msgspec
+import pytest
 
 from keyhouse.engine import Engine, Span
 from keyhouse.limits import VALUE_BYTES_MAX
@@ -12,6 +13,12 @@ from tests.systems.streamkit.support.configs import CONFIGS, NOW_TEXT, keys, now
 from tests.systems.streamkit.support.service import Service
 
 
+@pytest.mark.parametrize(
+    "service",
+    ["sqlite", pytest.param("postgres", marks=pytest.mark.extra)],
+    indirect=True,
+    scope="module",
+)
 def test_list_follows_past_1000(service: Service, panel: httpx.Client) -> None:
     count, ids = 1_234, []
     for start in range(0, count, 100):

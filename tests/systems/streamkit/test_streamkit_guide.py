@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from keyhouse.service.spec import ServiceContext
 from keyhouse.systems.streamkit.client import Streamkit
 from keyhouse.systems.streamkit.schema import Note
 from tests.serve.support.serve_process import serving
+from tests.support.program import write_program
 
 GUIDE = Path(__file__).parents[3] / "docs" / "systems" / "streamkit.md"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -42,8 +42,7 @@ def tour() -> list[tuple[str, str]]:
 def test_the_walk_through_prints_what_it_shows(tmp_path: Path) -> None:
     bin = tmp_path / "bin"
     bin.mkdir()
-    (bin / "keyhouse").write_text(f'#!/bin/sh\nexec {sys.executable} -m keyhouse.cli "$@"\n')
-    (bin / "keyhouse").chmod(0o755)
+    write_program(bin)
     with serving(tmp_path, "streamkit", "--http", "127.0.0.1:0") as served:
         data = next(tmp_path.rglob("streamkit*.db")).parent
         script = f"\necho; echo '{MARK}'\n".join(text for text, _ in tour())

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from keyhouse.systems.streamkit.keys import build_kv_key, parse_kv_key
+from tests.sizes import size
 from tests.systems.streamkit.support.configs import CONFIGS, DAY, keys, new_customer, now, sent
 from tests.systems.streamkit.support.service import Service, token
 
@@ -87,11 +88,15 @@ def test_each_use_of_a_scene_restarts_its_30_days(service: Service, customer: st
     assert switch("BRB Scene") == 1
 
 
+SWITCHES = size(200, 1_000, 1_000)
+
+
 @pytest.mark.long
-def test_1000_concurrent_switches_count_exactly_1000(service: Service, customer: str) -> None:
+@pytest.mark.soak
+def test_concurrent_switches_are_counted_exactly(service: Service, customer: str) -> None:
     async def storm() -> list[int]:
         headers = {"Authorization": f"Bearer {token(customer, service.clock)}"}
-        numbers, counts = iter(range(1_000)), []
+        numbers, counts = iter(range(SWITCHES)), []
         async with httpx.AsyncClient(base_url=service.url, headers=headers, timeout=120) as client:
 
             async def connection() -> None:
@@ -104,14 +109,14 @@ def test_1000_concurrent_switches_count_exactly_1000(service: Service, customer:
             await asyncio.gather(*(connection() for _ in range(64)))
         return counts
 
-    counts = asyncio.run(storm())
-    assert sorted(counts) == sorted([*range(1, 501), *range(1, 501)]), (
+    counts, half = asyncio.run(storm()), SWITCHES // 2
+    assert sorted(counts) == sorted([*range(1, half + 1)] * 2), (
         "two got the same count, or one is missing"
     )
     with service.client(customer) as client:
         assert [scene["count"] for scene in client.get("/scene-activity/top").json()["scenes"]] == [
-            500,
-            500,
+            half,
+            half,
         ]
 
 

@@ -100,6 +100,7 @@ async def exported(folder: Path) -> list[dict[str, Any]]:
     return entries
 
 
+@pytest.mark.extra  # three starts of wrangler; the next test has its commands and its file
 @pytest.mark.long
 def test_wrangler_and_streamkit_read_each_others_files(wrangler: Any, tmp_path: Path) -> None:
     entries = asyncio.run(exported(tmp_path))

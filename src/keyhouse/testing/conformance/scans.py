@@ -150,8 +150,9 @@ class ScanTests:
 
     @scenario()
     async def test_pages_of_limited_bytes_cover_the_whole_span(self, harness: Harness) -> None:
-        for number, key in enumerate(IN_ORDER):
-            await harness.put(key, value=b'"%b"' % (b"x" * (900 if number % 5 == 4 else 8)))
+        values = [b'"%b"' % (b"x" * (900 if at % 5 == 4 else 8)) for at in range(len(IN_ORDER))]
+        puts = (harness.put(key, value=value) for key, value in zip(IN_ORDER, values, strict=True))
+        await asyncio.gather(*puts)
         for limit in (1, 7, len(IN_ORDER)):
             for reverse in (False, True):
                 walked = await _walked(harness, limit, reverse=reverse, bytes_max=1_000)
@@ -196,7 +197,7 @@ class ScanTests:
         keys = [f"k{number:02d}" for number in range(50)]
 
         async def write() -> None:
-            for number in range(100):
+            for number in range(25):
                 await harness.put(*keys, value=b"%d" % number)
 
         writing = asyncio.ensure_future(write())

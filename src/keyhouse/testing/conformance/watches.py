@@ -218,7 +218,7 @@ class WatchTests:
         start = await harness.put("start")
 
         async def write(writer: int) -> None:
-            for number in range(40):
+            for number in range(20):
                 key = f"k{(writer + number) % 10}"
                 if number % 5 == 4:
                     await harness.commit(deletes=(key,))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
+import pytest
 
 from keyhouse.engine import Engine
 from keyhouse.store import Store, verify
@@ -13,6 +14,9 @@ from keyhouse.systems.audiobooks.schema import ARGON2_PARAMS, SCHEMAS, TENANT_PR
 from keyhouse.systems.audiobooks.service import build
 from keyhouse.testing.conformance import Opener
 from tests.support.threaded_service import ThreadedService
+
+on_both_engines = pytest.mark.parametrize("service", ["sqlite", "rocksdb"], indirect=True)
+"""Runs a test on the default engine and on that of production."""
 
 CHEAP = Argon2Params(time_cost=1, memory_cost_kib=8, parallelism=1, hash_bytes=32, salt_bytes=16)
 PASSWORD = "correct horse"
@@ -30,6 +34,7 @@ class LibraryService(ThreadedService):
         *,
         roots: Sequence[Path] = (),
         cost: Argon2Params | None = CHEAP,
+        docs: bool = False,
         **settings: Any,
     ) -> None:
         self.roots = list(roots)
@@ -40,6 +45,7 @@ class LibraryService(ThreadedService):
             build,
             "/audiobooks/api/v1",
             runs_tasks=True,
+            docs=docs,
             roots=[str(root) for root in roots],
             **settings,
         )
