@@ -202,7 +202,7 @@ def _opened(path: Path, file: BinaryIO) -> Any:
     return mutagen.File(file, options=[*_KINDS, _Aiff, AAC, ASF, OggFLAC, OggSpeex])
 
 
-class _Uncompressed(Frame):  # type: ignore[misc]  # mutagen has no types
+class _Uncompressed(Frame):
     """A frame of ID3v2.3 or 2.4 that is left unknown if it is compressed."""
 
     @classmethod
@@ -210,7 +210,7 @@ class _Uncompressed(Frame):  # type: ignore[misc]  # mutagen has no types
         is_newer = header.version >= (2, 4, 0)
         if flags & (cls.FLAG24_COMPRESS if is_newer else cls.FLAG23_COMPRESS):
             raise NotImplementedError  # mutagen leaves the frame unknown
-        return super()._fromData(header, flags, data)
+        return super()._fromData(header, flags, data)  # type: ignore[no-untyped-call]
 
 
 _FRAMES: Final[Mapping[str, Any]] = Frames_2_2 | {
@@ -218,19 +218,19 @@ _FRAMES: Final[Mapping[str, Any]] = Frames_2_2 | {
 }
 
 
-class _Mp3(MP3):  # type: ignore[misc]
+class _Mp3(MP3):
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, known_frames=_FRAMES, **options)
+        super().__init__(*args, known_frames=_FRAMES, **options)  # type: ignore[no-untyped-call]
 
 
-class _Aiff(AIFF):  # type: ignore[misc]
+class _Aiff(AIFF):
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, known_frames=_FRAMES, **options)
+        super().__init__(*args, known_frames=_FRAMES, **options)  # type: ignore[no-untyped-call]
 
 
-class _Wave(WAVE):  # type: ignore[misc]
+class _Wave(WAVE):
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, known_frames=_FRAMES, **options)
+        super().__init__(*args, known_frames=_FRAMES, **options)  # type: ignore[no-untyped-call]
 
 
 _KINDS: Final[Mapping[Any, Callable[[bytes], bool]]] = {
