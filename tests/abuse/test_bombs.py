@@ -20,13 +20,14 @@ from tests.abuse.bombs import (
     PERSON,
     Bomb,
     LoopTime,
+    Texts,
     body_bombs,
     header_bombs,
     route_bombs,
     status_of,
     statuses_of,
 )
-from tests.abuse.support.server import ServerProcess
+from tests.abuse.support.server import ServerProcess, store_cheap_passwords
 from tests.abuse.test_operations import EXPENSIVE, OF_OTHERS, listed_subjects
 from tests.abuse.test_routes import SCHEMAS as ROUTES_SCHEMAS
 from tests.abuse.test_routes import SYSTEMS
@@ -80,13 +81,15 @@ def test_no_text_in_a_request_keeps_the_event_loop(system: str, tmp_path: Path) 
         for name, table in _tables().items()
         if name in {*named, system, "studio", "http"}
     }
+    if system == "audiobooks":
+        store_cheap_passwords(tmp_path)  # hashing is in threads, which are not measured
     with ServerProcess(tmp_path, *named, **tables) as server:
         calls = routes.route_calls(server, system)
         if system in SCHEMAS:  # what one route stores, another finds
             calls = [call._replace(token=calls[0].token) for call in calls]
-        check = _Check(server)
+        check, texts = _Check(server), Texts()
         for call in calls:
-            check.http_all(route_bombs(call))
+            check.http_all(route_bombs(call, texts))
         for call in [call for call in calls if call.method == "GET"][:1]:  # rosey has no routes
             check.http_all(header_bombs(call))
         check.finish()
@@ -107,11 +110,11 @@ async def _bomb_operations(server: ServerProcess, service: str) -> None:
     subjects = await listed_subjects(server.nats_of(service), service)
     bodies = OPERATIONS[service]
     assert set(bodies) == set(subjects) or service == "names", "an operation has no attack here"
-    check = _Check(server)
+    check, texts = _Check(server), Texts()
     connection = await nats.connect(server.nats_of(service))
     for operation, body in bodies.items():
         subject = subjects[operation]
-        for name, data in body_bombs(body):
+        for name, data in body_bombs(body, texts):
             if len(data) > connection.max_payload:
                 continue  # the server closes the connection
             await check.nats(f"{operation} {name}", connection, subject, data)
@@ -187,26 +190,28 @@ class _Check:
         assert "unhandled exception" not in log and "Traceback" not in log, log[-3_000:]
 
 
-@pytest.mark.parametrize("count", [12_000, 50_000])
 def test_an_anonymous_login_with_200_kb_of_marks_stopped_every_system_for_29_seconds(
-    count: int, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     """CPython sorts a run of combining marks by insertion, with the GIL held."""
-    name = "\u0300" * count + "\u0316" * count
+    store_cheap_passwords(tmp_path)
     with ServerProcess(tmp_path, "audiobooks", "streamkit") as server:
         api = f"{server.http}/audiobooks/api/v1/auth"
         who = {"username": "mallory", "password": routes.PASSWORD}
         httpx.post(f"{api}/setup", json=who, timeout=60).raise_for_status()
         loop = LoopTime(server)
+        for count in (12_000, 50_000):
+            start, name = loop.seconds, "\u0300" * count + "\u0316" * count
+            body = json.dumps({"username": name, "password": "x"}, ensure_ascii=False).encode()
+            headers = {"Content-Type": "application/json"}
+            login = httpx.post(f"{api}/login", content=body, headers=headers, timeout=300)
+            assert login.status_code == 422 and len(login.content) < 1_000
+            form = {"username": name, "password": "x"}
+            page = httpx.post(f"{server.http}/audiobooks/login", data=form, timeout=300)
+            assert page.status_code == 422
+            assert loop.seconds - start < 2 * LOOP_SECONDS_MAX
         start = loop.seconds
-        body = json.dumps({"username": name, "password": "x"}, ensure_ascii=False).encode()
-        headers = {"Content-Type": "application/json"}
-        login = httpx.post(f"{api}/login", content=body, headers=headers, timeout=300)
-        assert login.status_code == 422 and len(login.content) < 1_000
-        form = {"username": name, "password": "x"}
-        page = httpx.post(f"{server.http}/audiobooks/login", data=form, timeout=300)
-        assert page.status_code == 422
         for wrong in ("\u0300" * 64, "\ufdfa" * 64, "\ud800".encode("utf-8", "replace").decode()):
             answer = httpx.post(f"{api}/login", json={**who, "username": wrong}, timeout=60)
             assert answer.status_code == 401, answer.text
-        assert loop.seconds - start < 5 * LOOP_SECONDS_MAX
+        assert loop.seconds - start < 3 * LOOP_SECONDS_MAX

@@ -1,5 +1,6 @@
 """A `keyhouse serve` process to attack, with its memory use and its addresses."""
 
+import asyncio
 import json
 import os
 import signal
@@ -12,9 +13,12 @@ from urllib.parse import urlsplit
 
 import jwt
 
+from keyhouse import open_store
 from keyhouse.nats.embedded_users import BUCKETS_USER, with_embedded_user
+from keyhouse.systems.audiobooks.schema import ARGON2_PARAMS, SCHEMAS
 from tests.serve.support.serve_process import environment
 from tests.support.program import PipedProcess
+from tests.systems.audiobooks.support.service import CHEAP
 
 SYSTEMS = ("rosey", "streamkit")
 SECRET = "abuse-tests-0123456789-abcdefghijklmnopqrstuvwxyz"
@@ -106,6 +110,20 @@ class ServerProcess:
         """Return a token for the Studio, if its table has `jwt_secret` SECRET."""
         claims = {"sub": "mallory", "scope": scopes, "exp": int(time.time()) + 3_600}
         return jwt.encode(claims, SECRET, algorithm="HS256")
+
+
+def store_cheap_passwords(folder: Path) -> None:
+    """Have audiobooks hash passwords at the lowest cost; before a server of this folder starts."""
+    data = folder / "data"
+    data.mkdir(mode=0o700)
+
+    async def put() -> None:
+        async with open_store(
+            SCHEMAS[0], f"sqlite:{data / 'audiobooks.db'}?layout=audiobooks", "main"
+        ) as store:
+            await store.put(ARGON2_PARAMS, CHEAP)
+
+    asyncio.run(put())
 
 
 def _toml(tables: dict[str, dict[str, Any]]) -> str:

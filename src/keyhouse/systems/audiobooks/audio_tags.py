@@ -2,7 +2,8 @@
 knows no store.
 
 Each format has its own names for the same tag (ID3 frames, MP4 atoms, Vorbis comments); `_NAMES`
-has them side by side.
+has them side by side. A compressed ID3 frame is not read: no usual program writes one, and mutagen
+decompresses a megabyte to a gigabyte.
 """
 
 import base64
@@ -16,12 +17,16 @@ from typing import Any, BinaryIO, Final
 import mutagen
 import mutagen.flac
 from msgspec import Struct
-from mutagen.asf import ASFTags
+from mutagen.aac import AAC
+from mutagen.aiff import AIFF
+from mutagen.asf import ASF, ASFTags
 from mutagen.flac import FLAC, Picture
-from mutagen.id3 import ID3
+from mutagen.id3 import ID3, Frame, Frames, Frames_2_2
 from mutagen.mp3 import MP3
 from mutagen.mp4 import MP4, MP4Tags
+from mutagen.oggflac import OggFLAC
 from mutagen.oggopus import OggOpus
+from mutagen.oggspeex import OggSpeex
 from mutagen.oggvorbis import OggVorbis
 from mutagen.wave import WAVE
 
@@ -188,13 +193,44 @@ def _opened(path: Path, file: BinaryIO) -> Any:
     longer."""
     head = file.read(64)
     is_mp3 = head.startswith(b"ID3") and path.suffix.casefold() == ".mp3"
-    kinds = [MP3] if is_mp3 else [kind for kind, is_kind in _KINDS.items() if is_kind(head)]
+    kinds = [_Mp3] if is_mp3 else [kind for kind, is_kind in _KINDS.items() if is_kind(head)]
     for kind in kinds:
         file.seek(0)
         with suppress(mutagen.MutagenError):
             return kind(file)
     file.seek(0)
-    return mutagen.File(file)
+    return mutagen.File(file, options=[*_KINDS, _Aiff, AAC, ASF, OggFLAC, OggSpeex])
+
+
+class _Uncompressed(Frame):
+    """A frame of ID3v2.3 or 2.4 that is left unknown if it is compressed."""
+
+    @classmethod
+    def _fromData(cls, header: Any, flags: int, data: bytes) -> Any:  # of mutagen
+        is_newer = header.version >= (2, 4, 0)
+        if flags & (cls.FLAG24_COMPRESS if is_newer else cls.FLAG23_COMPRESS):
+            raise NotImplementedError  # mutagen leaves the frame unknown
+        return super()._fromData(header, flags, data)  # type: ignore[no-untyped-call]
+
+
+_FRAMES: Final[Mapping[str, Any]] = Frames_2_2 | {
+    name: type(name, (_Uncompressed, kind), {}) for name, kind in Frames.items()
+}
+
+
+class _Mp3(MP3):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, known_frames=_FRAMES, **options)  # type: ignore[no-untyped-call]
+
+
+class _Aiff(AIFF):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, known_frames=_FRAMES, **options)  # type: ignore[no-untyped-call]
+
+
+class _Wave(WAVE):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, known_frames=_FRAMES, **options)  # type: ignore[no-untyped-call]
 
 
 _KINDS: Final[Mapping[Any, Callable[[bytes], bool]]] = {
@@ -202,8 +238,8 @@ _KINDS: Final[Mapping[Any, Callable[[bytes], bool]]] = {
     FLAC: lambda head: head.startswith(b"fLaC"),
     OggVorbis: lambda head: head.startswith(b"OggS") and b"\x01vorbis" in head,
     OggOpus: lambda head: head.startswith(b"OggS") and b"OpusHead" in head,
-    WAVE: lambda head: head.startswith(b"RIFF") and head[8:12] == b"WAVE",
-    MP3: lambda head: head[:2] in (b"\xff\xfb", b"\xff\xfa", b"\xff\xf3", b"\xff\xf2"),
+    _Wave: lambda head: head.startswith(b"RIFF") and head[8:12] == b"WAVE",
+    _Mp3: lambda head: head[:2] in (b"\xff\xfb", b"\xff\xfa", b"\xff\xf3", b"\xff\xf2"),
 }
 
 
