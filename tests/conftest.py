@@ -49,7 +49,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a test that sends them Ctrl-C would wait forever.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-TRACED = ("tests/base/", "tests/keys/", "tests/schema/", "tests/store/")
+TRACED = (
+    *("tests/base/", "tests/keys/", "tests/schema/", "tests/store/"),
+    "tests/service/schema_service/test_own_operations.py",  # parts of the core that need a service
+    "tests/service/schema_service/test_operation_replies.py",
+    "tests/systems/streamkit/test_streamkit_migration.py",
+)
 UNTRACED_ENGINES = {"sqlite", "rocksdb", "jetstream", "jetstream-buckets", "postgres", "dynamodb"}
 
 ORDER = os.environ.get("KEYHOUSE_ORDER", "")

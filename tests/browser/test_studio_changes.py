@@ -13,6 +13,7 @@ from playwright.async_api import Page
 from keyhouse import Store
 from keyhouse.engine import Batch, Put, Span
 from keyhouse.store import verify
+from keyhouse.studio.job_work import REPORT_SECONDS
 from tests.browser.support.visitor import Studio, open_studio
 from tests.studio.support.library import BOOK, SHELF, Book, token
 from tests.support.polling import until
@@ -249,6 +250,7 @@ def test_a_deletion_by_filter_is_cancelled_half_way_and_undone(
                 commits += 1
                 if commits > 3:
                     await cancelled.wait()
+                    await asyncio.sleep(2 * REPORT_SECONDS)  # so that the job notices it before
             result: int | None = await commit(name, batch)
             return result
 

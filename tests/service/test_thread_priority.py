@@ -45,5 +45,8 @@ def test_the_event_loop_has_short_slices_and_computations_do_not_inherit_them() 
     before, loop, computing, switches = run.stdout.decode().splitlines()
     niceness, usual = before.split()
     assert loop == (f"{niceness} 100000" if HAS_SLICES else before)
-    assert computing == f"{max(int(niceness), 19)} {usual}"
+    low, slice_ = computing.split()
+    assert low == str(max(int(niceness), 19))
+    # the usual slice; this process may have short ones itself, from a service that ran in it
+    assert slice_ == usual or int(slice_) > int(usual) == 100_000
     assert switches == "True"
