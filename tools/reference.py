@@ -63,20 +63,22 @@ Keys, files and URLs follow, in the same order everywhere: `get SYSTEM KEY`, `ba
 Defaults come from the environment: `KEYHOUSE_SYSTEM`, `KEYHOUSE_STORE` and `KEYHOUSE_SPACE`. With
 `KEYHOUSE_SYSTEM` set, the system may be left out: `keyhouse get theme`. The first argument is then
 a system only if it is one of the five names, or the value of the variable. Without it, commands
-that need a system take the one that the settings of `keyhouse serve` name, if it is one: with
-`systems = ["board:BOARD"]` in `keyhouse.toml`, `keyhouse list` lists the keys of a board. Without a
-store, commands use the one that `keyhouse serve` would use by its settings (`engine`, `data`, and
-the `engine` of a system), from the environment or `keyhouse.toml`.
+take the one that the settings of `keyhouse serve` name, if it is one: with `systems =
+["board:BOARD"]` in `keyhouse.toml`, `keyhouse list` lists the keys of a board. `doctor` checks all
+that they name; `bench` takes none, since it writes. Without a store, commands use the one that
+`keyhouse serve` would use by its settings (`engine`, `data`, and the `engine` of a system), from
+the environment or `keyhouse.toml`.
 
 Instead of a store, `get`, `put`, `delete`, `list`, `scan`, `count` and `watch` accept a running
-**service**: `--service nats://host:4222` for rosey (with the plugin's user and password in the URL,
-if the server requires them), `--service http://host:8080` with `--token` for streamkit; in the
-environment, `KEYHOUSE_SERVICE` and `KEYHOUSE_TOKEN`, which other users of the machine can't see as
-they can a command line. A service returns less than a store: members that it does not return (the
-expiry of a plugin's value, revisions in a list) are omitted, and what it can't do is an error with
-the alternative. Streamkit's service has no watch, and finds a config by type and id at either
-version of its key; a customer's list is its export. No service deletes many records at once. The
-customer is read from the token's claims `customerId`, `userId` or `sub`.
+**service**: `--service http://host:8080` with `--token` for your own schema and for streamkit,
+`--service nats://host:4222` for rosey (with the plugin's user and password in the URL, if the
+server requires them); in the environment, `KEYHOUSE_SERVICE` and `KEYHOUSE_TOKEN`, which other
+users of the machine can't see as they can a command line. A service returns less than a store:
+members that it does not return (the expiry of a plugin's value, revisions in a list) are omitted,
+and what it can't do is an error with the alternative: no service lists derived rows. Streamkit's
+service has no watch, and finds a config by type and id at either version of its key; a customer's
+list is its export. No service deletes many records at once. The customer is read from the token's
+claims `customerId`, `userId` or `sub`.
 
 A running service does not block these commands: SQLite, PostgreSQL, NATS and DynamoDB can be opened
 at the same time, and a watch sees the service's writes. A RocksDB folder belongs to one process:

@@ -1,10 +1,15 @@
 """The system that a command works on, if the arguments do not name it."""
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from keyhouse.cli.app import app
+from tests.cli.test_failed_migration import FAILURES, make
 from tests.service.schema_service.support import recipes
 from tests.support.program import run
 
@@ -38,6 +43,115 @@ def folder(tmp_path: Path) -> Path:
 )
 def test_the_only_system_of_the_settings_is_the_default(folder: Path, words: list[str]) -> None:
     run(*words, *STORE, cwd=folder)
+
+
+WORDS = {
+    "token": ["--space", "ann"],
+    "acl": ["ann"],
+    "studio": ["--data", "none"],
+    "get": ["note:a"],
+    "put": ["note:b", "no JSON"],
+    "delete": ["note:a", "--dry-run"],
+    "list": [],
+    "scan": [],
+    "count": [],
+    "watch": ["--since", "0", "--count", "1"],
+    "spaces": [],
+    "stats": [],
+    "explain": ["note:a"],
+    "verify": [],
+    "migrate": ["--dry-run"],
+    "convert": ["--to", "", "--yes"],
+    "sweep": [],
+    "backup": ["none/rows.backup"],
+    "restore": ["none.backup", "--dry-run"],
+    "export": ["none/rows.jsonl"],
+    "import": ["none.jsonl", "--dry-run"],
+    "move": ["none", "other"],
+    "describe": [],
+    "doctor": ["--json"],
+}
+"""The arguments of each command, besides the system: with them it changes nothing."""
+
+NO_DEFAULT = {"bench"}
+"""It writes: it takes the store of a system only if that is named."""
+
+RANDOM = {"acl", "token", "doctor"}
+"""Their output has passwords, or the time."""
+
+
+def test_every_command_with_a_system_takes_the_default() -> None:
+    group: Any = typer.main.get_command(app)
+    having = {
+        name
+        for name, command in group.commands.items()
+        if any(each.name == "system" for each in getattr(command, "params", []))
+    }
+    assert having - NO_DEFAULT == set(WORDS)
+
+
+@pytest.mark.parametrize("command", WORDS)
+def test_a_command_without_a_system_does_what_it_does_with_the_only_one_of_the_settings(
+    folder: Path, command: str
+) -> None:
+    """`token`, `spaces`, `sweep` and `doctor` did not take it."""
+    (folder / "keyhouse.toml").write_text('systems = ["recipes:BOX"]\ndata = "data"\n')
+    (folder / "data").mkdir()
+    run("put", "recipes:BOX", "note:a", '"text"', "--space", "ann", cwd=folder)
+    run("token", "recipes:BOX", "--space", "ann", cwd=folder)
+    space = {"KEYHOUSE_SPACE": "ann"}
+    named, unnamed = (
+        run(command, *system, *WORDS[command], cwd=folder, code=None, environment=space)
+        for system in (["recipes:BOX"], [])
+    )
+    assert "Missing argument" not in unnamed.stderr and "Name the" not in unnamed.stderr
+    assert (unnamed.returncode, unnamed.stderr) == (named.returncode, named.stderr)
+    if command not in RANDOM:
+        assert unnamed.stdout == named.stdout
+
+
+def test_bench_takes_no_store_of_the_settings(folder: Path) -> None:
+    (folder / "keyhouse.toml").write_text('systems = ["recipes:BOX"]\ndata = "none"\n')
+    words = ("bench", "--cases", "read", "--seconds", "0.01", "--json")
+    run(*words, cwd=folder)
+    assert not (folder / "none").exists()
+
+
+def test_the_only_argument_is_the_system_whatever_the_environment_names(folder: Path) -> None:
+    """With KEYHOUSE_SYSTEM, `keyhouse describe recipes:BOX` was an unexpected argument."""
+    other = {"KEYHOUSE_SYSTEM": "rosey"}
+    for command in ("describe", "doctor", "spaces"):
+        store = STORE[:2] if command != "describe" else ()
+        run(command, "recipes:BOX", *store, cwd=folder, environment=other)
+
+
+SETTINGS = {
+    "one": 'systems = ["new:SONGS"]\ndata = "data"\n',
+    "several": 'systems = ["old:SONGS", "new:SONGS"]\ndata = "data"\n',
+    "with a service": 'systems = ["own:service", "new:SONGS"]\ndata = "data"\n',
+    "default folder": 'systems = ["new:SONGS"]\n',
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_doctor_checks_every_system_that_the_settings_name(tmp_path: Path, settings: str) -> None:
+    """A service whose migration failed says to run `keyhouse doctor`: it found no problems."""
+    make(tmp_path, FAILURES["KeyError"])
+    (tmp_path / "own.py").write_text("def service(context):\n    raise NotImplementedError\n")
+    (tmp_path / "keyhouse.toml").write_text(SETTINGS[settings])
+    if settings == "default folder":
+        (tmp_path / "data").rename(tmp_path / "keyhouse-data")
+    found = json.loads(run("doctor", "--json", cwd=tmp_path, code=1).stdout)
+    parts = {part["part"]: part["facts"] for part in found["findings"]}
+    migrations = parts["Rows of new:SONGS"][0]
+    assert migrations["state"] == "bad" and "KeyError" in migrations["value"]
+    assert ("Rows of old:SONGS" in parts) == (settings == "several")
+
+
+def test_doctor_before_the_first_start_of_a_service_finds_no_problem(folder: Path) -> None:
+    (folder / "keyhouse.toml").write_text('systems = ["recipes:BOX"]\ndata = "none"\n')
+    found = " ".join(run("doctor", cwd=folder).stdout.split())
+    assert "No problems." in found and "`keyhouse serve` creates it when it starts." in found
 
 
 @pytest.mark.parametrize(

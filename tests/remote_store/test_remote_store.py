@@ -21,9 +21,11 @@ from keyhouse import (
     Space,
     fixed,
     open_engine,
+    per_write,
 )
 from keyhouse.engine import Engine
 from keyhouse.errors import (
+    AccessError,
     ContentionError,
     KeyFieldError,
     ScopeError,
@@ -56,6 +58,7 @@ VISITS = Counter("visits:{id}:{day:date}", expiry=fixed(100_000))
 VISIT = Log(Visit, "visit:{member}:{at:ulid}")
 CLUB = Schema("club", MEMBER, SETUP, PLACE, VISITS, VISIT, space=Space("a club"))
 OTHER = Record(str, "other:{id}", name="other")
+KEPT = Record(str, "kept:{id}", name="kept", expiry=per_write())
 
 
 async def opened(clock: Clock, *, changes_kept: int = 0) -> Engine:
@@ -344,3 +347,38 @@ def test_a_record_that_the_client_does_not_decode_is_left_out_if_asked(served: S
             await _stopped(waiting)
 
     played(served, story, "older")
+
+
+READS: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
+    "get": lambda store: store.get(MEMBER, id="a"),
+    "get_many": lambda store: store.get_many(MEMBER, [{"id": "a"}]),
+    "scan": lambda store: anext(store.scan(MEMBER)),
+    "scan by an index": lambda store: anext(store.scan(MEMBER, by=BORN)),
+    "page": lambda store: store.page(MEMBER, limit=3),
+    "count": lambda store: store.count(MEMBER),
+    "count of rows": lambda store: store.count(BORN),
+}
+WRITES: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
+    "put": lambda store: store.put(SETUP, "x"),
+    "put with ttl": lambda store: store.put(KEPT, "x", ttl=20, id="a"),
+    "update": lambda store: store.update(MEMBER, {"name": "B"}, id="a"),
+}
+
+
+@pytest.mark.parametrize("closed", [{"http": False}, {"read_only": True}])
+def test_a_closed_or_read_only_record_is_an_access_error_of_each_call(
+    tmp_path: Path, closed: dict[str, bool]
+) -> None:
+    """A call with query parameters, such as a scan or a `ttl`, was a UsageError."""
+    schema = Schema("club", MEMBER, SETUP, KEPT, space=Space("a club"))
+    records = dict.fromkeys(("member", "setup", "kept"), closed)
+
+    async def main(served: Served) -> None:
+        async with RemoteStore(schema, served.url, served.token("a")) as store:
+            for name, call in (WRITES if "read_only" in closed else READS | WRITES).items():
+                with pytest.raises(AccessError):
+                    await call(store)
+                    pytest.fail(name)
+
+    with Served(opened, tmp_path, schema, records=records) as served:
+        asyncio.run(main(served))

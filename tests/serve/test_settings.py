@@ -259,6 +259,15 @@ def test_a_file_that_is_not_toml_is_rejected_with_the_line(tmp_path: Path) -> No
     assert "line 2" in str(refused.value.fields["at"])
 
 
+@pytest.mark.parametrize("table", ["[http]\n", "[ http ]\n", "[http.other]\n", "http.x = 1\n"])
+def test_an_address_beside_the_table_of_the_same_name_is_rejected_with_the_key_to_write(
+    tmp_path: Path, table: str
+) -> None:
+    """The file was "not valid TOML": "Cannot overwrite a value"."""
+    with pytest.raises(UsageError, match="address into the table, as `listen`"):
+        gathered(tmp_path, file=f'http = "127.0.0.1:1"\n{table}')
+
+
 @pytest.mark.parametrize(
     ("text", "address", "url"),
     [

@@ -34,7 +34,7 @@ from keyhouse.engine import Row, check_since
 from keyhouse.engines.url import public_url
 from keyhouse.errors import AccessError, DocumentError, EngineError, TokenError, UsageError
 from keyhouse.keys import Span
-from keyhouse.schema import MILLISECONDS, KeyMatch, Log, Record
+from keyhouse.schema import MILLISECONDS, KeyMatch, Log, Record, Schema
 from keyhouse.schema.description import kind_of, member_name
 from keyhouse.schema.explanation import explain
 from keyhouse.service.remote import Remote
@@ -322,8 +322,14 @@ class ServiceAccess:
                     yield view_remote(self._schema, self._space, row, watched=True)
 
     async def _check_open(self, selection: Selection) -> None:
-        """Raise AccessError if the service closes the record that is asked for; if it closes others
-        of the selection, report it."""
+        """Raise UsageError if only derived rows are asked for, and AccessError if the service
+        closes the record that is; if it closes others of the selection, report it."""
+        if selection.type == "derived" or _is_derived(self._schema, selection.prefix):
+            raise UsageError(
+                "A service lists records, and no derived rows: read them from the store, with"
+                " --store or --data.",
+                prefix=selection.prefix,
+            )
         closed_of = getattr(self._remote, "closed", None)
         if closed_of is None:
             return
@@ -353,6 +359,19 @@ class ServiceAccess:
     async def delete(self, key: str, match: KeyMatch, expect: int | Unset | None) -> bool:
         check_writable(self._target, match, key)
         return await self._remote.delete(key, expect=expect)
+
+
+def _is_derived(schema: Schema, prefix: str) -> bool:
+    """Return whether keys of derived rows can start so, and those of records cannot."""
+    heads = {
+        declared.template.head: isinstance(declared, Record) for _, declared in schema.declared()
+    }
+    found = [
+        is_record
+        for head, is_record in heads.items()
+        if head.startswith(prefix) or prefix.startswith(head)
+    ]
+    return bool(found) and not any(found)
 
 
 def _span(query: Query) -> Span:

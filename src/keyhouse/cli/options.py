@@ -110,8 +110,8 @@ ServiceUrl = Annotated[
     typer.Option(
         "--service",
         metavar="URL",
-        help="Instead of --store: a running service, nats://host:4222 or http://host:8080"
-        " [KEYHOUSE_SERVICE]",
+        help="Instead of --store: a running service, http://host:8080 for your own schema and"
+        " streamkit, nats://host:4222 for rosey [KEYHOUSE_SERVICE]",
     ),
 ]
 Token = Annotated[
@@ -205,7 +205,7 @@ def expected_revision(text: str | None) -> int | Unset | None:
 
 class Command(TyperCommand):
     """A command whose SYSTEM argument defaults to KEYHOUSE_SYSTEM, or, if it is required, to the
-    only system in the settings of `serve`.
+    only system in the settings of `serve`. Where it is optional, the command itself decides.
 
     With the variable set, the first argument is a system only if it is one of the known names or
     the variable's own value; anything else is the argument after it. A key may look like
@@ -229,6 +229,11 @@ class Command(TyperCommand):
         if parameter is None:
             return None
         first = self._first_argument(args)
+        if (
+            first is not None
+            and sum(each.param_type_name == "argument" for each in self.params) == 1
+        ):
+            return None  # it is the system, known or not
         if default := os.environ.get("KEYHOUSE_SYSTEM"):
             return None if first in (*NAMES, default) else default
         if not parameter.required or "--help" in args or "-h" in args or _is_system(first):

@@ -40,7 +40,7 @@ from keyhouse.schema.explanation import nearest
 from keyhouse.service.schema_service.system import SchemaSystem
 from keyhouse.service.system import System
 from keyhouse.settings.settings import EMBEDDED, OFF
-from keyhouse.settings.sources import LoadedSettings, load_settings
+from keyhouse.settings.sources import LoadedSettings, load_settings, only_system
 from keyhouse.store import MARK_SPACE
 from keyhouse.systems import registry
 from keyhouse.systems.registry import NAMES
@@ -181,7 +181,10 @@ def find_store_url(system: str | None, store: str | None, data: Path | None) -> 
 
 
 def store_url(system: str | None, store: str | None, data: Path | None) -> str:
-    """Return the store that `find_store_url` finds, or raise UsageError."""
+    """Return the store that `find_store_url` finds, or raise UsageError. Without a system, that of
+    the only one in the settings of `keyhouse serve`."""
+    if system is None and store is None:
+        system = only_system(os.environ)
     url = find_store_url(system, store, data)
     if url is None and os.environ.get(SERVICE):
         raise UsageError(

@@ -368,7 +368,7 @@ class HttpEndpoint:
             arguments["caller"] = caller
         if self._query is not None:
             arguments["query"] = self._query.read(query_pairs(request.query))
-        elif request.query:
+        elif request.query and not self.route.rejects:
             raise UsageError("This route takes no query parameters.")
         if self._takes_more:
             if self._headers is not None:

@@ -73,7 +73,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     Redirect to the login. Its arguments are the error, the root, and the path with query of the
     page that was requested; "" for a form. An error with status 500 or above is logged by the
     app, and comes without its fields. That of a service's page `/` also serves browsers at
-    paths that no route has, except below those of its API.
+    paths that no route has, except below those of its API. `rejects`: the handler rejects every
+    request, whatever its query.
     """
 
     method: str
@@ -91,6 +92,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     error_page: ErrorPage | None = None
     tag: str = ""
     listed: bool = True
+    rejects: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:

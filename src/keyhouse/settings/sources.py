@@ -33,6 +33,7 @@ __all__ = [
     "LoadedSettings",
     "is_reserved",
     "load_settings",
+    "named_systems",
     "only_system",
 ]
 
@@ -53,6 +54,10 @@ _IGNORED = re.compile(
 )
 """Variables that an orchestrator sets for a service named keyhouse, or that other commands and the
 tests read."""
+
+
+_HTTP_VALUE: Final = re.compile(r"^\s*[\"']?http[\"']?\s*=\s*[\"']", re.MULTILINE)
+_HTTP_TABLE: Final = re.compile(r"^\s*(\[\s*http\b|http\s*\.)", re.MULTILINE)
 
 
 class LoadedSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,18 +208,25 @@ def _names(value: Any) -> Sequence[str]:
     return tuple(value) if isinstance(value, dict) else ()
 
 
-def only_system(environment: Mapping[str, str]) -> str | None:
-    """Return the system that KEYHOUSE_SYSTEMS or the settings file names, if it is one. A file with
-    an error names none: who needs its settings reports the error."""
+def named_systems(environment: Mapping[str, str], file: Path | None = None) -> list[str]:
+    """Return the systems that KEYHOUSE_SYSTEMS or the settings file names. A file with an error
+    names none: who needs its settings reports the error."""
     systems: Any = environment.get(f"{PREFIX}SYSTEMS", "").split(",")
     if systems == [""]:
         named = environment.get(f"{PREFIX}CONFIG")
         try:
-            systems = _read_file(Path(named) if named else None).get("systems")
+            systems = _read_file(file or (Path(named) if named else None)).get("systems")
         except UsageError:
-            return None
-    is_one = isinstance(systems, list) and len(systems) == 1 and isinstance(systems[0], str)
-    return systems[0].strip() or None if is_one else None
+            return []
+    if not isinstance(systems, list) or not all(isinstance(each, str) for each in systems):
+        return []
+    return [each.strip() for each in systems if each.strip()]
+
+
+def only_system(environment: Mapping[str, str], file: Path | None = None) -> str | None:
+    """Return the system of `named_systems`, if it is one."""
+    systems = named_systems(environment, file)
+    return systems[0] if len(systems) == 1 else None
 
 
 @contextmanager
@@ -261,14 +273,21 @@ def _add_environment(
 def _read_file(file: Path | None) -> dict[str, Any]:
     import tomllib  # commands without settings do not need it
 
-    path = file or Path(FILE)
+    path, text = file or Path(FILE), ""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        return tomllib.loads(text)
     except FileNotFoundError:
         if file is None:
             return {}
         raise UsageError("The settings file does not exist.", file=str(path)) from None
     except tomllib.TOMLDecodeError as error:
+        if _HTTP_VALUE.search(text) and _HTTP_TABLE.search(text):
+            raise UsageError(
+                "`http` is an address and a table: write the address into the table, as `listen`.",
+                file=str(path),
+                at=str(error),
+            ) from None
         raise UsageError(
             "The settings file is not valid TOML.", file=str(path), at=str(error)
         ) from None

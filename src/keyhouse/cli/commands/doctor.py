@@ -18,14 +18,24 @@ from keyhouse import __version__
 from keyhouse.cli.commands.migrate import find_pending, find_unbuilt, step_failure
 from keyhouse.cli.options import DataFolder, Json, OptionalSystem, StoreUrl, examples
 from keyhouse.cli.output import Part, Report, number, show_json, show_reports
-from keyhouse.cli.target import engine_at, find_store_url, load_system, store_options, targets
+from keyhouse.cli.target import (
+    STORE,
+    engine_at,
+    find_store_url,
+    load_object,
+    load_system,
+    serve_settings,
+    store_options,
+    targets,
+)
 from keyhouse.engine import Engine
 from keyhouse.engines.health import HealthCheck, check_health
 from keyhouse.engines.url import public_url
-from keyhouse.errors import KeyhouseError, NewerError, UnreadableError
+from keyhouse.errors import KeyhouseError, NewerError, UnreadableError, UsageError
 from keyhouse.nats.embedded_users import embedded_url, requires_password
-from keyhouse.schema import Migration
+from keyhouse.schema import Migration, Schema
 from keyhouse.service.system import System
+from keyhouse.settings.sources import named_systems
 from keyhouse.store import MARK_SPACE, Finding, migrate, verify
 
 PROBLEMS = 1
@@ -48,6 +58,8 @@ _LIBRARIES: Final = (
     "typer",
 )
 _SECRET: Final = ("SECRET", "TOKEN", "PASSWORD", "KEY")
+_ABSENT: Final = {"file", "table", "bucket"}
+"""The field of the error of a store that does not exist."""
 
 
 class _EnoughRows(Exception):
@@ -67,8 +79,10 @@ def doctor(
 ) -> None:
     """Check the installation and a store; print how to fix it.
 
-    Checks the store's durability, free disk space and clock; with SYSTEM, also its rows. Changes
-    nothing. Without a store, checks only the installation. Exit code 1: something must be fixed.
+    Checks the store's durability, free disk space and clock; with SYSTEM, also its rows. Without
+    SYSTEM, checks all systems that the settings of keyhouse serve name; with --store, only if it is
+    one. If they name none, and there is no store, checks only the installation. Changes nothing.
+    Exit code 1: something must be fixed.
     """
     parts = asyncio.run(_doctor(system, store, data))
     facts = [fact for part in parts.values() for fact in part]
@@ -101,16 +115,52 @@ async def _doctor(
         "Installation": check_installation(),
         "Settings": [*check_settings(), *check_embedded_nats(data)],
     }
-    if (url := find_store_url(system, store, data)) is not None:
-        parts["Store"], is_reachable = await check_store(url)
-        if system is not None and is_reachable:
-            named = f"{system}{store_options(store, data)}"
-            parts[f"Rows of {system}"] = await check_rows(load_system(system), named, url)
-    elif system is not None:
-        load_system(system)
-        fix = "Name it: --store URL, or --data DIR."
-        parts["Store"] = [HealthCheck("store", "not named: no rows were checked", "warn", fix)]
+    if system is not None:
+        return parts | await _check_system(system, store, data)
+    named = named_systems(os.environ)
+    if len(named) == 1 or (store is None and not os.environ.get(STORE)):
+        for each in named:
+            if _is_service(each):
+                continue
+            folder = _data_folder(each, store, data)
+            found = await _check_system(each, store, folder, is_named=False)
+            facts = found.pop("Store")
+            parts |= {"Store" if len(named) == 1 else f"Store of {each}": facts} | found
+        if named:
+            return parts
+    if (url := find_store_url(None, store, data)) is not None:
+        parts["Store"], _ = await check_store(url)
     return parts
+
+
+async def _check_system(
+    system: str, store: str | None, data: Path | None, *, is_named: bool = True
+) -> dict[str, list[HealthCheck]]:
+    """Return the facts about a system's store and rows. Unless it is named by the arguments, its
+    store may not exist yet."""
+    loaded = load_system(system)
+    if (url := find_store_url(system, store, data)) is None:
+        fix = "Name it: --store URL, or --data DIR."
+        return {"Store": [HealthCheck("store", "not named: no rows were checked", "warn", fix)]}
+    facts, is_reachable = await check_store(url, is_named=is_named or store is not None)
+    if not is_reachable:
+        return {"Store": facts}
+    named = f"{system}{store_options(store, data)}"
+    return {"Store": facts, f"Rows of {system}": await check_rows(loaded, named, url)}
+
+
+def _is_service(system: str) -> bool:
+    """Return whether it is a service of the user's own, without a schema to check rows by."""
+    return ":" in system and not isinstance(load_object(system), Schema)
+
+
+def _data_folder(system: str, store: str | None, data: Path | None) -> Path | None:
+    """Return the folder of `--data`; if nothing names a store, the default folder of `keyhouse
+    serve`, if there is one."""
+    if data is not None or find_store_url(system, store, data) is not None:
+        return data
+    folder = Path(serve_settings(system).settings.data)
+    return folder if folder.is_dir() else None
 
 
 # The installation
@@ -175,8 +225,9 @@ def _public(name: str, value: str) -> str:
 # The store
 
 
-async def check_store(url: str) -> tuple[list[HealthCheck], bool]:
-    """Return facts about the engine, and whether it is reachable."""
+async def check_store(url: str, *, is_named: bool = True) -> tuple[list[HealthCheck], bool]:
+    """Return facts about the engine, and whether it is reachable. Unless it is named, it may not
+    exist yet."""
     facts = [HealthCheck("store", public_url(url))]
     start = time.perf_counter()
     try:
@@ -188,6 +239,9 @@ async def check_store(url: str) -> tuple[list[HealthCheck], bool]:
         fix = "Stop its programs, restore a backup into a new store, and check the disk."
         return [*facts, HealthCheck("damage", str(error), "bad", fix)], False
     except (KeyhouseError, ImportError, OSError) as error:
+        if not is_named and isinstance(error, UsageError) and _ABSENT & set(error.fields):
+            fix = "`keyhouse serve` creates it when it starts."
+            return [*facts, HealthCheck("reachable", str(error), "warn", fix)], False
         fix = "Fix the cause; the URL comes from --store, --data or KEYHOUSE_STORE."
         return [*facts, HealthCheck("reachable", str(error), "bad", fix)], False
     return facts, True

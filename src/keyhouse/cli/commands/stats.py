@@ -75,7 +75,7 @@ def spaces(
 ) -> None:
     """List the spaces that hold rows, in order.
 
-    With --store, SYSTEM may be left out.
+    SYSTEM may be left out with --store, or if the settings of keyhouse serve name only one.
     """
     asyncio.run(_spaces(system, store, data, json))
 

@@ -18,8 +18,8 @@ def sweep(
     """Delete expired rows from all spaces, in small batches.
 
     They are already invisible: this frees their space, and prunes the change log for watches. It
-    runs while other programs write. A running service sweeps by itself. With --store, SYSTEM may be
-    left out.
+    runs while other programs write. A running service sweeps by itself. SYSTEM may be left out
+    with --store, or if the settings of keyhouse serve name only one.
     """
     with interruptible("Rows already deleted stay deleted. Run it again for the rest."):
         rows = asyncio.run(_sweep(system, store, data))

@@ -14,7 +14,7 @@ from keyhouse.cli.output import show_json
 from keyhouse.cli.target import load_system, served_name
 from keyhouse.errors import UsageError
 from keyhouse.install import install_line
-from keyhouse.settings.sources import load_settings
+from keyhouse.settings.sources import load_settings, only_system
 from keyhouse.systems.registry import NAMES, load_service
 
 _OPERATOR: Final = "operator"
@@ -71,7 +71,8 @@ def token(
     It is valid for 12 hours, unless --hours or --days says otherwise: an overlay or a bot takes
     --days 365. A program of yours that people sign in to makes tokens with keyhouse.auth.mint.
 
-    With --operator and no system, it is a token for the Studio, at /studio/ of the service.
+    Without a system, it is for the only one in the settings of keyhouse serve. With --operator and
+    no system, it is a token for the Studio, at /studio/ of the service.
 
     It is signed with the service's secret, from the settings of keyhouse serve (such as
     KEYHOUSE_STREAMKIT_JWT_SECRET) or from its data folder. If there is no secret yet, one is
@@ -86,6 +87,8 @@ def token(
     if hours is not None and days is not None:
         raise UsageError("Give only one of --hours and --days.")
     seconds = days * 86_400 if days is not None else (12 if hours is None else hours) * 3_600
+    if system is None and not operator:
+        system = only_system(os.environ, config)
     if system is None:
         if not operator:
             raise UsageError("Name the system, or give --operator for a token of the Studio.")

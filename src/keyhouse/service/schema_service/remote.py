@@ -15,7 +15,6 @@ import msgspec
 from keyhouse.errors import UnknownOutcomeError, UsageError, WatchExpiredError
 from keyhouse.schema import MILLISECONDS, Schema
 from keyhouse.service.http_client import (
-    AbsentError,
     HttpClient,
     TooMuchError,
     service_url,
@@ -69,15 +68,17 @@ class SchemaRemote:
         self._closed: frozenset[str] | None = None
 
     async def get(self, key: str) -> RemoteRow | None:
-        served, path = self._address(key)
+        """Read a row by the route that every kind has: an event has no other, and the address of a
+        record without key fields is its list."""
+        served, fields = self._find(key)
         with translated():
-            try:
-                found = await self._request("GET", path)
-            except AbsentError:
-                return None
+            page = await self._request(
+                "POST", f"/get-many/{served.name}", json={"addresses": [fields]}
+            )
+        [found] = page["items"]
         if served.kind == "counter":
             return RemoteRow(key, _encode(found["value"]))
-        return _row(found)
+        return None if found is None else _row(found)
 
     async def closed(self, prefix: str) -> list[str]:
         """Return the records with such keys that the service does not serve over HTTP."""
@@ -208,14 +209,22 @@ class SchemaRemote:
             if name not in closed and _may_start(each, prefix)
         ]
 
-    def _address(self, key: str) -> tuple[ServedRecord, str]:
-        """Return the record of a key and the path of its address."""
+    def _find(self, key: str) -> tuple[ServedRecord, dict[str, Any]]:
+        """Return the record of a key and its key fields, as JSON values."""
         match = self._schema.find(key)
         served = None if match is None else self._served.get(match.record.name)
         if match is None or served is None or match.declared is not match.record:
-            raise UsageError("The service has records, and no derived rows.", key=key)
-        fields = match.fields
-        parts = [quote(_text(fields[name]), safe="") for name in served.fields]
+            raise UsageError(
+                "The service has records, and no derived rows: read them from the store, with"
+                " --store or --data.",
+                key=key,
+            )
+        return served, {name: msgspec.to_builtins(match.fields[name]) for name in served.fields}
+
+    def _address(self, key: str) -> tuple[ServedRecord, str]:
+        """Return the record of a key and the path of its address."""
+        served, fields = self._find(key)
+        parts = [quote(_text(value), safe="") for value in fields.values()]
         return served, "/".join([f"/{served.kind}s/{served.name}", *parts])
 
     async def _page(self, path: str, query: dict[str, str]) -> Any:
@@ -274,5 +283,4 @@ def _conditions(expect: int | Unset | None) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    plain = msgspec.to_builtins(value)
-    return "null" if plain is None else str(plain)
+    return "null" if value is None else str(value)

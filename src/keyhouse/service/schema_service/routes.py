@@ -99,7 +99,12 @@ def _allowed(served: ServedRecord, route: Route) -> Route:
         [Parameter(each, Parameter.KEYWORD_ONLY) for each in types]
     )
     return Route(
-        method=route.method, path=route.path, handler=handler, scope=route.scope, listed=False
+        method=route.method,
+        path=route.path,
+        handler=handler,
+        scope=route.scope,
+        listed=False,
+        rejects=True,
     )
 
 
