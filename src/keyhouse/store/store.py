@@ -32,6 +32,7 @@ from keyhouse.errors import (
     ConflictError,
     ContentionError,
     DataError,
+    DeclarationError,
     LimitError,
     NewerError,
     PreparingError,
@@ -313,9 +314,12 @@ class Store(RecordReads):
         raise self._contended()
 
     async def call(self, operation: Operation[Q, R], request: Q | None = None, /) -> R:
-        """Run an operation of one's own in this space; return its reply."""
+        """Run an operation of one's own in this space; return its reply. As in a service, one with
+        `access="read"` must not write."""
         operation.check_request(request)
-        return await operation(self, request)
+        return await operation(
+            self if operation.access == "write" else ReadOnlyStore(self), request
+        )
 
     @asynccontextmanager
     async def transaction(self, *, batch_id: str | None = None) -> AsyncIterator[Transaction]:
@@ -434,6 +438,34 @@ class Store(RecordReads):
             attempts=TRANSACTION_ATTEMPTS_MAX,
             space=self.space,
         )
+
+
+class ReadOnlyStore(Store):
+    """The same store for an operation with `access="read"`: a write raises DeclarationError."""
+
+    def __init__(self, store: Store) -> None:
+        vars(self).update(vars(store))
+
+    async def _transact(
+        self, work: Callable[[Transaction], Awaitable[R]], batch_id: str | None = None
+    ) -> Never:
+        raise write_in_read()
+
+    def transaction(self, *, batch_id: str | None = None) -> Never:
+        raise write_in_read()
+
+    async def forget(self, **named: Any) -> Never:
+        raise write_in_read()
+
+    async def clear(self, **named: Any) -> Never:
+        raise write_in_read()
+
+
+def write_in_read() -> DeclarationError:
+    """Return the error of a write in an operation with `access="read"`."""
+    return DeclarationError(
+        "An operation with access=read must not write: declare it with access=write."
+    )
 
 
 def _not_async(work: Callable[..., object], returned: object) -> UsageError:

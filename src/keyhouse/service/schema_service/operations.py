@@ -18,7 +18,7 @@ from keyhouse.errors import ConflictError, NewerError, NotFoundError, RevisionEr
 from keyhouse.keyring import KeyRing
 from keyhouse.read_meter import report_read
 from keyhouse.schema import RecordCount, Schema, Summary, Unique
-from keyhouse.schema.operation import Access
+from keyhouse.schema.operation import OPERATIONS, Access
 from keyhouse.service.key_locks import KeyLocks
 from keyhouse.service.limits import (
     SERVED_CLEAR_RECORDS,
@@ -67,27 +67,6 @@ __all__ = [
     "patch_in",
     "put_in",
 ]
-
-OPERATIONS: Final = (
-    "list",
-    "get",
-    "get_many",
-    "lookup",
-    "create",
-    "put",
-    "patch",
-    "delete",
-    "add",
-    "append",
-    "batch",
-    "watch",
-    "keys",
-    "record_count",
-    "members",
-    "sum_of_days",
-    "clear",
-)
-"""The operations of both protocols, by the names of NATS subjects and of metrics."""
 
 PAGE_ITEMS: Final = 50
 """Items of a page, by default."""
