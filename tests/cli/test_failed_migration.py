@@ -211,7 +211,7 @@ FORGOTTEN = {
 
 
 @pytest.mark.parametrize("forgotten", FORGOTTEN)
-def test_code_of_the_first_version_on_migrated_rows_is_told_to_be_older_by_every_command(
+def test_code_of_the_first_version_on_migrated_rows_is_rejected_by_every_command(
     tmp_path: Path, forgotten: str
 ) -> None:
     """`migrate` advised --reindex, and doctor an installation of Keyhouse and a repair."""

@@ -122,7 +122,9 @@ def test_a_schema_without_meta_rows_notices_a_newer_space_on_every_engine(
     asyncio.run(story())
 
 
-def test_a_key_of_ones_own_at_the_place_of_the_version_is_not_taken_for_it(tmp_path: Path) -> None:
+def test_a_key_of_ones_own_at_the_place_of_the_version_is_not_read_as_a_version(
+    tmp_path: Path,
+) -> None:
     number = Record(int, "meta:{name}", name="number")
     schema = Schema("numbers", number, space=SPACE)
 

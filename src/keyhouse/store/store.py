@@ -441,7 +441,7 @@ class Store(RecordReads):
 
 
 class ReadOnlyStore(Store):
-    """The same store for an operation with `access="read"`: a write raises DeclarationError."""
+    """Rejects the writes of an operation with `access="read"`, with DeclarationError."""
 
     def __init__(self, store: Store) -> None:
         vars(self).update(vars(store))

@@ -321,7 +321,7 @@ BARE: Any = operation
 
 
 @pytest.mark.parametrize("declare", [lambda: BARE(fine), lambda: BARE()(fine)])
-def test_an_operation_without_its_access_is_told_what_to_write(
+def test_an_operation_without_its_access_raises_an_error_that_says_what_to_write(
     declare: Callable[[], object],
 ) -> None:
     """`@operation` raised a TypeError about positional arguments."""
