@@ -201,3 +201,34 @@ def test_verify_of_a_space_to_migrate_names_the_command_that_migrates(tmp_path: 
         assert "--repair" not in text
     run("migrate", "new:SONGS", *where, "--yes", cwd=tmp_path)
     run("verify", "new:SONGS", *where, cwd=tmp_path)
+
+
+FORGOTTEN = {
+    "with meta rows": OLD,
+    "without meta rows": OLD.replace(", meta=Meta()", ""),
+    "with another index": OLD.replace("{seconds:06d}", "{seconds:08d}"),
+}
+
+
+@pytest.mark.parametrize("forgotten", FORGOTTEN)
+def test_code_of_the_first_version_on_migrated_rows_is_rejected_by_every_command(
+    tmp_path: Path, forgotten: str
+) -> None:
+    """`migrate` advised --reindex, and doctor an installation of Keyhouse and a repair."""
+    make(tmp_path, "pass")
+    run("migrate", "new:SONGS", "--data", "data", "--yes", cwd=tmp_path)
+    (tmp_path / "first.py").write_text(FORGOTTEN[forgotten])
+    given = ("first:SONGS", "--data", "data")
+    for command in (
+        ("migrate", *given, "--yes"),
+        ("migrate", *given, "--dry-run"),
+        ("migrate", *given, "--yes", "--reindex"),
+        ("put", *given, "--space", "ann", "song:9", '{"id": "9", "seconds": 9, "title": "t"}'),
+        ("delete", *given, "--space", "ann", "song:1", "--yes"),
+    ):
+        failed = run(*command, cwd=tmp_path, code=None)
+        assert failed.returncode != 0, command
+        assert "newer program" in " ".join(failed.stderr.split()), command
+    shown = " ".join(run("doctor", *given, cwd=tmp_path, code=1).stdout.split())
+    assert "Run the newer version of your program" in shown
+    assert "none pending" not in shown and "--re" not in shown and "Install the" not in shown

@@ -229,3 +229,12 @@ def test_the_audiobooks_program_prints_what_its_page_shows(tmp_path: Path) -> No
     page = text.partition("\n## Use it in a program\n")[2].partition("\n## ")[0]
     (tmp_path / "library.py").write_text("\n".join(blocks(page, "python")))
     assert run(program=("library.py",), cwd=tmp_path).stdout == "".join(blocks(page, "text"))
+
+
+def test_the_declaring_page_lists_the_names_that_no_key_field_has() -> None:
+    """A key field called `by` was rejected, and no page said which names are."""
+    from keyhouse.schema.record_check import RESERVED
+
+    page = (DOCS / "declaring.md").read_text()
+    listed = page.partition("no field of a key has one of them:")[2].partition(". An attribute")[0]
+    assert set(re.findall(r"`(\w+)`", listed)) == RESERVED

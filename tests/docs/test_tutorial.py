@@ -41,8 +41,8 @@ def test_the_tutorial_prints_the_output_it_shows(tmp_path: Path) -> None:
     ran = run(program=("clips.py",), cwd=tmp_path)
     shown = next(block for block in blocks(PAGE, "text") if block.startswith("stored "))
     assert without_times(ran.stdout) == without_times(shown)
-    again = run(program=("clips.py",), cwd=tmp_path)
-    assert "migrated: []" in again.stdout
+    again = run(program=("clips.py",), cwd=tmp_path, code=1)
+    assert "NewerError: Newer code has migrated the space" in again.stderr
 
 
 def test_the_tutorials_commands_work_on_its_file(tmp_path: Path) -> None:

@@ -459,8 +459,7 @@ def check_writable(target: Target, match: KeyMatch, key: str) -> None:
 
 async def reject_newer(store: Store) -> None:
     """Raise NewerError if newer code has migrated the space: this code writes the old format."""
-    if store.schema.meta is not None:
-        await version(store)
+    await version(store)
 
 
 def complete(

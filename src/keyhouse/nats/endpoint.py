@@ -26,6 +26,7 @@ from keyhouse.schema.document import check_request
 from keyhouse.schema.rejected_members import rejected_in
 
 __all__ = [
+    "ERROR_NUMBER_HEADER",
     "PROBLEM_HEADER",
     "Body",
     "Endpoint",
@@ -44,9 +45,10 @@ _EMPTY: Final = b"{}"
 _OUTCOME_UNKNOWN: Final = (
     "The outcome is unknown: the write may or may not have been applied. Read before you retry."
 )
+_UNEXPECTED: Final = "Unexpected error; see the service's log."
 _CALLERS_OWN: Final = (AccessError, CallerError, ConflictError, CounterError)
 _ERROR: Final = "Nats-Service-Error"
-_ERROR_NUMBER: Final = "Nats-Service-Error-Code"
+ERROR_NUMBER_HEADER: Final = "Nats-Service-Error-Code"
 _NUMBERS: Final = {409: 409, 412: 409, 413: 413, 429: 429, 503: 503, 504: 503, 507: 503}
 """Numbers of the micro protocol's errors, by HTTP status; 400 for other mistakes of a caller."""
 
@@ -222,7 +224,7 @@ def _raise_not_finite(name: str) -> NoReturn:
 
 
 PROBLEM_HEADER: Final = "Keyhouse-Problem"
-"""The header of an error reply with the error's class, sentence and fields."""
+"""The header of an error reply with the error's class, status, sentence and fields."""
 
 
 class _ErrorReply(msgspec.Struct):
@@ -235,16 +237,18 @@ def error_headers(error: BaseException, *, problem: bool = False) -> dict[str, s
     """Return the headers by which clients of the micro protocol recognise an error: its code, and a
     number by the family of the error; and the whole `problem`, if the endpoint sends it."""
     if not isinstance(error, KeyhouseError):
-        return {_ERROR: KeyhouseError.code, _ERROR_NUMBER: "500"}
+        error = KeyhouseError(_UNEXPECTED)
     number = _NUMBERS.get(error.status, 400 if error.status < 500 else 500)
-    headers = {_ERROR: error.code, _ERROR_NUMBER: str(number)}
+    headers = {_ERROR: error.code, ERROR_NUMBER_HEADER: str(number)}
     return headers | {PROBLEM_HEADER: _problem(error)} if problem else headers
 
 
 def _problem(error: KeyhouseError) -> str:
-    """Return the error's class, sentence and fields as ASCII JSON: a client can raise it again."""
+    """Return the error's class, status, sentence and fields as ASCII JSON, as over HTTP: a client
+    can raise it again."""
     fields = error.public().json_fields() if isinstance(error, _CALLERS_OWN) else {}
-    return json.dumps({"type": error_urn(error), "detail": error.sentence, "fields": fields})
+    problem = {"type": error_urn(error), "status": error.status, "detail": error.sentence}
+    return json.dumps({**problem, "fields": fields})
 
 
 def error_reply(error: BaseException) -> bytes:
@@ -255,8 +259,7 @@ def error_reply(error: BaseException) -> bytes:
     text: the engine's advice (retry with the batch id) does not apply to NATS clients.
     """
     if not isinstance(error, KeyhouseError):
-        message = "Unexpected error; see the service's log."
-        return _encode(_ErrorReply(False, KeyhouseError.code, message))
+        return _encode(_ErrorReply(False, KeyhouseError.code, _UNEXPECTED))
     if isinstance(error, UnknownOutcomeError):
         return _encode(_ErrorReply(False, error.code, _OUTCOME_UNKNOWN))
     message = str(error.public()) if isinstance(error, _CALLERS_OWN) else error.sentence

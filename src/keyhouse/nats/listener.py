@@ -326,7 +326,9 @@ class NatsListener:
                 "Too many pending requests: try again.", waiting=self._messages.pending_max
             )
             # without a reply if there is no space for it
-            client.try_publish(reply, error_reply(busy), error_headers(busy))
+            client.try_publish(
+                reply, error_reply(busy), error_headers(busy, problem=endpoint.problems)
+            )
 
 
 async def _all_connected(calls: Iterable[Awaitable[None]]) -> None:

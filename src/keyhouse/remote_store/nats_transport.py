@@ -32,7 +32,7 @@ try:
     from keyhouse.nats.client import NatsClient
     from keyhouse.nats.client_connection import connect_client
     from keyhouse.nats.embedded_users import with_embedded_user
-    from keyhouse.nats.endpoint import PROBLEM_HEADER
+    from keyhouse.nats.endpoint import ERROR_NUMBER_HEADER, PROBLEM_HEADER
 except ModuleNotFoundError as error:
     raise ImportError(
         f"A remote store over NATS needs nats-py: {install_line('jetstream')}"
@@ -189,10 +189,11 @@ def _answer(data: bytes, headers: dict[str, str], lost: type[EngineError]) -> An
 
 
 def _error(reply: dict[str, Any], headers: dict[str, str]) -> KeyhouseError:
-    problem: Any = {}
-    if PROBLEM_HEADER in headers:
-        problem = _decode(headers[PROBLEM_HEADER].encode())
-    return error_of(400, {"detail": reply.get("message"), **problem})
+    if PROBLEM_HEADER not in headers:  # the request did not reach an operation
+        number = headers.get(ERROR_NUMBER_HEADER, str(KeyhouseError.status))
+        return error_of(int(number), {"detail": reply.get("message")})
+    problem = _decode(headers[PROBLEM_HEADER].encode())
+    return error_of(problem["status"], problem)
 
 
 def _expired(since: int) -> WatchExpiredError:

@@ -27,7 +27,7 @@ __all__ = ["error_of", "shown_url", "unreadable_error"]
 _BY_TYPE: Final[dict[str, type[KeyhouseError]]] = {
     each.type: each
     for each in vars(errors).values()
-    if isinstance(each, type) and issubclass(each, KeyhouseError) and each is not KeyhouseError
+    if isinstance(each, type) and issubclass(each, KeyhouseError)
 }
 
 _URN: Final = re.compile(r"urn:keyhouse:error:([a-z-]{1,80})")
@@ -48,7 +48,8 @@ _BY_STATUS: Final[dict[int, type[KeyhouseError]]] = {
 
 def error_of(status: int, problem: Any) -> KeyhouseError:
     """Return the error of a problem document: the class that the service raised, where the store
-    has it, else the nearest one of that status, with the `type` that the service named."""
+    has it, else the nearest one of that status, with the `type` that the service named. Without a
+    class, KeyhouseError itself is that of an unhandled exception."""
     if not isinstance(problem, dict):
         problem = {}
     match = _URN.fullmatch(str(problem.get("type")))

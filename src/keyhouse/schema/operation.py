@@ -18,6 +18,7 @@ from typing import (
     Final,
     Generic,
     Literal,
+    Never,
     Protocol,
     TypeVar,
     get_type_hints,
@@ -30,11 +31,35 @@ from msgspec.inspect import Field, Type, type_info
 from keyhouse.errors import DeclarationError, KeyhouseError
 from keyhouse.schema.record import Record
 
-__all__ = ["Access", "Operation", "operation"]
+__all__ = ["OPERATIONS", "Access", "Operation", "operation"]
 
 Access = Literal["read", "write"]
 Q = TypeVar("Q")
 R = TypeVar("R")
+
+OPERATIONS: Final = (
+    "list",
+    "get",
+    "get_many",
+    "lookup",
+    "create",
+    "put",
+    "patch",
+    "delete",
+    "add",
+    "append",
+    "batch",
+    "watch",
+    "keys",
+    "record_count",
+    "members",
+    "sum_of_days",
+    "clear",
+)
+"""The operations that a service generates, by the names of NATS subjects and of metrics."""
+
+_METRICS: Final = ("cleanup", "errors", "storage", "watches")
+"""Names of a service's metrics beside those of operations."""
 
 _NAME: Final = re.compile("[a-z][a-z0-9_]{0,62}")
 _SIGNATURE: Final = "async def name(store: Store, request: Request) -> Reply"
@@ -183,13 +208,18 @@ class Declare(Protocol):
     def __call__(self, function: Callable[[Any], Awaitable[R]], /) -> Operation[None, R]: ...
 
 
-def operation(*, access: Access, name: str | None = None) -> Declare:
+def operation(*positional: Never, access: Access | None = None, name: str | None = None) -> Declare:
     """Declare an async function as an operation, for `operations=` of a Schema.
 
     Its parameters are a Store, bound to the caller's space, and a Struct, the request; it returns a
     Struct, the reply, or None. `access` is the scope that a caller needs: a `read` cannot write.
     `name` is by default that of the function.
     """
+    if positional or access is None:
+        raise DeclarationError(
+            'Name the access of an operation: write @operation(access="read") above its function,'
+            ' or @operation(access="write").'
+        )
 
     def declare(function: Callable[..., Awaitable[R]], /) -> Operation[Any, R]:
         return Operation(function, access=access, name=name)
@@ -200,14 +230,21 @@ def operation(*, access: Access, name: str | None = None) -> Declare:
 def check_operations(
     schema: str, operations: tuple[Any, ...], records: Iterable[Record[Any]]
 ) -> None:
-    """Raise DeclarationError for another object, for two operations of one name, and for a reply
-    that would show private members of a record."""
+    """Raise DeclarationError for another object, for the name of a generated operation, for two
+    operations of one name, and for a reply that would show private members of a record."""
     for each in operations:
         if not isinstance(each, Operation):
             raise DeclarationError(
                 "An operation is a function that is declared with @operation(access=…).",
                 schema=schema,
                 given=getattr(each, "__name__", each),
+            )
+        if each.name in (*OPERATIONS, *_METRICS):
+            raise DeclarationError(
+                "Every service has an operation or a metric of this name: give the operation"
+                " another with `name=`.",
+                schema=schema,
+                operation=each.name,
             )
     names = [each.name for each in operations]
     if twice := sorted({name for name in names if names.count(name) > 1}):

@@ -18,8 +18,9 @@ from collections.abc import (
     Awaitable,
     Callable,
     Iterable,
+    Mapping,
 )
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, Never, TypeVar
 
 from msgspec.structs import replace
@@ -31,6 +32,7 @@ from keyhouse.errors import (
     ConflictError,
     ContentionError,
     DataError,
+    DeclarationError,
     LimitError,
     NewerError,
     PreparingError,
@@ -43,6 +45,7 @@ from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
 from keyhouse.schema import (
     Counter,
     Log,
+    Meta,
     Operation,
     Record,
     Schema,
@@ -65,6 +68,9 @@ R = TypeVar("R")
 
 _STATE_CHECK_MS = 10_000
 """Interval at which a store that writes reads the version of its space, and its mark."""
+
+_LATER_META = Meta()
+"""The rows about the space that a schema without them has by default once it has a migration."""
 
 _NEVER_STORED = "keyhouse-never-stored"
 _REVISION_MAX = 2**63 - 1
@@ -137,7 +143,7 @@ class Store(RecordReads):
         self.ids: IdSource = ids
         self._retry_lock = asyncio.Lock()
         self._has_mark = has_mark(schema)
-        self._is_checked = self._has_mark or schema.meta is not None
+        self._is_checked = bool(self._state_keys())
         self._state_checked_at = -_STATE_CHECK_MS
 
     async def put(
@@ -308,9 +314,12 @@ class Store(RecordReads):
         raise self._contended()
 
     async def call(self, operation: Operation[Q, R], request: Q | None = None, /) -> R:
-        """Run an operation of one's own in this space; return its reply."""
+        """Run an operation of one's own in this space; return its reply. As in a service, one with
+        `access="read"` must not write."""
         operation.check_request(request)
-        return await operation(self, request)
+        return await operation(
+            self if operation.access == "write" else ReadOnlyStore(self), request
+        )
 
     @asynccontextmanager
     async def transaction(self, *, batch_id: str | None = None) -> AsyncIterator[Transaction]:
@@ -367,25 +376,50 @@ class Store(RecordReads):
             raise PreparingError(
                 "The space is being erased: try again later.", space=self.space, retry_after=1
             )
-        with suppress(UnreadableError):  # `verify` reports it, and its repair must be written
-            self._reject_newer(rows.get("job"), rows.get("version"))
+        self._reject_newer(rows)
         self._state_checked_at = now
 
-    def _state_keys(self) -> dict[str, str]:
-        keys = {FORGET_KEY: FORGET_KEY} if self._has_mark else {}
-        if (meta := self.schema.meta) is not None:
-            version, job = self.binding.record(meta.version), self.binding.record(meta.job)
-            keys["version"] = version.template.build({})
-            keys["job"] = job.template.build({"name": migration_job(self.schema.version + 1)})
-        return keys
+    async def check_newer(self) -> None:
+        """Raise NewerError if newer code has migrated the space or is migrating it."""
+        if keys := self.version_keys():
+            rows = await self.engine.read(self.space, list(keys.values()))
+            self._reject_newer(dict(zip(keys, rows, strict=True)))
 
-    def _reject_newer(self, migrating: Row | None, stored: Row | None) -> None:
-        if migrating is None:
+    def version_keys(self) -> dict[str, str]:
+        """Return the keys of the rows by which the space is known to be newer: its `version`, and
+        the `job` of the migration after the last one that this code knows.
+
+        A schema without such rows is of version 0: they are where a later version of it has them
+        by default, unless the keys are its own.
+        """
+        meta, job = self.schema.meta, migration_job(self.schema.version + 1)
+        if meta is not None:
+            record = self.binding.record
+            return {
+                "version": record(meta.version).template.build({}),
+                "job": record(meta.job).template.build({"name": job}),
+            }
+        before = self.schema.text_before(self.space)
+        keys = {
+            "version": before + _LATER_META.version.template.build({}),
+            "job": before + _LATER_META.job.template.build({"name": job}),
+        }
+        return {name: key for name, key in keys.items() if self.schema.find(key) is None}
+
+    def _state_keys(self) -> dict[str, str]:
+        mark = {FORGET_KEY: FORGET_KEY} if self._has_mark else {}
+        return mark | self.version_keys()
+
+    def _reject_newer(self, rows: Mapping[str, Row | None]) -> None:
+        stored = rows.get("version")
+        if rows.get("job") is None:
             if stored is None:
                 return
-            assert self.schema.meta is not None
-            version = self.binding.record(self.schema.meta.version)
-            if version.decode(stored.value, stored.key) <= self.schema.version:
+            version = (self.schema.meta or _LATER_META).version
+            try:
+                if version.decode(stored.value, stored.key) <= self.schema.version:
+                    return
+            except UnreadableError:  # `verify` reports it, and its repair must be written
                 return
         raise NewerError(
             "Newer code has migrated the space or is migrating it: use the newer program. If this"
@@ -404,6 +438,34 @@ class Store(RecordReads):
             attempts=TRANSACTION_ATTEMPTS_MAX,
             space=self.space,
         )
+
+
+class ReadOnlyStore(Store):
+    """Rejects the writes of an operation with `access="read"`, with DeclarationError."""
+
+    def __init__(self, store: Store) -> None:
+        vars(self).update(vars(store))
+
+    async def _transact(
+        self, work: Callable[[Transaction], Awaitable[R]], batch_id: str | None = None
+    ) -> Never:
+        raise write_in_read()
+
+    def transaction(self, *, batch_id: str | None = None) -> Never:
+        raise write_in_read()
+
+    async def forget(self, **named: Any) -> Never:
+        raise write_in_read()
+
+    async def clear(self, **named: Any) -> Never:
+        raise write_in_read()
+
+
+def write_in_read() -> DeclarationError:
+    """Return the error of a write in an operation with `access="read"`."""
+    return DeclarationError(
+        "An operation with access=read must not write: declare it with access=write."
+    )
 
 
 def _not_async(work: Callable[..., object], returned: object) -> UsageError:

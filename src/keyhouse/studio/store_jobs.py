@@ -89,12 +89,12 @@ async def space_state(stores: list[Store]) -> UpkeepState:
     """Return what is to be done in a space."""
     state = UpkeepState(pending=[], missing=[])
     for store in stores:
-        if store.schema.meta is None:
-            continue
         try:
             at = await version(store)
         except DataError as error:
             state.problem = error.sentence
+            continue
+        if store.schema.meta is None:
             continue
         state.version, state.known = max(state.version, at), store.schema.version
         state.pending += [f"{each.id}: {each.description}" for each in store.schema.migrations[at:]]

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from keyhouse import (
 )
 from keyhouse.errors import DeclarationError, NotFoundError, PreparingError
 from keyhouse.service.schema_service.operations import OPERATIONS, SpaceOperations
-from keyhouse.service.schema_service.own_operations import call_operation, operation_names
+from keyhouse.service.schema_service.own_operations import call_operation
 from keyhouse.service.schema_service.system import with_meta
 from keyhouse.service.usage import Quota
 from keyhouse.store import build_indexes, note_new_space
@@ -306,12 +306,60 @@ def test_a_wrong_access_or_list_is_an_error_of_the_declaration() -> None:
             Schema("s", SONG, operations=operations, space=Space("a channel"))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_a_name_of_a_generated_operation_is_rejected_at_start(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [*OPERATIONS, "errors", "storage"])
+def test_a_name_of_a_generated_operation_is_rejected_where_the_schema_is_declared(
+    name: str,
+) -> None:
+    """It was rejected by `serve` only."""
     own = operation(access="read", name=name)(fine)
-    schema = Schema("s", SONG, operations=[own], space=Space("a channel"))
-    with pytest.raises(DeclarationError, match="the name of a generated one"):
-        operation_names(schema)
-    if name == "get":
-        with pytest.raises(DeclarationError), serving(ALL["sqlite"](tmp_path), tmp_path, schema):
-            pass
+    with pytest.raises(DeclarationError, match="of this name") as raised:
+        Schema("s", SONG, operations=[own], space=Space("a channel"))
+    assert "…" not in str(raised.value)
+
+
+BARE: Any = operation
+
+
+@pytest.mark.parametrize("declare", [lambda: BARE(fine), lambda: BARE()(fine)])
+def test_an_operation_without_its_access_raises_an_error_that_says_what_to_write(
+    declare: Callable[[], object],
+) -> None:
+    """`@operation` raised a TypeError about positional arguments."""
+    with pytest.raises(DeclarationError, match=r'write @operation\(access="read"\)'):
+        declare()
+
+
+WRITES: dict[str, Callable[[Any], Any]] = {
+    "put": lambda store: store.put(SONG, Song(id="pie", title="Pie")),
+    "put_many": lambda store: store.put_many(SONG, [Song(id="pie", title="Pie")]),
+    "update": lambda store: store.update(SONG, {"title": "Pie"}, id="pie"),
+    "delete": lambda store: store.delete(SONG, id="pie"),
+    "transact": lambda store: store.transact(lambda tx: tx.delete(SONG, id="pie")),
+    "transaction": lambda store: store.transaction(),
+    "call": lambda store: store.call(skip),
+    "clear": lambda store: store.clear(),
+    "forget": lambda store: store.forget(),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_read_operation_that_writes_is_rejected_by_a_store_as_by_a_service(write: str) -> None:
+    """`Store.call` let it write, so that only the service rejected it."""
+
+    @operation(access="read")
+    async def sneaky(store: Store) -> None:
+        await store.get(SONG, id="pie")
+        await WRITES[write](store)
+
+    async def scenario() -> None:
+        async with open_engine("memory:", clock=ManualClock()) as engine:
+            store = Store(SONGS, engine, "ann")
+            await store.put(SONG, Song(id="pie", title="Apple pie"))
+            with pytest.raises(DeclarationError, match="must not write"):
+                await store.call(sneaky)
+            assert await store.get(SONG, id="pie") == Song(id="pie", title="Apple pie")
+            space = SpaceOperations("ann", engine, Quota(), schema=with_meta(SONGS))
+            with pytest.raises(DeclarationError):
+                await call_operation(space, sneaky, None)
+
+    asyncio.run(scenario())

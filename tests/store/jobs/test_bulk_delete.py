@@ -113,10 +113,10 @@ async def test_a_commit_that_would_be_too_large_is_made_smaller() -> None:
 @awaited
 async def test_a_space_is_emptied_of_all_that_it_holds_and_others_are_not() -> None:
     engine = MemoryEngine()
+    await fill(Store(BOARD, engine, "a"), 3)
     for space in ("a", "b"):
         store = Store(NEXT_BOARD, engine, space)
         await migrate(store)
-    await fill(Store(BOARD, engine, "a"), 3)
     before = await everything(engine, "b")
     await engine.commit(
         "a",

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from keyhouse import open_store
-from keyhouse.errors import LeaseError, NewerError, UsageError
+from keyhouse.errors import LeaseError, NewerError
 from keyhouse.schema import (
     Counter,
     Index,
@@ -387,10 +387,10 @@ async def test_rows_that_a_declaration_adds_are_written_by_reindexing(harness: H
 
 
 @everywhere
-async def test_a_schema_without_versions_has_none(harness: Harness) -> None:
+async def test_a_schema_without_version_rows_is_of_version_0(harness: Harness) -> None:
     store = Store(Schema("bare", OLD, space=Space("x")), harness.engine, "space")
-    with pytest.raises(UsageError, match="no version"):
-        await migrate(store)
+    assert await version(store) == 0
+    assert await migrate(store) == []
 
 
 @everywhere

@@ -293,7 +293,7 @@ async def _check_migrations(system: System, name: str, engine: Engine) -> Health
     try:
         pending = await find_pending(system, engine, None)
     except NewerError as error:
-        fix = "Install the newer Keyhouse that wrote it."
+        fix = "Run the newer version of your program: it has migrated the space."
         return HealthCheck("migrations", str(error), "bad", fix)
     if not pending.behind:
         return HealthCheck("migrations", f"none pending in {number(pending.spaces, 'space')}")
@@ -353,6 +353,8 @@ async def _check_indexes(
     if not findings:
         return HealthCheck("index health", value + "no problems")
     fix = f"keyhouse verify {name} --repair"
-    if any(check.state == "bad" for check in earlier):
+    if all(finding.kind == "newer" for finding in findings):
+        fix = "Run the newer version of your program: it wrote these rows."
+    elif any(check.state == "bad" for check in earlier):
         fix = f"After the step above, if doctor still finds it: {fix}"
     return HealthCheck("index health", value + number(len(findings), "finding"), "bad", fix)

@@ -172,10 +172,7 @@ async def find_pending(system: System, engine: Engine, spaces: Sequence[str] | N
     count, behind, pending = 0, list[Behind](), list[Target]()
     async for target in targets(system, engine, spaces):
         count += 1
-        if (
-            target.schema.migrations
-            and (at := await version(target.store(engine))) < target.schema.version
-        ):
+        if (at := await version(target.store(engine))) < target.schema.version:
             behind.append(Behind(target.space, at, target.schema.version))
             pending.append(target)
     return Pending(count, behind, pending)

@@ -21,6 +21,9 @@ class OmittedRows:
         self._index = index
         self._by_key: dict[str, UnreadableRow] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._by_key)
+
     def add(self, unreadable: UnreadableRow) -> None:
         self._by_key[unreadable.row.key] = unreadable
 

@@ -11,6 +11,7 @@ from keyhouse.errors import DeclarationError
 from keyhouse.schema.operation import Access
 from keyhouse.service.tenants import Tenant
 from keyhouse.store import Store, Transaction
+from keyhouse.store.store import write_in_read
 
 __all__ = ["OperationStore"]
 
@@ -33,9 +34,7 @@ class OperationStore(Store):
     ) -> tuple[R, int]:
         """Run a transaction within the quota."""
         if self._access == "read":
-            raise DeclarationError(
-                "An operation with access=read must not write: declare it with access=write."
-            )
+            raise write_in_read()
         return await self._tenant.transact(work, batch_id=batch_id)
 
     def transaction(self, *, batch_id: str | None = None) -> Never:

@@ -14,11 +14,11 @@ import msgspec
 from msgspec import UNSET
 
 from keyhouse.engine import Engine
-from keyhouse.errors import ConflictError, NotFoundError, RevisionError, UsageError
+from keyhouse.errors import ConflictError, NewerError, NotFoundError, RevisionError, UsageError
 from keyhouse.keyring import KeyRing
 from keyhouse.read_meter import report_read
 from keyhouse.schema import RecordCount, Schema, Summary, Unique
-from keyhouse.schema.operation import Access
+from keyhouse.schema.operation import OPERATIONS, Access
 from keyhouse.service.key_locks import KeyLocks
 from keyhouse.service.limits import (
     SERVED_CLEAR_RECORDS,
@@ -67,27 +67,6 @@ __all__ = [
     "patch_in",
     "put_in",
 ]
-
-OPERATIONS: Final = (
-    "list",
-    "get",
-    "get_many",
-    "lookup",
-    "create",
-    "put",
-    "patch",
-    "delete",
-    "add",
-    "append",
-    "batch",
-    "watch",
-    "keys",
-    "record_count",
-    "members",
-    "sum_of_days",
-    "clear",
-)
-"""The operations of both protocols, by the names of NATS subjects and of metrics."""
 
 PAGE_ITEMS: Final = 50
 """Items of a page, by default."""
@@ -143,7 +122,17 @@ class SpaceOperations(Tenant):
         """Run a write, unless the space is being migrated."""
         if not self.state.is_writable:
             await self.state.check_write()
-        return await super().transact(work, reservation=reservation, batch_id=batch_id)
+        return await self._unless_newer(
+            super().transact(work, reservation=reservation, batch_id=batch_id)
+        )
+
+    async def _unless_newer(self, write: Awaitable[R]) -> R:
+        """Raise PreparingError instead of NewerError if newer code has migrated the space."""
+        try:
+            return await write
+        except NewerError:
+            await self.state.check_newer()
+            raise  # a row is newer, not the space
 
     async def watched_store(self) -> Store:
         """Return the store for a watch. Raises PreparingError while a list would: a watch continues
@@ -194,6 +183,8 @@ class SpaceOperations(Tenant):
         keys = record_keys(self.store, served.record, asked)
         item = partial(item_of, served)
         items = await self._pages.read_each(served.name, read, item, keys, bytes_max)
+        if omitted:
+            await self.state.check_newer()
         return FoundItems(items, omitted.items("get_many", self.name, self._log))
 
     async def lookup(
@@ -253,6 +244,8 @@ class SpaceOperations(Tenant):
         items, revision, more = await self._pages.read(
             served.name, read, partial(item_of, served), limit, cursor, bytes_max
         )
+        if omitted:  # they may be rows of newer code
+            await self.state.check_newer()
         left_out = omitted.items("list", self.name, self._log)
         return ServedPage(items, revision, UNSET if more is None else more, left_out)
 
@@ -361,7 +354,7 @@ class SpaceOperations(Tenant):
                 found = await self.store.entry(served.record, **fields)
                 check(None if found is None else found.revision)
                 expected = {"expect": None if found is None else found.revision}
-            return await self.store.delete(served.record, **expected, **fields)
+            return await self._unless_newer(self.store.delete(served.record, **expected, **fields))
 
         async def work(tx: Transaction) -> bool:
             if check is not None:
@@ -388,6 +381,7 @@ class SpaceOperations(Tenant):
         if not self.state.is_writable:
             await self.state.check_write()
         async with self.large_writes:
+            await self.state.check_newer()  # it deletes rows without decoding them
             deleted, done = await clear(self.store, records_max=SERVED_CLEAR_RECORDS)
         if done and self.usage is not None:
             await self.usage.count()

@@ -3,10 +3,10 @@ the call that both protocols share."""
 
 from collections.abc import Iterator
 from inspect import Parameter, Signature
-from typing import Any, Final
+from typing import Any
 
 from keyhouse.auth import Caller
-from keyhouse.errors import ConflictError, DeclarationError, NotFoundError
+from keyhouse.errors import ConflictError, NotFoundError
 from keyhouse.http import Route
 from keyhouse.schema import Operation, Schema
 from keyhouse.service.schema_service.handlers import SchemaHandlers, SpaceHeader
@@ -15,22 +15,9 @@ from keyhouse.service.schema_service.space_routes import WRITE_PROBLEMS
 
 __all__ = ["call_operation", "operation_names", "operation_routes"]
 
-_METRICS: Final = frozenset({"cleanup", "errors", "storage", "watches"})
-"""Names of metrics beside those of operations."""
-
 
 def operation_names(schema: Schema) -> tuple[str, ...]:
-    """Return the names of all operations, generated and one's own. Raises DeclarationError if two
-    are alike."""
-    taken = {*OPERATIONS, *_METRICS}
-    for each in schema.operations:
-        if each.name in taken:
-            raise DeclarationError(
-                "An operation has the name of a generated one: give it another with `name=`.",
-                schema=schema.name,
-                operation=each.name,
-                taken=sorted(taken),
-            )
+    """Return the names of all operations, generated and one's own."""
     return (*OPERATIONS, *(each.name for each in schema.operations))
 
 

@@ -19,7 +19,13 @@ from typing import Any, Final
 import structlog
 
 from keyhouse.engine import Engine
-from keyhouse.errors import KeyFieldError, KeyhouseError, LeaseError, PreparingError
+from keyhouse.errors import (
+    KeyFieldError,
+    KeyhouseError,
+    LeaseError,
+    NewerError,
+    PreparingError,
+)
 from keyhouse.schema import Derived, Record, Schema
 from keyhouse.store import (
     MARK_SPACE,
@@ -56,8 +62,6 @@ class Preparation:
 
     async def run(self) -> None:
         """Prepare every space that has rows, then those that are requested."""
-        if self._schema.meta is None:
-            return
         await self.prepare_all()
         while True:
             await self._requested.wait()
@@ -97,10 +101,12 @@ class Preparation:
                 spaces=len(self.failures),
             )
 
-    def error(self, space: str, otherwise: str, **fields: object) -> PreparingError:
+    def error(
+        self, space: str, otherwise: str, /, failure: BaseException | None = None, **fields: object
+    ) -> PreparingError:
         """Return the error of a request to a space that is not prepared: the reason why it failed,
         or else a sentence that it is under way. The first one of a space is logged."""
-        failure = self.failures.get(space)
+        failure = failure or self.failures.get(space)
         if space not in self._rejecting:
             self._rejecting.add(space)
             _log.warning("requests are rejected until the space is prepared", space=space)
@@ -143,7 +149,7 @@ class Preparation:
     async def _migrate(self, store: Store) -> None:
         if not (await store.row_page(limit=1)).rows:
             return  # it was erased since, and must not be written
-        for done in await migrate(store) if self._schema.migrations else ():
+        for done in await migrate(store):
             _log.info(
                 "migrated",
                 space=store.space,
@@ -151,7 +157,7 @@ class Preparation:
                 records=done.records,
                 rows=done.rows,
             )
-        for record, derived, records in await build_indexes(store):
+        for record, derived, records in await build_indexes(store) if self._schema.meta else ():
             _log.info(
                 "index complete",
                 space=store.space,
@@ -165,7 +171,8 @@ class SpaceState:
     """The state of one space. A request asks until it is ready, and no further.
 
     `is_writable`: its migrations are applied, and a new space is noted. `is_readable`: no pending
-    migration changes the shape of its records. `is_complete`: it lacks no index.
+    migration changes the shape of its records, and no newer code has. `is_complete`: it lacks no
+    index.
     """
 
     __slots__ = (
@@ -180,8 +187,8 @@ class SpaceState:
     def __init__(self, store: Store, preparation: Preparation) -> None:
         self._store = store
         self._preparation = preparation
-        self._is_migrated = self.is_readable = not store.schema.migrations
-        self.is_writable = self.is_complete = store.schema.meta is None
+        self._is_migrated = self.is_readable = self.is_writable = False
+        self.is_complete = store.schema.meta is None
 
     async def check_read(self) -> None:
         """Raise PreparingError while records are of an older declaration, or a migration failed."""
@@ -224,14 +231,33 @@ class SpaceState:
                 raise self._migrating(pending)
             await migrate(self._store)  # a new space gets its version
             self._is_migrated = True
-        await note_new_space(self._store)
+        if self._store.schema.meta is not None:
+            await note_new_space(self._store)
         self.is_writable = True
 
+    async def check_newer(self) -> None:
+        """Raise PreparingError if newer code has migrated the space since it was ready."""
+        try:
+            await self._store.check_newer()
+        except NewerError as error:
+            raise self._newer(error) from None
+
     async def _pending_version(self) -> int | None:
-        """Return the version of a space that has rows and pending migrations, else None."""
-        at = await version(self._store)
+        """Return the version of a space that has rows and pending migrations, else None. Raises
+        PreparingError if newer code has migrated it."""
+        try:
+            at = await version(self._store)
+        except NewerError as error:
+            raise self._newer(error) from None
         is_behind = at < self._store.schema.version
         return at if is_behind and (await self._store.row_page(limit=1)).rows else None
+
+    def _newer(self, error: NewerError) -> PreparingError:
+        self._is_migrated = self.is_readable = self.is_writable = False
+        self._preparation.request(self._store.space)
+        return self._preparation.error(
+            self._store.space, error.sentence, failure=error, newest=self._store.schema.version
+        )
 
     def _migrating(self, at: int) -> PreparingError:
         self._preparation.request(self._store.space)

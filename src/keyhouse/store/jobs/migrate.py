@@ -108,8 +108,7 @@ async def _prepare(store: Store, *, reindex: bool) -> None:
     """Migrate a space, finish its deletions and check its indexes. Raises LeaseError while another
     process does one of these."""
     schema = store.schema
-    if schema.migrations:
-        await migrate(store)
+    await migrate(store)
     await resume_deletions(store)
     if schema.meta is not None and any(record.derived for record in schema.records):
         if reindex:
@@ -145,7 +144,10 @@ def reindex(id: int, description: str, record: Record[Any]) -> Migration:
 @checked(UsageError)
 async def version(store: Store) -> int:
     """Return the version of the space's rows; raises NewerError if this code does not know it."""
-    found = await store.get(_meta(store).version) or 0
+    if store.schema.meta is None:
+        await store.check_newer()
+        return 0
+    found = await store.get(store.schema.meta.version) or 0
     if found > store.schema.version:
         raise NewerError(
             "The store was migrated by newer code: use the newer program. If this is not the schema"
@@ -257,10 +259,7 @@ async def _finish(store: Store, migration: Migration, state: JobState, took: int
 
 
 def _meta(store: Store) -> Meta:
-    if store.schema.meta is None:
-        raise UsageError(
-            "The schema has no version: it has no `meta` rows.", schema=store.schema.name
-        )
+    assert store.schema.meta is not None, "a schema with migrations has one"
     return store.schema.meta
 
 

@@ -97,9 +97,7 @@ async def _newer_space(store: Store) -> Finding | None:
     try:
         await store.check_state()
     except NewerError as error:
-        assert store.schema.meta is not None  # it has the version
-        version = store.binding.record(store.schema.meta.version)
-        return Finding("newer", version.template.build({}), version.name, str(error))
+        return Finding("newer", next(iter(store.version_keys().values())), "version", str(error))
     except PreparingError:
         pass  # it is being erased
     return None

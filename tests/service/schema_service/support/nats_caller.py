@@ -21,8 +21,8 @@ from tests.support.threaded_service import SECRET
 
 
 class Caller:
-    def __init__(self, client: Any, schema: str) -> None:
-        self.client = client
+    def __init__(self, client: Any, schema: str, clock: ManualClock) -> None:
+        self.client, self.clock = client, clock
         self._schema = schema
 
     async def __call__(self, operation: str, body: Any, space: str = "ann") -> Any:
@@ -36,7 +36,8 @@ async def called(
     kind: str, folder: Path, schema: Schema = BOX, **settings: Any
 ) -> AsyncIterator[Caller]:
     """Serve a schema over NATS, on an engine of this kind."""
-    engine = await ALL[kind](folder)(ManualClock())
+    clock = ManualClock()
+    engine = await ALL[kind](folder)(clock)
     context = ServiceContext(
         engine=engine,
         data=folder,
@@ -51,6 +52,6 @@ async def called(
             connect(url) as client,
             NatsListener(serving, spec.endpoints, name=spec.name, version="1.0.0"),
         ):
-            yield Caller(client, schema.name)
+            yield Caller(client, schema.name, clock)
     finally:
         await engine.close()
