@@ -1,7 +1,7 @@
 """Opening files and folders below a folder without following symbolic links.
 
 A path is opened one name at a time, each below the folder before it: no path leads elsewhere, even
-if a folder is replaced by a link meanwhile. A name that is no name of an entry (`..`, or one with a
+if a folder is replaced by a link meanwhile. A name that is not one of an entry (`..`, or one with a
 slash) is rejected before anything is opened or made.
 """
 

@@ -1,4 +1,4 @@
-"""Names that lead out of a folder are no names: nothing is opened or made by them."""
+"""Names that lead out of a folder are rejected: nothing is opened or made by them."""
 
 import os
 from collections.abc import Callable

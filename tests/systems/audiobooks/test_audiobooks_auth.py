@@ -93,7 +93,7 @@ INVISIBLE = [
 
 
 @cases("name", INVISIBLE)
-def test_a_name_that_nobody_can_read_is_no_name_of_a_user(
+def test_a_name_that_nobody_can_read_is_not_given_to_a_user(
     service: LibraryService, admin: httpx.Client, name: str
 ) -> None:
     body = {"username": name, "password": PASSWORD}
