@@ -72,9 +72,11 @@ class AddressBlocks:
         until = self._stores.now_text(hours * 3_600)
         block = IpBlock(blocked_until=until, reason=reason, created_at=self._stores.now_text())
         for each in _spellings(client):
-            current = await tx.get(IP_BLOCK, ip=each)
-            if reason != SELF or current is None or current.reason == SELF:
-                await tx.put(IP_BLOCK, block, ip=each)
+            if reason == SELF:
+                current = await tx.get(IP_BLOCK, ip=each)
+                if current is not None and current.reason != SELF:
+                    continue  # an admin's block holds for more clients
+            await tx.put(IP_BLOCK, block, ip=each)
         return until
 
 
