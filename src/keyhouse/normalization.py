@@ -10,15 +10,39 @@ a text a number of characters, and a normal form at most a multiple of them.
 
 A mark is a character whose decomposition is all marks. Five have the combining class 0 themselves,
 so the class alone is not enough. Every 31st character is looked at: a longer run has one of them.
+
+`is_visible` and `has_controls` tell a name that people can read from one that they cannot.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Final, Literal
-from unicodedata import combining, normalize
+from unicodedata import category, combining, normalize
 
 from keyhouse.limits import COMBINING_MARKS_MAX, NORMAL_EXPANSION_MAX, NORMALIZED_CHARS_MAX
 
-__all__ = ["is_mark", "normal_form", "normalized", "pieces", "stream_safe"]
+__all__ = [
+    "CONTROLS",
+    "CONTROL_CHARACTERS",
+    "has_controls",
+    "is_mark",
+    "is_visible",
+    "normal_form",
+    "normalized",
+    "pieces",
+    "stream_safe",
+]
+
+CONTROL_CHARACTERS: Final = r"\x00-\x1f\x7f-\x9f"
+"""In a set of a regular expression."""
+CONTROLS: Final = CONTROL_CHARACTERS + r"\u2028-\u202e\u2066-\u2069"
+"""Control characters, line separators, and controls of the direction of text, in a set of a regular
+expression."""
+
+_FILLERS: Final = "\u115f\u1160\u2800\u3164\uffa0"
+"""Letters and symbols without any ink."""
+
+_control = re.compile(f"[{CONTROLS}]")
 
 Form = Literal["NFD", "NFKC"]
 
@@ -116,3 +140,14 @@ def _has_long_run(text: str) -> bool:
         if end - first >= _STEP:
             return True
     return False
+
+
+def is_visible(name: str) -> bool:
+    """Return whether a name has a character that is neither a mark, a separator, unassigned, nor a
+    control of whatever kind."""
+    return any(category(each)[0] not in "CMZ" and each not in _FILLERS for each in name)
+
+
+def has_controls(name: str) -> bool:
+    """Return whether a name has a character of `CONTROLS`."""
+    return _control.search(name) is not None

@@ -1,9 +1,11 @@
 """Opening files and folders below a folder without following symbolic links.
 
 A path is opened one name at a time, each below the folder before it: no path leads elsewhere, even
-if a folder is replaced by a link meanwhile.
+if a folder is replaced by a link meanwhile. A name that is not one of an entry (`..`, or one with a
+slash) is rejected before anything is opened or made.
 """
 
+import errno
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,6 +19,7 @@ _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 def open_below(root: str | os.PathLike[str], names: Sequence[str]) -> int:
     """Return the descriptor of a file, open for reading, by the names that lead to it from the
     root. Raises OSError. It may be a pipe or a device: check that."""
+    _check_names(names)
     folder = open_folder_below(root, names[:-1])
     try:
         return os.open(names[-1], _FLAGS, dir_fd=folder)
@@ -30,6 +33,7 @@ def open_folder_below(
     """Return the descriptor of a folder, by the names that lead to it from the root; `create` makes
     the missing ones. Files in it are opened, linked and deleted by their name and this descriptor
     (`dir_fd`). Raises OSError."""
+    _check_names(names)
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for name in names:
         try:
@@ -41,3 +45,9 @@ def open_folder_below(
             os.close(folder)
         folder = inner
     return folder
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            raise OSError(errno.EINVAL, "not a name of a file or folder", name)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nats
 import pytest
+from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
 from structlog.testing import capture_logs
 
@@ -24,6 +25,7 @@ from keyhouse.nats.connection import _ConnectionLog, connect
 from keyhouse.nats.endpoint import Endpoint, Request, error_reply
 from keyhouse.nats.limits import NATS_TENANT_IN_FLIGHT_MAX
 from keyhouse.nats.listener import NatsListener
+from keyhouse.nats.micro import VERBS
 from keyhouse.nats.server import NatsServer
 from tests.nats.support.listeners import ask, client, listener, until
 from tests.support.nats_servers import nats_server, own_server
@@ -207,6 +209,38 @@ def test_ping_info_and_stats_follow_the_micro_protocol() -> None:
                 0,
                 "",
             )
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("name", ["", ".tested"])
+def test_discovery_replies_to_no_subject_where_its_sender_may_not_publish(
+    verb: str, name: str
+) -> None:
+    """A PING with a reply subject of the service made the service publish there."""
+    seen: list[str] = []
+
+    async def handler(request: Request) -> bytes:
+        seen.append(request.subject)
+        return b"{}"
+
+    protected = ("tested.a.set", "$JS.API.x", "$SRV.PING.x", "keyhouse.x", "_INBOX_other.x")
+
+    async def scenario() -> None:
+        async with listener([endpoint(handler)]), client() as plugin, client() as watcher:
+            got: list[str] = []
+
+            async def record(message: Msg) -> None:
+                got.append(message.subject)
+
+            for subject in (*protected, "own.done"):
+                await watcher.subscribe(subject, cb=record)
+            await watcher.flush()
+            for reply in (*protected, "own.done"):
+                await plugin.publish(f"$SRV.{verb}{name}", b"", reply=reply)
+            await until(lambda: "own.done" in got)
+            assert got == ["own.done"] and seen == []
 
     asyncio.run(scenario())
 

@@ -174,10 +174,8 @@ def test_a_flood_of_logins_leaves_a_place_for_addresses_with_a_past_success(
         assert guard.is_known("Ann", HERE) and not guard.is_known("ann", ELSEWHERE)
         assert not guard.is_known("mallory", HERE), "of this user"
         with pytest.raises(BusyError):
-            await passwords.verify(stored, "correct", is_preferred=guard.is_known("ann", ELSEWHERE))
-        member = asyncio.ensure_future(
-            passwords.verify(stored, "correct", is_preferred=guard.is_known("ann", HERE))
-        )
+            await passwords.verify(stored, "correct")
+        member = asyncio.ensure_future(passwords.verify(stored, "correct", preferred="ann"))
         await asyncio.sleep(0)
         release.set()
         assert (await member).is_valid
@@ -185,6 +183,41 @@ def test_a_flood_of_logins_leaves_a_place_for_addresses_with_a_past_success(
         assert sum(isinstance(each, BusyError) for each in results) >= 40
         at = passwords._pool.threads_max
         assert "correct" in order[: at + 1], "it goes before those that wait"
+        await passwords.close()
+
+    run(scenario)
+
+
+def test_logins_of_one_known_user_do_not_go_before_those_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Any viewer could send as many right logins as the preferred queue holds, and all other known
+    users waited behind them."""
+
+    async def scenario() -> None:
+        passwords = Passwords(CHEAP, pending_max=100)
+        release = threading.Event()
+        order: list[str] = []
+
+        def held(of: str | None, password: str) -> PasswordCheck:
+            assert release.wait(60)
+            order.append(password)
+            return PasswordCheck(is_valid=True)
+
+        monkeypatch.setattr(passwords, "_verify", held)
+
+        def login(name: str) -> asyncio.Future[PasswordCheck]:
+            return asyncio.ensure_future(passwords.verify(None, name, preferred=name))
+
+        viewer = [login("viewer") for _ in range(50)]
+        await asyncio.sleep(0)
+        others = [login("ann"), login("bob")]
+        await asyncio.sleep(0)
+        release.set()
+        await asyncio.gather(*viewer, *others)
+        before = passwords._pool.threads_max + 2 + len(others)
+        assert {"ann", "bob"} <= set(order[:before])
+        assert not passwords._preferred
         await passwords.close()
 
     run(scenario)

@@ -15,6 +15,8 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from keyhouse.nats.endpoint import may_receive_reply
+
 VERBS: Final = ("PING", "INFO", "STATS")
 _TYPE: Final = "io.nats.micro.v1.{}_response"
 
@@ -70,12 +72,18 @@ class Micro:
         self, verb: str, details: Callable[[], dict[str, Any]]
     ) -> Callable[[Msg], Awaitable[None]]:
         async def respond(message: Msg) -> None:
-            if message.reply:
+            if message.reply and self._may_receive(message.reply):
                 kind = {"type": _TYPE.format(verb.lower())}
                 reply = msgspec.json.encode(kind | self._identity | details())
                 await self._client.publish(message.reply, reply)
 
         return respond
+
+    def _may_receive(self, reply: str) -> bool:
+        """Return whether a reply may go there: not to the subjects of services, nor of the server,
+        where its sender may not publish. Anybody may send these requests, so nobody is a tenant."""
+        own = tuple({each.subject.partition(".")[0] + "." for each in self.endpoints})
+        return may_receive_reply("", reply, own)
 
     def _info(self) -> dict[str, Any]:
         return {

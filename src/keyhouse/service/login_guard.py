@@ -5,7 +5,7 @@ Beyond a number of free attempts, the next ones of an address are rejected for a
 Attempts of an account are never rejected, because anybody can make them: the service waits before
 it verifies their password, for at most a few seconds. Attempts of a device from which the user has
 signed in before count by device, not by address (`known_clients`). So nobody locks out somebody
-else, not even from the same address.
+else; from the same address, that holds for clients that keep the device cookie.
 """
 
 import math

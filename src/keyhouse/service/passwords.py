@@ -6,7 +6,8 @@ and beyond it get 503. Preferred ones, of addresses from which this user signed 
 separate queue that goes first, so that a flood of logins does not keep them out.
 """
 
-from typing import Any
+from collections import Counter
+from typing import Any, Final
 
 import msgspec
 from argon2 import PasswordHasher
@@ -24,6 +25,9 @@ from keyhouse.service.limits import (
 from keyhouse.service.thread_priority import lower_priority, spare_cores
 
 __all__ = ["PasswordCheck", "PasswordParameters", "Passwords"]
+
+PREFERRED_MAX: Final = 2
+"""Preferred calls of one account at once."""
 
 
 class PasswordParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +62,7 @@ class Passwords:
             threads_max=spare_cores(PASSWORD_HASHES_MAX), pending_max=pending_max
         )
         self._unknown: str | None = None
+        self._preferred: Counter[str] = Counter()
 
     def use(self, parameters: PasswordParameters) -> None:
         """Use this cost from the next hash on: where it is stored, and was changed."""
@@ -70,15 +75,23 @@ class Passwords:
         return await self._pool.run(self._hash, _normalized(password))
 
     async def verify(
-        self, stored: str | None, password: str, *, is_preferred: bool = False
+        self, stored: str | None, password: str, *, preferred: str = ""
     ) -> PasswordCheck:
         """Compare a password with the stored hash; None: the account does not exist.
 
         That takes as long as a wrong password, so that a client cannot tell the difference.
-        `is_preferred`: before those that are not (see `LoginGuard.is_known`).
+        `preferred` is the account of a known client (see `LoginGuard.is_known`): such calls go
+        before the others, up to two of an account, so that none of them delays the other accounts.
         """
-        run = self._pool.run_first if is_preferred else self._pool.run
-        return await run(self._verify, stored, _normalized(password))
+        password = _normalized(password)
+        if not preferred or self._preferred[preferred] >= PREFERRED_MAX:
+            return await self._pool.run(self._verify, stored, password)
+        self._preferred[preferred] += 1
+        try:
+            return await self._pool.run_first(self._verify, stored, password)
+        finally:
+            self._preferred[preferred] -= 1
+            self._preferred += Counter()  # without those that are 0
 
     async def close(self) -> None:
         await self._pool.close()

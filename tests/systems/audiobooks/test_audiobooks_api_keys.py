@@ -17,7 +17,7 @@ from keyhouse.store import Store
 from keyhouse.systems.audiobooks import api_keys
 from keyhouse.systems.audiobooks.records import RolePermissions
 from keyhouse.systems.audiobooks.schema import ROLE_PERMISSIONS, USER, USER_SECRETS
-from tests.systems.audiobooks.support.service import LibraryService
+from tests.systems.audiobooks.support.service import PASSWORD, LibraryService
 from tests.systems.audiobooks.test_audiobooks_auth import is_error
 from tests.systems.audiobooks.test_audiobooks_books import made
 
@@ -123,3 +123,26 @@ def test_an_api_key_makes_no_api_keys(service: LibraryService, admin: httpx.Clie
         page = f"{service.url.removesuffix('/api/v1')}/account/keys"
         assert program.post(page, data={"name": "child"}).status_code in (303, 403)
     assert admin.get("/auth/api-keys").json()["data"]["count"] == 1
+
+
+def test_an_api_key_makes_and_changes_no_users(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    """A leaked key of an admin could make another admin, or set a password, that outlived it."""
+    bob = made(admin, "users", username="bob", password=PASSWORD, roles=["viewer"])
+    changes: list[dict[str, Any]] = [
+        {"roles": ["admin"]},
+        {"password": "another horse"},
+        {"status": "disabled"},
+        {"email": "a@example.org"},
+    ]
+    new = {"username": "eve", "password": PASSWORD, "roles": ["admin"]}
+    with service.client(made(admin, "auth/api-keys", name="k")["key"]) as program:
+        before = program.get("/users").json()
+        assert is_error(program.post("/users", json=new), 403, "FORBIDDEN")
+        for change in changes:
+            reply = program.patch(f"/users/{bob['id']}", json=change)
+            assert is_error(reply, 403, "FORBIDDEN") and "sign in" in reply.json()["error"]
+        assert program.get("/users").json() == before
+    for change in changes:
+        assert admin.patch(f"/users/{bob['id']}", json=change).status_code == 200

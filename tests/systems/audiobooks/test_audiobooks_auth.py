@@ -77,6 +77,49 @@ def test_an_invalid_set_up_is_422_and_changes_nothing(service: LibraryService, b
         assert guest.get("/auth/status").json()["data"]["bootstrap_ready"]
 
 
+INVISIBLE = [
+    *("\u200b", "\u3164", "\u00ad", "\u2060", "\ufeff", "\u115f\u1160", "\u2800", "\uffa0"),
+    *(
+        "\u0301",
+        "\u00a0\u200b",
+        "\ue000",
+        "\u202eadmin",
+        "ad\u2066min",
+        "ann\u2028",
+        "ann\x7f",
+        "a\x85",
+    ),
+]
+
+
+@cases("name", INVISIBLE)
+def test_a_name_that_nobody_can_read_is_not_given_to_a_user(
+    service: LibraryService, admin: httpx.Client, name: str
+) -> None:
+    body = {"username": name, "password": PASSWORD}
+    with service.client() as guest:
+        assert is_error(guest.post("/auth/setup", json=body), 422, "VALIDATION_ERROR")
+    assert is_error(admin.post("/users", json=body), 422, "VALIDATION_ERROR")
+    assert admin.get("/users").json()["data"]["count"] == 1
+
+
+def test_every_spelling_that_finds_a_user_has_the_device_of_the_user(
+    service: LibraryService, admin: httpx.Client
+) -> None:
+    """The guard folded the case only: with `Vic `, others at the address kept out a known device,
+    and each spelling had its own attempts."""
+    body = {"username": "Vic É", "password": PASSWORD}
+    assert admin.post("/users", json=body).status_code == 201
+    with service.client() as browser, service.client() as guest:
+        assert browser.post("/auth/login", json=body).status_code == 200
+        for number in range(15):
+            guest.post("/auth/login", json={"username": f"x{number}", "password": "wrong"})
+        assert guest.post("/auth/login", json=body).status_code == 429
+        for spelling in ("vic é ", " VIC  É", "\uff36ic É", "Vic E\u0301", "vic\u00a0\u00c9"):
+            reply = browser.post("/auth/login", json={**body, "username": spelling})
+            assert reply.status_code == 200, ascii(spelling)
+
+
 def test_a_login_answers_user_session_and_token(
     service: LibraryService, admin: httpx.Client
 ) -> None:

@@ -208,6 +208,56 @@ def test_organize_stays_below_its_root(service: LibraryService, admin: httpx.Cli
     assert path.is_file() and root in path.parents and ".." not in path.parts
 
 
+SPACES = [
+    "",
+    " ",
+    "\t",
+    "\n",
+    "\x1f",
+    "\x85",
+    "\u00a0",
+    "\u2028",
+    "\u3000",
+    "{series}",
+    " {series} ",
+]
+ODD_PARTS = sorted({f"{a}{dots}{b}" for dots in (".", "..") for a in SPACES for b in SPACES})
+PATTERNS = [
+    "{odd}/{odd}/pwned/{track}.{ext}",
+    "{title}/{odd}/{odd}/{odd}/pwned/{track}.{ext}",
+    "{track}{ext}/{odd}/{odd}/authorized_keys",
+    "{track}/{ext}/{odd}",
+]
+
+
+@pytest.mark.parametrize("service", ["memory"], indirect=True)
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_organize_leaves_no_root_by_a_part_that_becomes_dots(
+    service: LibraryService, admin: httpx.Client, pattern: str
+) -> None:
+    """A pattern was checked before it was stripped and expanded: `.. /` and `..{series}`, for a
+    book without a series, moved files anywhere."""
+    root = service.roots[0]
+    album(root, 1)
+    scan(admin)
+
+    def outside() -> list[Path]:
+        found = (path for path in root.parent.rglob("*") if root not in path.parents)
+        return sorted(path for path in found if path.is_dir() or path.suffix == ".wav")
+
+    before = outside()
+    for odd in ODD_PARTS:
+        body = {"pattern": pattern.replace("{odd}", odd), "dry_run": False}
+        reply = admin.post("/operations/organize", json=body)
+        assert reply.status_code == 400 or finished(admin, reply)["status"] == "completed"
+        [segment] = segments(admin, books(admin)[0])
+        assert ".{ext}" in pattern or is_error(reply, 400, "BAD_REQUEST")
+        assert outside() == before, repr(odd)
+        names = Path(segment["file_path"]).relative_to(root).parts
+        assert Path(segment["file_path"]).is_file() and not {".", ".."} & set(names)
+        assert segment["file_path"].isprintable()
+
+
 @pytest.mark.parametrize("service", ["sqlite"], indirect=True)
 def test_the_page_of_the_account_changes_the_password(
     service: LibraryService, admin: httpx.Client

@@ -323,6 +323,27 @@ def test_admins_block_any_address_in_its_canonical_form(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
+def test_a_block_by_an_admin_holds_for_known_devices_and_is_not_replaced(tmp_path: Path) -> None:
+    """A client that was offered to block itself could replace the admin's block by a weaker one."""
+
+    async def work(service: PlaylistService) -> None:
+        address = "198.51.100.7"
+        ada, known, other = await service.member("Ada"), *map(service.visitor, [address] * 2)
+        await known.sign_in("Vic")
+        await guess(other, "AAAAAAAA")
+        await ada.post("/auth/ipblock", {"action": "block", "ip": address, "hours": 720})
+        await other("POST", "/auth/ipblock", {"action": "block", "hours": 1})
+        advance(service, 3_601)
+        for client in (known, other):
+            refused = await client("POST", REQUEST, {"username": "Vic"})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (403, "ip_blocked")
+        await ada.post("/auth/ipblock", {"action": "block", "ip": address, "hours": 1})
+        advance(service, 3_601)
+        await other.post(REQUEST, {"username": "Vic"})
+
+    run(tmp_path, work)
+
+
 def test_roles_are_resolved_on_every_request(tmp_path: Path) -> None:
     async def work(service: PlaylistService) -> None:
         bob, acl = await service.member("Bob"), service.stores.acl

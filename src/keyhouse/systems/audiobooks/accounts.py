@@ -22,6 +22,7 @@ from keyhouse.errors import (
     TokenError,
 )
 from keyhouse.http import ClientAddress
+from keyhouse.keys import normal
 from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import SECONDS
 from keyhouse.service.known_clients import KnownClients
@@ -179,7 +180,9 @@ class Accounts:
         is_active = user is not None and user.status == "active"
         stored = user.password_hash if user is not None and is_active else None
         check = await self.passwords.verify(
-            stored, password, is_preferred=self._guard.is_known(account, client, device)
+            stored,
+            password,
+            preferred=account if self._guard.is_known(account, client, device) else "",
         )
         if user is None or not check.is_valid:
             raise TokenError("The user name or the password is wrong.")
@@ -210,8 +213,13 @@ class Accounts:
             await self._sleep(seconds)
 
     def _account(self, username: str) -> str:
-        """Return the name under which attempts are counted, over all libraries."""
-        return f"{self.library.name}/{username}".casefold()
+        """Return the name under which attempts are counted, over all libraries: one for all
+        spellings that find the same user."""
+        try:
+            name = normal(username)
+        except KeyFieldError:  # a name that no user can have
+            name = username
+        return f"{self.library.name}/{name}".casefold()
 
     def _session(
         self,
@@ -268,7 +276,7 @@ class Accounts:
         check = await self.passwords.verify(
             user.password_hash,
             current,
-            is_preferred=True,
+            preferred=account,
         )
         if not check.is_valid:
             raise AccessError("The current password is wrong.")

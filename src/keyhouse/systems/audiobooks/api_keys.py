@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from keyhouse.auth import StoredSession, new_token
-from keyhouse.errors import AccessError, ConflictError, NotFoundError
+from keyhouse.errors import ConflictError, NotFoundError
 from keyhouse.store import CachedReads, Transaction
 from keyhouse.systems.audiobooks.library import Library, Member
 from keyhouse.systems.audiobooks.limits import API_KEYS_MAX
@@ -88,9 +88,8 @@ class ApiKeys:
 
     async def create(self, owner: Member, name: str) -> tuple[ApiKey, str]:
         """Return the key and its token, which is shown once. Raises AccessError unless the owner is
-        signed in: a leaked key could make others, which outlive it."""
-        if not owner.is_session:
-            raise AccessError("An API key cannot create API keys: sign in with a password.")
+        signed in."""
+        owner.require_session()
         user_id = owner.subject
         id = self._library.new_id()
         token = new_token(self._token_prefix + id)

@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from keyhouse.auth import Caller
 from keyhouse.engine import Engine
 from keyhouse.errors import (
+    AccessError,
     ConflictError,
     DocumentError,
     KeyFieldError,
@@ -61,6 +62,15 @@ class Member(Caller, frozen=True, kw_only=True):
 
     device: str = ""
     is_session: bool = True
+
+    def require_session(self) -> None:
+        """Raise AccessError for an API key: a leaked one could make keys, users and passwords that
+        outlive it."""
+        if not self.is_session:
+            raise AccessError(
+                "An API key cannot create API keys, nor create or change users: sign in with a"
+                " password."
+            )
 
 
 class Data(Struct, Generic[T]):

@@ -14,7 +14,7 @@ from keyhouse.schema import Record
 from keyhouse.service.background_task import OperationTask
 from keyhouse.store import Transaction, prune
 from keyhouse.systems.audiobooks.converter import convert, require_ffmpeg
-from keyhouse.systems.audiobooks.files import below_root
+from keyhouse.systems.audiobooks.files import below_root, has_control_characters
 from keyhouse.systems.audiobooks.library import Library
 from keyhouse.systems.audiobooks.merger import Merger
 from keyhouse.systems.audiobooks.records import Book, Segment
@@ -37,7 +37,8 @@ Run = Callable[..., Awaitable[Any]]
 
 
 def check_pattern(pattern: str) -> str:
-    """Return a pattern of paths. Raises UsageError if a field of it is unknown, or missing."""
+    """Return a pattern of paths. Raises UsageError if a field of it is unknown or missing, if it
+    leads out of its root, or if it does not keep the extension of a file."""
     fields = set(re.findall(r"\{(\w*)\}", pattern))
     plain = re.sub(r"\{\w*\}", "", pattern)
     if fields - FIELDS or "{" in plain or "}" in plain or {"track", "ext"} - fields:
@@ -46,8 +47,11 @@ def check_pattern(pattern: str) -> str:
             " {series} and {title}.",
             pattern=pattern,
         )
-    if pattern.startswith("/") or ".." in pattern.split("/"):
+    parts = [part.strip() for part in pattern.split("/")]
+    if not parts[0] or not all(map(_is_name, filter(None, parts))):
         raise UsageError("A pattern of paths stays below its root.", pattern=pattern)
+    if not parts[-1].endswith(".{ext}"):
+        raise UsageError("A pattern of paths ends in .{ext}.", pattern=pattern)
     return pattern
 
 
@@ -94,6 +98,9 @@ class Maintenance:
             return
         root, source = place
         path = await self._path(pattern, book, segment)
+        if not all(map(_is_name, path.split("/"))):
+            task.log(f"{segment.file_path}: the pattern gives no path below the root.", "error")
+            return
         target = str(root / path)
         if target == segment.file_path:
             return
@@ -168,6 +175,11 @@ class Maintenance:
         before = self._store.engine.clock.now() - self._keep_days * DAY_MS
         counts = prune(self._store, PLAYBACK, before=before, keep=self._keep_events)
         return max([0, *[count async for count in counts]])
+
+
+def _is_name(part: str) -> bool:
+    """Return whether a part of a path is the name of a file or folder."""
+    return part not in ("", ".", "..") and not has_control_characters(part)
 
 
 def _safe(name: str) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from keyhouse.normalization import CONTROLS, is_visible
 from keyhouse.systems.audiobooks.library import LIMIT_DEFAULT
 from keyhouse.systems.audiobooks.records import Seconds, Status
 
@@ -61,7 +62,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=500)]
 Title = Annotated[str, Meta(min_length=1, max_length=5_000)]
 """Beyond 900 bytes of its normal form, a title is cut in the keys of indexes."""
 Username = Annotated[
-    str, Meta(min_length=1, max_length=64, pattern=r"^[^\s\x00-\x1f][^\x00-\x1f]*$")
+    str, Meta(min_length=1, max_length=64, pattern=rf"^[^\s{CONTROLS}][^{CONTROLS}]*$")
 ]
 LoginName = Annotated[str, Meta(max_length=64)]
 """A name that no user can have is wrong (401) unless it is longer than any."""
@@ -73,12 +74,19 @@ SECONDS_AGO_MAX: Final = 366 * 24 * 3_600
 Email = Annotated[str, Meta(max_length=254, pattern=r"^([^@\s]+@[^@\s]+)?$")]
 
 
-class SetupBody(Struct, forbid_unknown_fields=True):
-    """`tenant`: the library, where a service has several."""
-
+class NewUser(Struct, forbid_unknown_fields=True):
     username: Username
     password: Password
     email: Email | None = None
+
+    def __post_init__(self) -> None:
+        if not is_visible(self.username):
+            raise ValueError("the name of a user has a visible character")
+
+
+class SetupBody(NewUser):
+    """`tenant`: the library, where a service has several."""
+
     tenant: LibraryName | None = None
 
 
@@ -102,10 +110,7 @@ class ApiKeyBody(Struct, forbid_unknown_fields=True):
     name: Name
 
 
-class UserBody(Struct, forbid_unknown_fields=True):
-    username: Username
-    password: Password
-    email: Email | None = None
+class UserBody(NewUser):
     roles: list[str] = msgspec.field(default_factory=lambda: ["viewer"])
 
 

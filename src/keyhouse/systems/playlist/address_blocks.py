@@ -1,6 +1,6 @@
 """Blocked addresses. An address is blocked together with its /64 if it is of IPv6."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from keyhouse.errors import UsageError
 from keyhouse.http import ClientAddress, canonical_address
@@ -13,6 +13,7 @@ from keyhouse.systems.playlist.stores import PlaylistStores
 __all__ = ["AddressBlocks"]
 
 Reason = Literal["otp_unsolicited", "otp_abuse", "admin_action"]
+SELF: Final = "otp_unsolicited"
 
 
 class AddressBlocks:
@@ -20,11 +21,12 @@ class AddressBlocks:
         self._stores = stores
         self._store = stores.auth
 
-    async def reject_blocked(self, client: ClientAddress) -> None:
-        """Raise AddressBlockedError if the client's address, or its network, is blocked."""
+    async def reject_blocked(self, client: ClientAddress, *, is_known: bool) -> None:
+        """Raise AddressBlockedError if the client's address, or its network, is blocked. A block
+        that a client has asked for is not for the known devices of others at its address."""
         keys = [{"ip": each} for each in _spellings(client)]
         for block in await self._store.get_many(IP_BLOCK, keys, unreadable="skip"):
-            if block is not None:
+            if block is not None and not (is_known and block.reason == SELF):
                 raise AddressBlockedError(
                     "Requests from this address are blocked.",
                     blocked_until=block.blocked_until,
@@ -52,7 +54,7 @@ class AddressBlocks:
                     " for five minutes."
                 )
             await tx.delete(IP_BLOCK_INTENT, ip=client.address)
-            return await self._put(tx, client, hours, "otp_unsolicited")
+            return await self._put(tx, client, hours, SELF)
 
         return await self._store.transact(work)
 
@@ -70,6 +72,10 @@ class AddressBlocks:
         until = self._stores.now_text(hours * 3_600)
         block = IpBlock(blocked_until=until, reason=reason, created_at=self._stores.now_text())
         for each in _spellings(client):
+            if reason == SELF:
+                current = await tx.get(IP_BLOCK, ip=each)
+                if current is not None and current.reason != SELF:
+                    continue  # an admin's block holds for more clients
             await tx.put(IP_BLOCK, block, ip=each)
         return until
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from keyhouse.normalization import CONTROL_CHARACTERS, CONTROLS
 from keyhouse.systems.playlist.catalog_item import CatalogItem
 from keyhouse.systems.playlist.limits import (
     BLOCK_HOURS_DEFAULT,
@@ -18,7 +19,7 @@ from keyhouse.systems.playlist.limits import (
     USERNAME_CHARS_MAX,
     VIDEO_ID_CHARS_MAX,
 )
-from keyhouse.systems.playlist.names import CONTROL_CHARACTERS, CONTROLS, checked_username
+from keyhouse.systems.playlist.names import checked_username
 from keyhouse.systems.playlist.own_values import Method
 from keyhouse.systems.playlist.schema import ApplyMode, Role
 

@@ -7,38 +7,31 @@ form: without case, width, ligatures and repeated spaces.
 """
 
 import re
-import unicodedata
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from keyhouse.errors import RecordError
 from keyhouse.keys import normal
-from keyhouse.normalization import normalized
+from keyhouse.normalization import (
+    CONTROL_CHARACTERS,
+    CONTROLS,
+    has_controls,
+    is_visible,
+    normalized,
+)
 from keyhouse.systems.playlist.limits import USERNAME_CHARS_MAX
 
 __all__ = [
-    "CONTROLS",
-    "CONTROL_CHARACTERS",
     "checked_categories",
     "checked_name",
     "checked_title",
     "checked_username",
     "comparable_name",
     "has_control_characters",
-    "has_controls",
     "printable_title",
     "without_controls",
 ]
 
 T = TypeVar("T")
-
-CONTROL_CHARACTERS: Final = r"\x00-\x1f\x7f-\x9f"
-"""In a set of a regular expression."""
-CONTROLS: Final = CONTROL_CHARACTERS + r"\u2028-\u202e\u2066-\u2069"
-"""Control characters, line separators, and controls of the direction of text, in a set of a regular
-expression."""
-
-_FILLERS: Final = "\u115f\u1160\u2800\u3164\uffa0"
-"""Letters and symbols without any ink."""
 
 _control = re.compile(f"[{CONTROLS}]")
 _control_character = re.compile(f"[{CONTROL_CHARACTERS}]")
@@ -54,7 +47,7 @@ def checked_name(name: str) -> str:
     """Return the name of a playlist, trimmed. Raises RecordError if it has no visible character, or
     control characters."""
     name = name.strip()
-    if not _is_visible(name):
+    if not is_visible(name):
         raise RecordError("A playlist needs a name with a visible character.", name=name)
     if has_controls(name):
         raise RecordError(
@@ -69,17 +62,11 @@ def checked_username(name: str) -> str:
     equal, such as letters of full width, are one name. Raises ValueError if it is too long or has
     no visible character."""
     name = " ".join(normalized("NFKC", name).split())
-    if not _is_visible(name) or len(name) > USERNAME_CHARS_MAX:
+    if not is_visible(name) or len(name) > USERNAME_CHARS_MAX:
         raise ValueError(
             f"the name of a user has 1 to {USERNAME_CHARS_MAX} characters, one of them visible"
         )
     return name
-
-
-def _is_visible(name: str) -> bool:
-    """Return whether a name has a character that is neither a mark, a separator, unassigned, nor a
-    control of whatever kind."""
-    return any(unicodedata.category(each)[0] not in "CMZ" and each not in _FILLERS for each in name)
 
 
 def without_controls(name: str) -> str:
@@ -114,10 +101,6 @@ def checked_categories(categories: T, *, video_id: str) -> T | list[str]:
                 category=each,
             )
     return trimmed
-
-
-def has_controls(name: str) -> bool:
-    return _control.search(name) is not None
 
 
 def has_control_characters(title: str) -> bool:

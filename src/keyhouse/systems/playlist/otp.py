@@ -16,6 +16,8 @@ A code has 41 bits, so guesses are what must be bounded, and what is stored must
   full speed succeeds once in about 445,000 years.
 - Those 60 are of unknown clients, which can use them up. A client from which this user has signed
   in before (`known_clients`) has five, whatever others request for the name or from its address.
+  A block of its address that another client asked for does not hold for its device; one by an
+  admin does.
 - A new request never resets the lock, and a name is locked whether or not anybody has it.
 """
 
@@ -131,12 +133,12 @@ class OneTimeCodes:
     ) -> str:
         """Make a code and send it; return the cookie that gives the client its own guesses.
         Raises RateError or AddressBlockedError."""
-        await self._blocks.reject_blocked(client)
+        name, network = comparable_name(username), client.network or "-"
+        known = self._known.device(name, cookies)
+        await self._blocks.reject_blocked(client, is_known=bool(known))
         code = "".join(secrets.choice(CODE_CHARACTERS) for _ in range(CODE_LENGTH))
         cookie = _request_cookie(cookies) or new_token().token
         requester = secret_hash(cookie.encode())
-        name, network = comparable_name(username), client.network or "-"
-        known = self._known.device(name, cookies)
         if not known and self._known.has_address(name, client):
             known = network
 
@@ -175,8 +177,9 @@ class OneTimeCodes:
         self, username: str, code: str, client: ClientAddress, cookies: str = ""
     ) -> SignIn:
         """Compare a code, and start a session if it is right."""
-        await self._blocks.reject_blocked(client)
         name, cookie = comparable_name(username), _request_cookie(cookies)
+        is_known = bool(self._known.device(name, cookies))
+        await self._blocks.reject_blocked(client, is_known=is_known)
         requester = secret_hash(cookie.encode()) if cookie else ""
         async with self._names.setdefault(f"{name} {requester}", asyncio.Lock()):
             guess = await self._counted(username, requester)

@@ -279,13 +279,13 @@ class AdministrationPages:
             email=form.email or None,
             roles=[form.role],
         )
-        await self._users.create_user(body)
+        await self._users.create_user(body, caller)
         return Redirect(at("users"))
 
     async def change_user(self, form: UserForm, caller: Member) -> Redirect:
         """Change the role and the status of a user."""
         body = messages.UserPatch(roles=[form.role], status=form.status, email=UNSET)
-        await self._users.change_user(form.id, body)
+        await self._users.change_user(form.id, body, caller)
         return Redirect(at("users"))
 
     def routes(self, frame: LibraryFrame) -> list[Route]:

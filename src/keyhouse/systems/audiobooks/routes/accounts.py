@@ -165,15 +165,17 @@ class AccountHandlers:
         """Return one user."""
         return data(_user(await self._accounts.user(id)))
 
-    async def create_user(self, body: messages.UserBody) -> Response[Data[Json]]:
-        """Create a user."""
+    async def create_user(self, body: messages.UserBody, caller: Member) -> Response[Data[Json]]:
+        """Create a user, in a session."""
+        caller.require_session()
         user = await self._accounts.create_user(
             body.username, body.password, body.email, body.roles
         )
         return Response(data(_user(user)), 201)
 
-    async def change_user(self, id: Id, body: messages.UserPatch) -> Data[Json]:
-        """Change roles, status, email or password. The last admin stays one."""
+    async def change_user(self, id: Id, body: messages.UserPatch, caller: Member) -> Data[Json]:
+        """Change roles, status, email or password, in a session. The last admin stays one."""
+        caller.require_session()
 
         def change(user: User) -> User:
             if body.roles is not UNSET:

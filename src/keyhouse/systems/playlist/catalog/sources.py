@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from keyhouse.normalization import has_controls
 from keyhouse.systems.playlist.catalog_item import CatalogItem
 from keyhouse.systems.playlist.errors import CatalogSourceError
 from keyhouse.systems.playlist.limits import (
@@ -25,7 +26,7 @@ from keyhouse.systems.playlist.limits import (
     TITLE_CHARS_MAX,
     VIDEO_ID_CHARS_MAX,
 )
-from keyhouse.systems.playlist.names import has_control_characters, has_controls
+from keyhouse.systems.playlist.names import has_control_characters
 
 __all__ = ["check_item", "is_web_address", "parse_source", "read_source_file"]
 
