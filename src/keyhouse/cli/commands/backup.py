@@ -40,8 +40,8 @@ def backup(
     it leaves no file.
     """
     check_system(system)
-    with interruptible("No backup was made. Run it again."):
-        done = asyncio.run(_backup(store_url(system, store, data), file))
+    with interruptible("No backup was made. Run it again."), atomic_file(file) as part:
+        done = asyncio.run(_backup(store_url(system, store, data), part))
     if json:
         show_json(done)
         return
@@ -53,7 +53,7 @@ def backup(
 async def _backup(url: str, path: Path) -> Any:
     with ProgressLine() as line:
         async with engine_at(url, existing=True) as engine:
-            with atomic_file(path) as part, open_file(part, "x+b") as file:
+            with open_file(path, "x+b") as file:
                 return await back_up(
                     engine,
                     file,
@@ -63,15 +63,20 @@ async def _backup(url: str, path: Path) -> Any:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path, which is renamed to `path` when the block succeeds."""
+    """Yield a temporary path, which is renamed to `path` when the block succeeds. If interrupted,
+    there is neither."""
     if path.exists():
         raise UsageError("The file already exists: choose another name.", file=str(path))
     part = path.with_name(path.name + ".part")
     try:
         part.unlink(missing_ok=True)
         yield part
-        os.replace(part, path)
-        _sync_folder(path.parent)
+        try:
+            os.replace(part, path)
+            _sync_folder(path.parent)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
     finally:
         part.unlink(missing_ok=True)
 
