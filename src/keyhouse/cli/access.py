@@ -363,13 +363,9 @@ class ServiceAccess:
 
 def _is_derived(schema: Schema, prefix: str) -> bool:
     """Return whether keys of derived rows can start so, and those of records cannot."""
-    heads = {
-        declared.template.head: isinstance(declared, Record) for _, declared in schema.declared()
-    }
+    heads = [(each.template.head, isinstance(each, Record)) for _, each in schema.declared()]
     found = [
-        is_record
-        for head, is_record in heads.items()
-        if head.startswith(prefix) or prefix.startswith(head)
+        is_record for head, is_record in heads if head.startswith(prefix) or prefix.startswith(head)
     ]
     return bool(found) and not any(found)
 

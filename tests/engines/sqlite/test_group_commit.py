@@ -197,7 +197,7 @@ def test_a_sweep_pauses_between_its_steps_while_others_write(
             while not sweeping.done():
                 await engine.commit("s", Batch(puts=(Put("between", b"1"),)))
             await sweeping
-            assert min(pauses) > 0
+            assert min(pauses[1:]) > 0  # its first step may come before the first write
             pauses.clear()
             await with_expired(engine, clock, SWEEP_ROWS_BUSY * 20)
             await engine.sweep(limit=10_000)

@@ -230,7 +230,7 @@ PATTERNS = [
 ]
 
 
-@pytest.mark.parametrize("service", ["memory"], indirect=True)
+@pytest.mark.parametrize("service", ["memory"], ids=["one"], indirect=True)
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_organize_leaves_no_root_by_a_part_that_becomes_dots(
     service: LibraryService, admin: httpx.Client, pattern: str
