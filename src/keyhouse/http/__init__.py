@@ -22,7 +22,7 @@ from keyhouse.http.response import (
     retry_after,
     set_cookie,
 )
-from keyhouse.http.router import Route
+from keyhouse.http.router import Route, RouteGroup
 from keyhouse.http.settings import HttpSettings
 from keyhouse.http.signature import decode_optional
 from keyhouse.http.static import file_route, page_route, redirect_route
@@ -46,6 +46,7 @@ __all__ = [
     "Response",
     "ResponseSpec",
     "Route",
+    "RouteGroup",
     "Section",
     "Stream",
     "Templates",

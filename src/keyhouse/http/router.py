@@ -21,6 +21,8 @@ from keyhouse.schema.nearest import nearest
 
 T = TypeVar("T")
 
+Handler = Callable[..., Awaitable[Any]]
+
 ErrorPage = Callable[[KeyhouseError, str, str], Responder]
 """Makes the page of an error, from the root and the path with query that was requested."""
 
@@ -79,7 +81,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     method: str
     path: str
-    handler: Callable[..., Awaitable[Any]]
+    handler: Handler
     scope: str | None = None
     replies: Mapping[int, Any] = {}
     problems: Sequence[type[KeyhouseError]] = ()
@@ -106,6 +108,38 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     def returns(self, status: int) -> ResponseSpec:
         declared = self.replies[status]
         return declared if isinstance(declared, ResponseSpec) else ResponseSpec(type=declared)
+
+
+class RouteGroup:
+    """Makes routes that share a prefix of the path and options: `api.get("/queue", handler)`.
+
+    `tag` is that of all routes; None: the first segment of the path below the prefix.
+    """
+
+    def __init__(self, prefix: str = "", *, tag: str | None = "", **shared: Any) -> None:
+        self._prefix = prefix
+        self._tag = tag
+        self._shared = shared
+
+    def get(self, path: str, handler: Handler, **options: Any) -> Route:
+        return self._route("GET", path, handler, options)
+
+    def post(self, path: str, handler: Handler, **options: Any) -> Route:
+        return self._route("POST", path, handler, options)
+
+    def put(self, path: str, handler: Handler, **options: Any) -> Route:
+        return self._route("PUT", path, handler, options)
+
+    def patch(self, path: str, handler: Handler, **options: Any) -> Route:
+        return self._route("PATCH", path, handler, options)
+
+    def delete(self, path: str, handler: Handler, **options: Any) -> Route:
+        return self._route("DELETE", path, handler, options)
+
+    def _route(self, method: str, path: str, handler: Handler, options: dict[str, Any]) -> Route:
+        tag = path.split("/")[1] if self._tag is None else self._tag
+        given = {"tag": tag, **self._shared, **options}
+        return Route(method=method, path=self._prefix + path, handler=handler, **given)
 
 
 class _Node(Generic[T]):

@@ -27,7 +27,7 @@ from keyhouse.systems.audiobooks.assembly import LibraryParts
 from keyhouse.systems.audiobooks.library import Data, Items, Member, data, items
 from keyhouse.systems.audiobooks.pages.account import SignInForm
 from keyhouse.systems.audiobooks.permissions import MANAGE_SETTINGS
-from keyhouse.systems.audiobooks.routes.table import API, route
+from keyhouse.systems.audiobooks.routes.table import API, api
 from keyhouse.systems.audiobooks.schema import SCHEMAS, TENANT_PREFIX
 
 __all__ = ["Tenancy", "check_prefix", "own_roots"]
@@ -118,9 +118,9 @@ class Tenancy:
         libraries themselves."""
         first = await self.add(self._first)
         routes = {name: self._routed(name, each) for name, each in first.routes.items()}
-        routes["tenants"] = route("GET /tenants", self._list, MANAGE_SETTINGS)
-        routes["create_tenant"] = route(
-            "POST /tenants", self._create, MANAGE_SETTINGS, replies={200: Any, 201: Any}
+        routes["tenants"] = api.get("/tenants", self._list, scope=MANAGE_SETTINGS)
+        routes["create_tenant"] = api.post(
+            "/tenants", self._create, scope=MANAGE_SETTINGS, replies={200: Any, 201: Any}
         )
         return LibraryParts(routes, [self.run], self.session)
 

@@ -24,7 +24,7 @@ from keyhouse.errors import (
     ScopeError,
     UsageError,
 )
-from keyhouse.http import EventStream, Response, ResponseSpec, Route, page_response
+from keyhouse.http import EventStream, Response, ResponseSpec, Route, RouteGroup, page_response
 from keyhouse.service.event_hub import EventHub
 from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.store import verify
@@ -280,37 +280,33 @@ def routes(runtime: ServiceRuntime[Profile], settings: HistorySettings) -> Mappi
     writes = [*denied, UsageError, DocumentError, LimitError, QuotaError, ConflictError]
     pages = [*denied, UsageError, CursorError]
 
-    def route(method: str, path: str, handler: Any, **options: Any) -> Route:
-        return Route(method=method, path=_AT + path, handler=handler, scope="", **options)
+    api = RouteGroup(_AT, scope="")
 
     return {
-        "put": route(
-            "PUT",
+        "put": api.put(
             "/assets/{asset}",
             on.put,
             replies={200: stored},
             problems=writes,
             example=example,
         ),
-        "events": route(
-            "POST",
+        "events": api.post(
             "/events",
             on.events,
             problems=writes,
             example={"events": [{"assetId": "1981", **example}]},
         ),
-        "get": route(
-            "GET",
+        "get": api.get(
             "/assets/{asset}",
             on.get,
             replies={200: found},
             problems=[*denied, NotFoundError],
         ),
-        "assets": route("GET", "/facets/asset/{type}", on.assets, problems=pages),
-        "show": route("GET", "/facets/show/{show}/{type}", on.show, problems=pages),
-        "sport": route("GET", "/facets/sport/{sport}/{type}", on.sport, problems=pages),
-        "delete": route("DELETE", "/assets/{asset}", on.delete, problems=writes),
-        "forget": route("DELETE", "", on.forget, problems=[*denied, ConflictError, EngineError]),
-        "reindex": route("POST", "/reindex", on.reindex, problems=denied),
-        "watch": route("GET", "/watch", on.watch, problems=denied),
+        "assets": api.get("/facets/asset/{type}", on.assets, problems=pages),
+        "show": api.get("/facets/show/{show}/{type}", on.show, problems=pages),
+        "sport": api.get("/facets/sport/{sport}/{type}", on.sport, problems=pages),
+        "delete": api.delete("/assets/{asset}", on.delete, problems=writes),
+        "forget": api.delete("", on.forget, problems=[*denied, ConflictError, EngineError]),
+        "reindex": api.post("/reindex", on.reindex, problems=denied),
+        "watch": api.get("/watch", on.watch, problems=denied),
     }

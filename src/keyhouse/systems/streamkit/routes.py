@@ -17,6 +17,7 @@ from keyhouse.http import (
     Response,
     ResponseSpec,
     Route,
+    RouteGroup,
     Stream,
     etag,
     json_array,
@@ -180,77 +181,70 @@ def routes(runtime: ServiceRuntime[Customer]) -> Mapping[str, Route]:
         "key": "cust_12345_streamkit_notes_note1",
         "value": msgspec.json.encode(CONFIG_EXAMPLE).decode(),
     }
+    api = RouteGroup()
     return {
-        "create": Route(
-            method="POST",
-            path="/configs/{type}",
-            handler=on.create,
+        "create": api.post(
+            "/configs/{type}",
+            on.create,
             scope=WRITE,
             replies={201: created},
             problems=[ConflictError, *write_errors],
             example=EXAMPLES["notes"],
         ),
-        "list": Route(method="GET", path="/configs/{type}", handler=on.list, scope=READ),
-        "get": Route(
-            method="GET",
-            path="/configs/{type}/{id}",
-            handler=on.get,
+        "list": api.get("/configs/{type}", on.list, scope=READ),
+        "get": api.get(
+            "/configs/{type}/{id}",
+            on.get,
             scope=READ,
             replies={200: found},
             problems=[NotFoundError],
         ),
-        "replace": Route(
-            method="PUT",
-            path="/configs/{type}/{id}",
-            handler=on.replace,
+        "replace": api.put(
+            "/configs/{type}/{id}",
+            on.replace,
             scope=WRITE,
             replies={200: replaced},
             problems=[NotFoundError, RevisionError, *write_errors],
             example=EXAMPLES["notes"],
         ),
-        "delete": Route(
-            method="DELETE",
-            path="/configs/{type}/{id}",
-            handler=on.delete,
+        "delete": api.delete(
+            "/configs/{type}/{id}",
+            on.delete,
             scope=WRITE,
             problems=[RevisionError],
         ),
-        "batch": Route(
-            method="POST",
-            path="/configs/{type}:batch",
-            handler=on.batch,
+        "batch": api.post(
+            "/configs/{type}:batch",
+            on.batch,
             scope=WRITE,
             problems=[NotFoundError, ConflictError, RevisionError, *write_errors],
             example={"operations": batch_example},
             body_bytes_max=file_bytes_max,
         ),
-        "record_scene": Route(
-            method="POST",
-            path="/scene-activity/record",
-            handler=on.record,
+        "record_scene": api.post(
+            "/scene-activity/record",
+            on.record,
             scope=WRITE,
             problems=write_errors,
             example={"sceneName": "Gaming Scene"},
         ),
-        "top_scenes": Route(method="GET", path="/scene-activity/top", handler=on.top, scope=READ),
-        "export": Route(
-            method="GET",
-            path="/export",
-            handler=on.export,
+        "top_scenes": api.get("/scene-activity/top", on.top, scope=READ),
+        "export": api.get(
+            "/export",
+            on.export,
             scope=READ,
             replies={200: exported},
         ),
-        "import": Route(
-            method="POST",
-            path="/import",
-            handler=on.load,
+        "import": api.post(
+            "/import",
+            on.load,
             scope=WRITE,
             problems=write_errors,
             example=[import_example],
             body_bytes_max=file_bytes_max,
             extract_json=json_part,
         ),
-        "health": Route(method="GET", path="/health", handler=on.health),
+        "health": api.get("/health", on.health),
     }
 
 

@@ -18,7 +18,7 @@ from keyhouse.systems.audiobooks.library import Data, Items, Member, data, items
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import MANAGE_USERS
 from keyhouse.systems.audiobooks.records import ApiKey, Session, User
-from keyhouse.systems.audiobooks.routes.table import route
+from keyhouse.systems.audiobooks.routes.table import CREATED, api
 
 __all__ = ["COOKIE", "account_routes"]
 
@@ -224,55 +224,52 @@ def account_routes(accounts: Accounts) -> Mapping[str, Route]:
     login = {"username": "ann", "password": "correct horse"}
     absent: Sequence[type[NotFoundError]] = [NotFoundError]
     return {
-        "auth_status": route("GET /auth/status", on.status, None),
-        "set_up": route(
-            "POST /auth/setup",
+        "auth_status": api.get("/auth/status", on.status, scope=None),
+        "set_up": api.post(
+            "/auth/setup",
             on.set_up,
-            None,
-            status=201,
+            scope=None,
+            replies=CREATED,
             problems=[ConflictError],
             example=login,
         ),
-        "login": route(
-            "POST /auth/login", on.login, None, problems=[TokenError, RateError], example=login
+        "login": api.post(
+            "/auth/login", on.login, scope=None, problems=[TokenError, RateError], example=login
         ),
-        "logout": route("POST /auth/logout", on.logout, ""),
-        "me": route("GET /auth/me", on.me, ""),
-        "change_me": route("PATCH /auth/me", on.change_me, "", problems=[ConflictError]),
-        "change_password": route(
-            "PUT /auth/me/password", on.change_password, "", problems=[RateError]
+        "logout": api.post("/auth/logout", on.logout, scope=""),
+        "me": api.get("/auth/me", on.me, scope=""),
+        "change_me": api.patch("/auth/me", on.change_me, scope="", problems=[ConflictError]),
+        "change_password": api.put(
+            "/auth/me/password", on.change_password, scope="", problems=[RateError]
         ),
-        "sessions": route("GET /auth/sessions", on.sessions, ""),
-        "end_session": route(
-            "DELETE /auth/sessions/{id}", on.end_session, "", status=204, problems=absent
+        "sessions": api.get("/auth/sessions", on.sessions, scope=""),
+        "end_session": api.delete("/auth/sessions/{id}", on.end_session, scope="", problems=absent),
+        "api_keys": api.get("/auth/api-keys", on.api_keys, scope=""),
+        "create_api_key": api.post(
+            "/auth/api-keys", on.create_api_key, scope="", replies=CREATED, problems=[ConflictError]
         ),
-        "api_keys": route("GET /auth/api-keys", on.api_keys, ""),
-        "create_api_key": route(
-            "POST /auth/api-keys", on.create_api_key, "", status=201, problems=[ConflictError]
+        "api_key": api.get("/auth/api-keys/{id}", on.api_key, scope="", problems=absent),
+        "rename_api_key": api.patch(
+            "/auth/api-keys/{id}", on.rename_api_key, scope="", problems=absent
         ),
-        "api_key": route("GET /auth/api-keys/{id}", on.api_key, "", problems=absent),
-        "rename_api_key": route(
-            "PATCH /auth/api-keys/{id}", on.rename_api_key, "", problems=absent
+        "delete_api_key": api.delete(
+            "/auth/api-keys/{id}", on.delete_api_key, scope="", problems=absent
         ),
-        "delete_api_key": route(
-            "DELETE /auth/api-keys/{id}", on.delete_api_key, "", status=204, problems=absent
+        "users": api.get("/users", on.users, scope=MANAGE_USERS),
+        "create_user": api.post(
+            "/users", on.create_user, scope=MANAGE_USERS, replies=CREATED, problems=[ConflictError]
         ),
-        "users": route("GET /users", on.users, MANAGE_USERS),
-        "create_user": route(
-            "POST /users", on.create_user, MANAGE_USERS, status=201, problems=[ConflictError]
-        ),
-        "user": route("GET /users/{id}", on.user, MANAGE_USERS, problems=absent),
-        "change_user": route(
-            "PATCH /users/{id}",
+        "user": api.get("/users/{id}", on.user, scope=MANAGE_USERS, problems=absent),
+        "change_user": api.patch(
+            "/users/{id}",
             on.change_user,
-            MANAGE_USERS,
+            scope=MANAGE_USERS,
             problems=[NotFoundError, ConflictError],
         ),
-        "delete_user": route(
-            "DELETE /users/{id}",
+        "delete_user": api.delete(
+            "/users/{id}",
             on.delete_user,
-            MANAGE_USERS,
-            status=204,
+            scope=MANAGE_USERS,
             problems=[NotFoundError, ConflictError],
         ),
     }

@@ -18,7 +18,7 @@ from keyhouse.systems.audiobooks.library import Data, Items, data, offset_cursor
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import DELETE, EDIT, VIEW
 from keyhouse.systems.audiobooks.records import Book
-from keyhouse.systems.audiobooks.routes.table import add_root, revision_check, route, tagged
+from keyhouse.systems.audiobooks.routes.table import add_root, api, revision_check, tagged
 from keyhouse.systems.audiobooks.search import LibrarySearch
 
 __all__ = ["book_routes"]
@@ -121,31 +121,31 @@ def book_routes(books: Books, search: LibrarySearch) -> Mapping[str, Route]:
     example = {"title": "The Dispossessed", "tags": ["utopia"]}
     absent: list[type[KeyhouseError]] = [NotFoundError, RevisionError]
     replied = {201: Any}
-    found: dict[str, Route] = {"search": route("GET /search", on.search, VIEW)}
+    found: dict[str, Route] = {"search": api.get("/search", on.search, scope=VIEW)}
     for path in ("/audiobooks", "/books"):
         name = path[1:]
         found |= {
-            f"{name}_list": route(f"GET {path}", on.list, VIEW),
-            f"{name}_create": route(
-                f"POST {path}", on.create, EDIT, replies=replied, example=example
+            f"{name}_list": api.get(path, on.list, scope=VIEW),
+            f"{name}_create": api.post(
+                path, on.create, scope=EDIT, replies=replied, example=example
             ),
-            f"{name}_count": route(f"GET {path}/count", on.count, VIEW),
-            f"{name}_bin": route(f"GET {path}/soft-deleted", on.binned, VIEW),
-            f"{name}_batch": route(f"POST {path}/batch", on.batch, EDIT),
-            f"{name}_get": route(f"GET {path}/{{id}}", on.get, VIEW, problems=[NotFoundError]),
-            f"{name}_replace": route(
-                f"PUT {path}/{{id}}", on.replace, EDIT, problems=absent, example=example
+            f"{name}_count": api.get(f"{path}/count", on.count, scope=VIEW),
+            f"{name}_bin": api.get(f"{path}/soft-deleted", on.binned, scope=VIEW),
+            f"{name}_batch": api.post(f"{path}/batch", on.batch, scope=EDIT),
+            f"{name}_get": api.get(f"{path}/{{id}}", on.get, scope=VIEW, problems=[NotFoundError]),
+            f"{name}_replace": api.put(
+                f"{path}/{{id}}", on.replace, scope=EDIT, problems=absent, example=example
             ),
-            f"{name}_change": route(f"PATCH {path}/{{id}}", on.change, EDIT, problems=absent),
-            f"{name}_delete": route(
-                f"DELETE {path}/{{id}}",
+            f"{name}_change": api.patch(f"{path}/{{id}}", on.change, scope=EDIT, problems=absent),
+            f"{name}_delete": api.delete(
+                f"{path}/{{id}}",
                 on.delete,
-                DELETE,
+                scope=DELETE,
                 problems=[*absent, ConflictError],
                 replies={200: Data[Json], 204: None},
             ),
-            f"{name}_restore": route(
-                f"POST {path}/{{id}}/restore", on.restore, DELETE, problems=absent
+            f"{name}_restore": api.post(
+                f"{path}/{{id}}/restore", on.restore, scope=DELETE, problems=absent
             ),
         }
     return found

@@ -16,7 +16,7 @@ from keyhouse.systems.audiobooks.books import Books
 from keyhouse.systems.audiobooks.library import Data, Items, data, items, page_limit, page_of
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import DELETE, EDIT, VIEW
-from keyhouse.systems.audiobooks.routes.table import add_root, revision_check, route, tagged
+from keyhouse.systems.audiobooks.routes.table import add_root, api, revision_check, tagged
 from keyhouse.systems.audiobooks.schema import (
     AUTHOR,
     AUTHOR_BY_NAME,
@@ -175,8 +175,8 @@ class WorkHandlers(CatalogHandlers):
 
 def catalog_routes(catalog: BookCatalog, books: Books) -> Mapping[str, Route]:
     authors = AuthorHandlers(AUTHORS, catalog, books)
-    merge = route(
-        "POST /authors/merge", authors.merge, EDIT, problems=[NotFoundError, ConflictError]
+    merge = api.post(
+        "/authors/merge", authors.merge, scope=EDIT, problems=[NotFoundError, ConflictError]
     )
     handlers: list[tuple[_Kind, Any, Json]] = [
         (AUTHORS, authors, {"name": "Ursula K. Le Guin"}),
@@ -194,20 +194,18 @@ def _routes(name: str, on: Any, example: Json) -> Mapping[str, Route]:
     absent: list[type[KeyhouseError]] = [NotFoundError]
     create: Callable[..., Awaitable[Any]] = on.create
     return {
-        f"{name}_list": route(f"GET /{name}", on.list, VIEW),
-        f"{name}_create": route(
-            f"POST /{name}",
+        f"{name}_list": api.get(f"/{name}", on.list, scope=VIEW),
+        f"{name}_create": api.post(
+            f"/{name}",
             create,
-            EDIT,
+            scope=EDIT,
             replies={200: Data[Json], 201: Data[Json]},
             example=example,
         ),
-        f"{name}_count": route(f"GET /{name}/count", on.count, VIEW),
-        f"{name}_get": route(f"GET /{name}/{{id}}", on.get, VIEW, problems=absent),
-        f"{name}_replace": route(f"PUT /{name}/{{id}}", on.change, EDIT, problems=problems),
-        f"{name}_change": route(f"PATCH /{name}/{{id}}", on.change, EDIT, problems=problems),
-        f"{name}_delete": route(
-            f"DELETE /{name}/{{id}}", on.delete, DELETE, status=204, problems=problems
-        ),
-        f"{name}_books": route(f"GET /{name}/{{id}}/books", on.books, VIEW, problems=absent),
+        f"{name}_count": api.get(f"/{name}/count", on.count, scope=VIEW),
+        f"{name}_get": api.get(f"/{name}/{{id}}", on.get, scope=VIEW, problems=absent),
+        f"{name}_replace": api.put(f"/{name}/{{id}}", on.change, scope=EDIT, problems=problems),
+        f"{name}_change": api.patch(f"/{name}/{{id}}", on.change, scope=EDIT, problems=problems),
+        f"{name}_delete": api.delete(f"/{name}/{{id}}", on.delete, scope=DELETE, problems=problems),
+        f"{name}_books": api.get(f"/{name}/{{id}}/books", on.books, scope=VIEW, problems=absent),
     }

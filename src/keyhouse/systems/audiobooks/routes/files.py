@@ -32,7 +32,7 @@ from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import EDIT, ORGANIZE, VIEW
 from keyhouse.systems.audiobooks.records import Segment
 from keyhouse.systems.audiobooks.routes.operations import operation_reply
-from keyhouse.systems.audiobooks.routes.table import API, add_root, route
+from keyhouse.systems.audiobooks.routes.table import API, add_root, api
 from keyhouse.systems.audiobooks.schema import BOOK, DURATION_MAP, SEGMENT
 from keyhouse.systems.audiobooks.segments import read_segments, reorder_segments
 
@@ -167,20 +167,24 @@ class FileHandlers:
 def file_routes(on: FileHandlers) -> Mapping[str, Route]:
     absent: list[type[KeyhouseError]] = [NotFoundError]
     found: dict[str, Route] = {
-        "audio": route("GET /segments/{id}/audio", on.audio, VIEW, problems=absent)
+        "audio": api.get("/segments/{id}/audio", on.audio, scope=VIEW, problems=absent)
     }
     for name in ("books", "audiobooks"):
         book = f"/{name}/{{id}}"
         found |= {
-            f"{name}_segments": route(f"GET {book}/segments", on.segments, VIEW, problems=absent),
-            f"{name}_order": route(f"PUT {book}/segments/order", on.reorder, EDIT, problems=absent),
-            f"{name}_merge": route(
-                f"POST {book}/merge",
+            f"{name}_segments": api.get(
+                f"{book}/segments", on.segments, scope=VIEW, problems=absent
+            ),
+            f"{name}_order": api.put(
+                f"{book}/segments/order", on.reorder, scope=EDIT, problems=absent
+            ),
+            f"{name}_merge": api.post(
+                f"{book}/merge",
                 on.merge,
-                ORGANIZE,
+                scope=ORGANIZE,
                 problems=[NotFoundError, ConflictError, NoConverterError],
                 replies={200: Data[Json], 202: Data[Json]},
             ),
-            f"{name}_cover": route(f"GET {book}/cover", on.cover, VIEW, problems=absent),
+            f"{name}_cover": api.get(f"{book}/cover", on.cover, scope=VIEW, problems=absent),
         }
     return found

@@ -23,7 +23,7 @@ from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import VIEW
 from keyhouse.systems.audiobooks.preferences import Preferences
 from keyhouse.systems.audiobooks.records import Bookmark, Status
-from keyhouse.systems.audiobooks.routes.table import add_root, route
+from keyhouse.systems.audiobooks.routes.table import CREATED, add_root, api
 from keyhouse.systems.audiobooks.schema import BOOK, PLAYBACK
 
 __all__ = ["listening_routes"]
@@ -184,59 +184,61 @@ def listening_routes(listener: Listener) -> Mapping[str, Route]:
     absent: list[type[KeyhouseError]] = [NotFoundError]
     at = {"segment_id": "01J00000000000000000000001", "position_seconds": 252}
     found: dict[str, Route] = {
-        "me_continue": route("GET /me/continue", on.resume, VIEW),
-        "me_status": route("GET /me/{status}", on.of_status, VIEW, problems=absent),
-        "preferences": route("GET /preferences", on.preferences, VIEW),
-        "preference": route("GET /preferences/{key}", on.preference, VIEW, problems=absent),
-        "put_preference": route(
-            "PUT /preferences/{key}",
+        "me_continue": api.get("/me/continue", on.resume, scope=VIEW),
+        "me_status": api.get("/me/{status}", on.of_status, scope=VIEW, problems=absent),
+        "preferences": api.get("/preferences", on.preferences, scope=VIEW),
+        "preference": api.get("/preferences/{key}", on.preference, scope=VIEW, problems=absent),
+        "put_preference": api.put(
+            "/preferences/{key}",
             on.put_preference,
-            VIEW,
+            scope=VIEW,
             problems=[ConflictError],
             example=1.25,
         ),
-        "delete_preference": route(
-            "DELETE /preferences/{key}", on.delete_preference, VIEW, status=204, problems=absent
+        "delete_preference": api.delete(
+            "/preferences/{key}", on.delete_preference, scope=VIEW, problems=absent
         ),
-        "stats_book": route("GET /stats/books/{id}", on.book_statistics, VIEW, problems=absent),
-        "stats_work": route("GET /stats/works/{id}", on.work_statistics, VIEW, problems=absent),
-        "stats_me": route("GET /stats/me", on.my_statistics, VIEW),
+        "stats_book": api.get("/stats/books/{id}", on.book_statistics, scope=VIEW, problems=absent),
+        "stats_work": api.get("/stats/works/{id}", on.work_statistics, scope=VIEW, problems=absent),
+        "stats_me": api.get("/stats/me", on.my_statistics, scope=VIEW),
     }
     for name in ("books", "audiobooks"):
         book, marks = f"/{name}/{{id}}", f"/{name}/{{id}}/bookmarks"
         one = f"{marks}/{{bookmark_id}}"
         found |= {
-            f"{name}_save": route(
-                f"POST {book}/position",
+            f"{name}_save": api.post(
+                f"{book}/position",
                 on.save,
-                VIEW,
+                scope=VIEW,
                 problems=[NotFoundError, PositionError, ConflictError],
                 example=at,
             ),
-            f"{name}_position": route(f"GET {book}/position", on.position, VIEW, problems=absent),
-            f"{name}_state": route(f"GET {book}/state", on.state, VIEW, problems=absent),
-            f"{name}_set_status": route(
-                f"PATCH {book}/status", on.set_status, VIEW, problems=absent
+            f"{name}_position": api.get(
+                f"{book}/position", on.position, scope=VIEW, problems=absent
             ),
-            f"{name}_clear_status": route(
-                f"DELETE {book}/status", on.clear_status, VIEW, problems=absent
+            f"{name}_state": api.get(f"{book}/state", on.state, scope=VIEW, problems=absent),
+            f"{name}_set_status": api.patch(
+                f"{book}/status", on.set_status, scope=VIEW, problems=absent
             ),
-            f"{name}_events": route(f"GET {book}/events", on.events, VIEW, problems=absent),
-            f"{name}_bookmarks": route(f"GET {marks}", on.bookmarks, VIEW, problems=absent),
-            f"{name}_add_bookmark": route(
-                f"POST {marks}",
+            f"{name}_clear_status": api.delete(
+                f"{book}/status", on.clear_status, scope=VIEW, problems=absent
+            ),
+            f"{name}_events": api.get(f"{book}/events", on.events, scope=VIEW, problems=absent),
+            f"{name}_bookmarks": api.get(marks, on.bookmarks, scope=VIEW, problems=absent),
+            f"{name}_add_bookmark": api.post(
+                marks,
                 on.add_bookmark,
-                VIEW,
-                status=201,
+                scope=VIEW,
+                replies=CREATED,
                 problems=[NotFoundError, ConflictError],
                 example=at,
             ),
-            f"{name}_bookmark": route(f"GET {one}", on.bookmark, VIEW, problems=absent),
-            f"{name}_change_bookmark": route(
-                f"PATCH {one}", on.change_bookmark, VIEW, problems=absent
+            f"{name}_bookmark": api.get(one, on.bookmark, scope=VIEW, problems=absent),
+            f"{name}_change_bookmark": api.patch(
+                one, on.change_bookmark, scope=VIEW, problems=absent
             ),
-            f"{name}_delete_bookmark": route(
-                f"DELETE {one}", on.delete_bookmark, VIEW, status=204, problems=absent
+            f"{name}_delete_bookmark": api.delete(
+                one, on.delete_bookmark, scope=VIEW, problems=absent
             ),
         }
     return found

@@ -31,7 +31,7 @@ from keyhouse.systems.audiobooks.maintenance import check_pattern
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import MANAGE_SETTINGS, ORGANIZE, SCAN, VIEW
 from keyhouse.systems.audiobooks.records import Operation
-from keyhouse.systems.audiobooks.routes.table import route
+from keyhouse.systems.audiobooks.routes.table import api
 from keyhouse.systems.audiobooks.schema import (
     AUTHOR,
     BOOK,
@@ -214,42 +214,42 @@ def operation_routes(on: OperationHandlers) -> Mapping[str, Route]:
     started = {200: Data[Json], 202: Data[Json]}
     one = "/operations/{id}"
     return {
-        "scan": route(
-            "POST /operations/scan",
+        "scan": api.post(
+            "/operations/scan",
             on.scan,
-            SCAN,
+            scope=SCAN,
             replies=started,
             body_type=messages.ScanBody,
             problems=[BusyError, DocumentError, RecordError, NotFoundError],
         ),
-        "organize": route(
-            "POST /operations/organize",
+        "organize": api.post(
+            "/operations/organize",
             on.organize,
-            ORGANIZE,
+            scope=ORGANIZE,
             replies=started,
             body_type=messages.OrganizeBody,
             problems=[DocumentError, RecordError],
         ),
-        "transcode": route(
-            "POST /operations/transcode",
+        "transcode": api.post(
+            "/operations/transcode",
             on.transcode,
-            ORGANIZE,
+            scope=ORGANIZE,
             replies=started,
             problems=[NotFoundError, NoConverterError],
         ),
-        "prune": route("POST /operations/prune", on.prune, MANAGE_SETTINGS, replies=started),
-        "operations": route("GET /operations", on.list, SCAN),
-        "operation_events": route("GET /operations/events", on.events, SCAN),
-        "operation": route(f"GET {one}", on.get, SCAN, problems=absent),
-        "operation_status": route(f"GET {one}/status", on.get, SCAN, problems=absent),
-        "operation_logs": route(f"GET {one}/logs", on.logs, SCAN, problems=absent),
-        "operation_lines": route(f"GET {one}/events", on.line_events, SCAN, problems=absent),
-        "cancel": route(
-            f"DELETE {one}",
+        "prune": api.post("/operations/prune", on.prune, scope=MANAGE_SETTINGS, replies=started),
+        "operations": api.get("/operations", on.list, scope=SCAN),
+        "operation_events": api.get("/operations/events", on.events, scope=SCAN),
+        "operation": api.get(one, on.get, scope=SCAN, problems=absent),
+        "operation_status": api.get(f"{one}/status", on.get, scope=SCAN, problems=absent),
+        "operation_logs": api.get(f"{one}/logs", on.logs, scope=SCAN, problems=absent),
+        "operation_lines": api.get(f"{one}/events", on.line_events, scope=SCAN, problems=absent),
+        "cancel": api.delete(
+            one,
             on.cancel,
-            SCAN,
+            scope=SCAN,
             problems=absent,
             replies={200: Data[Json], 204: None},
         ),
-        "library_events": route("GET /events", on.library_events, VIEW),
+        "library_events": api.get("/events", on.library_events, scope=VIEW),
     }

@@ -10,7 +10,7 @@ from keyhouse.systems.audiobooks.library import Data, Items, Member, data, items
 from keyhouse.systems.audiobooks.messages import Id
 from keyhouse.systems.audiobooks.permissions import PLAYLISTS, VIEW
 from keyhouse.systems.audiobooks.playlists import Playlists
-from keyhouse.systems.audiobooks.routes.table import route
+from keyhouse.systems.audiobooks.routes.table import CREATED, api
 
 __all__ = ["playlist_routes"]
 
@@ -71,20 +71,20 @@ def playlist_routes(playlists: Playlists) -> Mapping[str, Route]:
     absent: list[type[KeyhouseError]] = [NotFoundError]
     one = "/playlists/{id}"
     return {
-        "playlists": route("GET /playlists", on.list, VIEW),
-        "create_playlist": route(
-            "POST /playlists", on.create, PLAYLISTS, status=201, problems=[ConflictError]
+        "playlists": api.get("/playlists", on.list, scope=VIEW),
+        "create_playlist": api.post(
+            "/playlists", on.create, scope=PLAYLISTS, replies=CREATED, problems=[ConflictError]
         ),
-        "playlist": route(f"GET {one}", on.get, VIEW, problems=absent),
-        "replace_playlist": route(f"PUT {one}", on.rename, PLAYLISTS, problems=absent),
-        "rename_playlist": route(f"PATCH {one}", on.rename, PLAYLISTS, problems=absent),
-        "delete_playlist": route(
-            f"DELETE {one}", on.delete, PLAYLISTS, status=204, problems=absent
+        "playlist": api.get(one, on.get, scope=VIEW, problems=absent),
+        "replace_playlist": api.put(one, on.rename, scope=PLAYLISTS, problems=absent),
+        "rename_playlist": api.patch(one, on.rename, scope=PLAYLISTS, problems=absent),
+        "delete_playlist": api.delete(one, on.delete, scope=PLAYLISTS, problems=absent),
+        "playlist_add": api.post(f"{one}/books", on.add, scope=PLAYLISTS, problems=absent),
+        "playlist_remove": api.delete(f"{one}/books", on.remove, scope=PLAYLISTS, problems=absent),
+        "playlist_remove_one": api.delete(
+            f"{one}/books/{{book_id}}", on.remove_one, scope=PLAYLISTS, problems=absent
         ),
-        "playlist_add": route(f"POST {one}/books", on.add, PLAYLISTS, problems=absent),
-        "playlist_remove": route(f"DELETE {one}/books", on.remove, PLAYLISTS, problems=absent),
-        "playlist_remove_one": route(
-            f"DELETE {one}/books/{{book_id}}", on.remove_one, PLAYLISTS, problems=absent
+        "playlist_reorder": api.post(
+            f"{one}/reorder", on.reorder, scope=PLAYLISTS, problems=absent
         ),
-        "playlist_reorder": route(f"POST {one}/reorder", on.reorder, PLAYLISTS, problems=absent),
     }

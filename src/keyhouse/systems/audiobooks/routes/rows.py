@@ -7,7 +7,7 @@ from keyhouse.http import Route
 from keyhouse.service.row_reads import RowQuery, RowsQuery, ShownRow, read_row, read_rows
 from keyhouse.systems.audiobooks.library import Data, Items, Library, data, items
 from keyhouse.systems.audiobooks.permissions import MANAGE_SETTINGS
-from keyhouse.systems.audiobooks.routes.table import route
+from keyhouse.systems.audiobooks.routes.table import api
 
 __all__ = ["row_routes"]
 
@@ -46,6 +46,6 @@ class RowHandlers:
 def row_routes(library: Library) -> Mapping[str, Route]:
     on = RowHandlers(library)
     return {
-        "rows": route("GET /rows", on.list, MANAGE_SETTINGS),
-        "row": route("GET /rows/one", on.get, MANAGE_SETTINGS, problems=[NotFoundError]),
+        "rows": api.get("/rows", on.list, scope=MANAGE_SETTINGS),
+        "row": api.get("/rows/one", on.get, scope=MANAGE_SETTINGS, problems=[NotFoundError]),
     }

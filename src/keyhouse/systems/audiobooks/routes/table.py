@@ -2,50 +2,23 @@
 
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
 
-from keyhouse.errors import KeyhouseError
-from keyhouse.http import Conditions, Response, Route
+from keyhouse.http import Conditions, Response, RouteGroup
 from keyhouse.systems.audiobooks.library import Data, data
 
-__all__ = ["API", "add_root", "revision_check", "route", "tagged"]
+__all__ = ["API", "CREATED", "add_root", "api", "revision_check", "tagged"]
 
 API: Final = "/api/v1"
+api: Final = RouteGroup(API, tag=None)
+"""The API: its routes are grouped by their first segment in the document."""
+
+CREATED: Final = {201: Any}
 _SHOWN_TAG: Final = re.compile(r'"(\d+)-[0-9a-f]+"')
 _encode = msgspec.json.Encoder().encode
-
-
-def route(
-    request: str,
-    handler: Callable[..., Awaitable[Any]],
-    scope: str | None,
-    *,
-    status: int = 200,
-    problems: Sequence[type[KeyhouseError]] = (),
-    example: Any = msgspec.UNSET,
-    replies: Mapping[int, Any] | None = None,
-    body_bytes_max: int | None = None,
-    body_type: Any = None,
-) -> Route:
-    """Return the route of `request`, such as `GET /books/{id}`. `body_type` is the type of a body
-    that may be absent, which the handler decodes."""
-    method, _, path = request.partition(" ")
-    others = {} if status == 200 else {status: type(None) if status == 204 else Any}
-    return Route(
-        method=method,
-        path=API + path,
-        handler=handler,
-        scope=scope,
-        problems=problems,
-        example=example,
-        replies=replies or others,
-        body_bytes_max=body_bytes_max,
-        body_type=body_type,
-        tag=path.split("/")[1],
-    )
 
 
 def add_root(root: str, shown: Iterable[dict[str, Any]]) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta
 
 from keyhouse.errors import NotFoundError
-from keyhouse.http import Route
+from keyhouse.http import Route, RouteGroup
 from keyhouse.systems.playlist import messages
 from keyhouse.systems.playlist.catalog import CatalogItem
 from keyhouse.systems.playlist.catalog_access import CatalogAccess
@@ -50,19 +50,10 @@ class CatalogRouteHandlers:
 def catalog_routes(catalog: CatalogAccess, sessions: MemberSessions) -> Mapping[str, Route]:
     on = CatalogRouteHandlers(catalog, sessions)
 
-    def get(path: str, handler: object) -> Route:
-        return Route(
-            method="GET",
-            path=f"{API}/catalog/{path}",
-            handler=handler,  # type: ignore[arg-type]
-            scope="",
-            problems=[NotFoundError] if "{" in path else [],
-            tag="catalog",
-        )
-
+    api = RouteGroup(f"{API}/catalog", scope="", tag="catalog")
     return {
-        "catalog_search": get("search", on.search),
-        "catalog_categories": get("categories", on.categories),
-        "catalog_item": get("items/{id}", on.item),
-        "catalog_item_alias": get("{id}", on.item),
+        "catalog_search": api.get("/search", on.search),
+        "catalog_categories": api.get("/categories", on.categories),
+        "catalog_item": api.get("/items/{id}", on.item, problems=[NotFoundError]),
+        "catalog_item_alias": api.get("/{id}", on.item, problems=[NotFoundError]),
     }

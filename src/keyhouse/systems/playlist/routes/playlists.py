@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta
 
 from keyhouse.errors import DocumentError, NotFoundError, RecordError, RevisionError
-from keyhouse.http import Conditions, Response, ResponseSpec, Route, decode_optional
+from keyhouse.http import Conditions, Response, ResponseSpec, Route, RouteGroup, decode_optional
 from keyhouse.systems.playlist import messages
 from keyhouse.systems.playlist.errors import (
     NameTakenError,
@@ -128,69 +128,59 @@ def playlist_routes(
     sources = [{"playlist_id": "6f1c1c1e"}, {"playlist_id": "91d0a7b2"}]
     mixed = {"sources": sources, "method": "interleave", "interleave_pattern": "A2 B"}
 
-    def route(method: str, path: str, handler: object, **options: Any) -> Route:
-        named = {"scope": "", "tag": "playlists", **options}
-        return Route(method=method, path=f"{API}/{path}", handler=handler, **named)  # type: ignore[arg-type]
-
+    api = RouteGroup(API, scope="", tag="playlists")
     return {
-        "playlists_list": route("GET", "playlists", on.list_all),
-        "playlists_create": route(
-            "POST",
-            "playlists",
+        "playlists_list": api.get("/playlists", on.list_all),
+        "playlists_create": api.post(
+            "/playlists",
             on.create,
             replies=created,
             problems=new,
             example={"name": "Halloween Marathon", "items": items},
         ),
-        "playlists_get": route(
-            "GET", "playlists/{id}", on.get, replies=document, problems=[NotFoundError]
+        "playlists_get": api.get(
+            "/playlists/{id}", on.get, replies=document, problems=[NotFoundError]
         ),
-        "playlists_replace": route(
-            "PUT",
-            "playlists/{id}",
+        "playlists_replace": api.put(
+            "/playlists/{id}",
             on.replace,
             replies=document,
             problems=[*changed, NameTakenError],
             example={"name": "All Hallows", "items": items},
         ),
-        "playlists_delete": route("DELETE", "playlists/{id}", on.delete, problems=changed),
-        "playlists_fork": route(
-            "POST",
-            "playlists/{id}/fork",
+        "playlists_delete": api.delete("/playlists/{id}", on.delete, problems=changed),
+        "playlists_fork": api.post(
+            "/playlists/{id}/fork",
             on.fork,
             replies=created,
             body_type=messages.ForkBody,
             example={"name": "Halloween, longer"},
             problems=[NotFoundError, RecordError, DocumentError, *new],
         ),
-        "marathon_preview": route(
-            "POST",
-            "marathons/preview",
+        "marathon_preview": api.post(
+            "/marathons/preview",
             on.preview,
             problems=[NotFoundError, PatternError],
             example=mixed,
             tag="marathons",
         ),
-        "marathon_preview_alias": route(
-            "POST",
-            "marathon/generate",
+        "marathon_preview_alias": api.post(
+            "/marathon/generate",
             on.preview,
             problems=[NotFoundError, PatternError],
             example=mixed,
             tag="marathons",
         ),
-        "marathon_save": route(
-            "POST",
-            "marathons",
+        "marathon_save": api.post(
+            "/marathons",
             on.save_marathon,
             replies=created,
             problems=[NotFoundError, PatternError, *new],
             example={"name": "Both", **mixed},
             tag="marathons",
         ),
-        "marathon_save_alias": route(
-            "POST",
-            "marathon/save",
+        "marathon_save_alias": api.post(
+            "/marathon/save",
             on.create,
             replies=created,
             problems=new,

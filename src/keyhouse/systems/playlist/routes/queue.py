@@ -1,12 +1,11 @@
 """Routes of the channel: its queue, the current item, events, statistics and likes."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from keyhouse.errors import NotFoundError
-from keyhouse.http import EventStream, Response, Route
+from keyhouse.http import EventStream, Response, Route, RouteGroup
 from keyhouse.systems.playlist import messages
 from keyhouse.systems.playlist.channel import Channel
 from keyhouse.systems.playlist.channel_events import ChannelEvents
@@ -115,34 +114,25 @@ def queue_routes(
 ) -> Mapping[str, Route]:
     on = QueueHandlers(channel, apply, events, statistics, sessions)
 
-    def route(method: str, path: str, handler: object, *problems: Any, **options: Any) -> Route:
-        return Route(
-            method=method,
-            path=f"{API}/{path}",
-            handler=handler,  # type: ignore[arg-type]
-            scope="",
-            problems=list(problems),
-            tag="channel",
-            **options,
-        )
-
+    api = RouteGroup(API, scope="", tag="channel")
     applied = [NotFoundError, RoleError, ApplyRunningError, RobotUnavailableError]
     liked = [NoCurrentItemError, RobotUnavailableError]
     return {
-        "queue_apply": route(
-            "POST",
-            "queue/apply",
+        "queue_apply": api.post(
+            "/queue/apply",
             on.apply,
-            *applied,
+            problems=applied,
             example={"playlist_id": "6f1c1c1e", "mode": "append"},
         ),
-        "queue_cancel": route("DELETE", "queue/apply/{id}", on.cancel, NotFoundError, RoleError),
-        "queue": route("GET", "queue", on.queue, RobotUnavailableError),
-        "now_playing": route("GET", "nowplaying", on.now_playing),
-        "events": route("GET", "events", on.events),
-        "top_played": route("GET", "stats/top-played", on.top_played),
-        "top_liked": route("GET", "stats/top-liked", on.top_liked),
-        "current": route("GET", "stats/current", on.current),
-        "like": route("POST", "likes/current", on.like, *liked),
-        "like_alias": route("POST", "stats/like", on.like, *liked),
+        "queue_cancel": api.delete(
+            "/queue/apply/{id}", on.cancel, problems=[NotFoundError, RoleError]
+        ),
+        "queue": api.get("/queue", on.queue, problems=[RobotUnavailableError]),
+        "now_playing": api.get("/nowplaying", on.now_playing),
+        "events": api.get("/events", on.events),
+        "top_played": api.get("/stats/top-played", on.top_played),
+        "top_liked": api.get("/stats/top-liked", on.top_liked),
+        "current": api.get("/stats/current", on.current),
+        "like": api.post("/likes/current", on.like, problems=liked),
+        "like_alias": api.post("/stats/like", on.like, problems=liked),
     }

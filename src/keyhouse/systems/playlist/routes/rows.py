@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from keyhouse.errors import NotFoundError
-from keyhouse.http import Route
+from keyhouse.http import Route, RouteGroup
 from keyhouse.service.row_reads import RowQuery, RowsPage, RowsQuery, ShownRow, read_row, read_rows
 from keyhouse.store import Store
 from keyhouse.systems.playlist.errors import RoleError
@@ -45,22 +45,5 @@ class PlaylistRowHandlers:
 
 def row_routes(stores: PlaylistStores) -> Mapping[str, Route]:
     on = PlaylistRowHandlers(stores)
-    problems = [NotFoundError, RoleError]
-    return {
-        "rows": Route(
-            method="GET",
-            path=f"{API}/rows",
-            handler=on.list,
-            scope="",
-            problems=problems,
-            tag="rows",
-        ),
-        "row": Route(
-            method="GET",
-            path=f"{API}/rows/one",
-            handler=on.get,
-            scope="",
-            problems=problems,
-            tag="rows",
-        ),
-    }
+    api = RouteGroup(API, scope="", tag="rows", problems=[NotFoundError, RoleError])
+    return {"rows": api.get("/rows", on.list), "row": api.get("/rows/one", on.get)}

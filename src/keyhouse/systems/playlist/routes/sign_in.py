@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import UNSET
 
 from keyhouse.errors import RateError
-from keyhouse.http import ClientAddress, Response, Route, delete_cookie, set_cookie
+from keyhouse.http import ClientAddress, Response, Route, RouteGroup, delete_cookie, set_cookie
 from keyhouse.systems.playlist import messages
 from keyhouse.systems.playlist.address_blocks import AddressBlocks
 from keyhouse.systems.playlist.errors import (
@@ -99,36 +99,27 @@ def sign_in_routes(
     codes: OneTimeCodes, blocks: AddressBlocks, sessions: MemberSessions
 ) -> Mapping[str, Route]:
     on = SignInHandlers(codes, blocks, sessions)
+    api = RouteGroup(f"{API}/auth", tag="sign-in")
     return {
-        "otp_request": Route(
-            method="POST",
-            path=f"{API}/auth/otp/request",
-            handler=on.request,
+        "otp_request": api.post(
+            "/otp/request",
+            on.request,
             problems=[RateError, AddressBlockedError],
             example={"username": "TacoBelmont"},
-            tag="sign-in",
         ),
-        "otp_verify": Route(
-            method="POST",
-            path=f"{API}/auth/otp/verify",
-            handler=on.verify,
+        "otp_verify": api.post(
+            "/otp/verify",
+            on.verify,
             problems=[AddressBlockedError, OtpKeyError],
             example={"username": "TacoBelmont", "otp": "7K2QX94B"},
-            tag="sign-in",
         ),
-        "ipblock": Route(
-            method="POST",
-            path=f"{API}/auth/ipblock",
-            handler=on.block,
+        "ipblock": api.post(
+            "/ipblock",
+            on.block,
             scope="",
             problems=[IntentError, RoleError],
             example={"action": "block", "hours": 72},
-            tag="sign-in",
         ),
-        "logout": Route(
-            method="POST", path=f"{API}/auth/logout", handler=on.logout, scope="", tag="sign-in"
-        ),
-        "session": Route(
-            method="GET", path=f"{API}/auth/session", handler=on.session, scope="", tag="sign-in"
-        ),
+        "logout": api.post("/logout", on.logout, scope=""),
+        "session": api.get("/session", on.session, scope=""),
     }
