@@ -91,7 +91,7 @@ def test_a_running_operation_is_followed_and_cancelled(
 
     async def held(space: str, batch: Batch) -> int | None:
         """Hold the books of the scan until it is cancelled."""
-        if any(put.key.startswith("book:") for put in batch.puts):
+        if any(put.key.startswith("b:") for put in batch.puts):
             await asyncio.to_thread(is_cancelled.wait)
         result: int | None = await commit(space, batch)
         return result
@@ -112,7 +112,10 @@ def test_a_running_operation_is_followed_and_cancelled(
             is_cancelled.set()
             await page.get_by_text("cancelled").first.wait_for()
 
-    run_in_browser(scenario)
+    try:
+        run_in_browser(scenario)
+    finally:
+        is_cancelled.set()
 
 
 def test_users_the_bin_and_api_keys_are_managed(library: ServedLibrary) -> None:
