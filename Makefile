@@ -44,14 +44,14 @@ NO_BROWSER := $(if $(filter off,$(BROWSER)), and not browser)
 .PHONY: test
 test: .venv/installed ## Run all checks and the tests of every promise (ENGINES=…, BROWSER=off: fewer)
 	@$(MAKE) -j3 check compile browser
-	@KEYHOUSE_ENGINES=$(ENGINES) $(PYTEST) --cov --cov-report= -m 'not extra$(NO_BROWSER)'
+	@TEST_ENGINES=$(ENGINES) $(PYTEST) --cov --cov-report= -m 'not extra$(NO_BROWSER)'
 	@$(BIN)/coverage report --fail-under $(CORE_COVERAGE)
 	@test '$(BROWSER)' != off || echo "The page tests were not run: BROWSER=off."
 
 # What `make test` leaves out, and its random tests and fault runs again, longer.
 .PHONY: test-all
 test-all: test ## Run `make test`, then more cases and longer random runs, as CI does
-	@KEYHOUSE_TESTS=all KEYHOUSE_ENGINES=$(ENGINES) $(PYTEST) -m '(extra or soak or hypothesis)$(NO_BROWSER)'
+	@TEST_TIER=all TEST_ENGINES=$(ENGINES) $(PYTEST) -m '(extra or soak or hypothesis)$(NO_BROWSER)'
 
 # Collecting compiles the tests. Every test process would, at the same time.
 .PHONY: compile
@@ -72,7 +72,7 @@ QUICK := $(wildcard tests/project tests/docs tests/adapters tests/base tests/key
 
 .PHONY: quick
 quick: check ## Run the checks and the fast tests on memory and SQLite, under 90 seconds
-	@KEYHOUSE_ENGINES=memory,sqlite $(PYTEST) -m 'not extra and not long and not soak and not hypothesis and not browser' \
+	@TEST_ENGINES=memory,sqlite $(PYTEST) -m 'not extra and not long and not soak and not hypothesis and not browser' \
 	 --ignore tests/serve/test_serve.py $(QUICK)
 	@echo "Left out, and in make test: servers, most commands, systems, pages, abuse, kills, random and long tests."
 
@@ -102,11 +102,11 @@ bench: .venv-bench/installed ## Measure against hand-written code and against pe
 
 .PHONY: soak
 soak: .venv/installed ## Run random and fault tests at release length, hours (SIZE=20: percent)
-	@KEYHOUSE_SOAK=$(SIZE) KEYHOUSE_ENGINES=$(ENGINES) $(PYTEST) -rA -m 'soak or hypothesis' $(ARGS)
+	@TEST_SOAK=$(SIZE) TEST_ENGINES=$(ENGINES) $(PYTEST) -rA -m 'soak or hypothesis' $(ARGS)
 
 .PHONY: steady
 steady: .venv/installed browser ## Run the tests 15 times, alone, beside a load and in random order
-	@KEYHOUSE_ENGINES=$(ENGINES) $(BIN)/python -m tools.steady --jobs $(JOBS) $(ARGS)
+	@TEST_ENGINES=$(ENGINES) $(BIN)/python -m tools.steady --jobs $(JOBS) $(ARGS)
 
 .PHONY: docs
 docs: .venv/installed ## Regenerate the generated pages of docs/

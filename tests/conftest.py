@@ -7,7 +7,7 @@ The conformance suite is in the package, so its asserts must be registered for r
 anything imports it.
 
 A run on several processes starts with tests marked `long`, so that the end does not wait for one.
-They wait more than they compute, so one process starts with the others. `KEYHOUSE_ORDER=SEED`
+They wait more than they compute, so one process starts with the others. `TEST_ORDER=SEED`
 shuffles the modules, and the tests of each, first (`make steady`).
 
 Only the core's own tests on the memory engine are traced: tracing the others doubles their time and
@@ -57,9 +57,9 @@ TRACED = (
 )
 UNTRACED_ENGINES = {"sqlite", "rocksdb", "jetstream", "jetstream-buckets", "postgres", "dynamodb"}
 
-ORDER = os.environ.get("KEYHOUSE_ORDER", "")
+ORDER = os.environ.get("TEST_ORDER", "")
 if ORDER and not ORDER.isdecimal():
-    raise pytest.UsageError(f"KEYHOUSE_ORDER is the seed of a random order, and not {ORDER!r}.")
+    raise pytest.UsageError(f"TEST_ORDER is the seed of a random order, and not {ORDER!r}.")
 
 CORE_PACKAGES = ("keyhouse.keys", "keyhouse.schema", "keyhouse.store")
 

@@ -1,6 +1,6 @@
 """The length of random tests and fault runs: in `make test`, in `make test-all`, and in a soak.
 
-`KEYHOUSE_TESTS=all` selects the second. `KEYHOUSE_SOAK` is a percentage of a release's length, and
+`TEST_TIER=all` selects the second. `TEST_SOAK` is a percentage of a release's length, and
 never shorter than `make test-all`.
 """
 
@@ -9,14 +9,14 @@ import re
 
 import pytest
 
-SOAK = os.environ.get("KEYHOUSE_SOAK", "")
+SOAK = os.environ.get("TEST_SOAK", "")
 if SOAK and not re.fullmatch(r"[1-9]\d{0,3}", SOAK):
     raise pytest.UsageError(
-        f"KEYHOUSE_SOAK is a percentage of a release's length, such as 100, and not {SOAK!r}."
+        f"TEST_SOAK is a percentage of a release's length, such as 100, and not {SOAK!r}."
     )
-TESTS = os.environ.get("KEYHOUSE_TESTS") or "usual"
+TESTS = os.environ.get("TEST_TIER") or "usual"
 if TESTS not in {"usual", "all"}:
-    raise pytest.UsageError(f"KEYHOUSE_TESTS is all or usual, and not {TESTS!r}.")
+    raise pytest.UsageError(f"TEST_TIER is all or usual, and not {TESTS!r}.")
 
 
 def size(usual: int, everything: int, release: int) -> int:

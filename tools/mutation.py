@@ -93,7 +93,7 @@ def mutants(file: Path, covering: dict[int, list[str]]) -> Iterator[Mutant]:
 
 
 def environment(tests: str, source: Path, **more: str) -> dict[str, str]:
-    fixed = {"KEYHOUSE_ENGINES": "memory", "KEYHOUSE_SEED": "1", "KEYHOUSE_TESTS": tests}
+    fixed = {"TEST_ENGINES": "memory", "TEST_SEED": "1", "TEST_TIER": tests}
     return os.environ | fixed | {"PYTHONPATH": str(source.resolve())} | more
 
 
@@ -117,7 +117,7 @@ def child(job: dict[str, Any], **variables: Any) -> int:
 
 def name_of(test: str) -> str:
     """Return the id of a test; in `make test-all` without parameters, since there are more."""
-    return test if os.environ["KEYHOUSE_TESTS"] == "usual" else test.partition("[")[0]
+    return test if os.environ["TEST_TIER"] == "usual" else test.partition("[")[0]
 
 
 class Job:
@@ -146,7 +146,7 @@ class Job:
         traced = ["--cov", "--cov-report=", "--cov-context=test"] if tests is None else ["-x"]
         which = TESTS if tests is None else sorted({test.split("::")[0] for test in tests})
         options = ["-q", "-p", "no:cacheprovider", "--hypothesis-seed=1", "--basetemp"]
-        marks = ["-m", "not extra"] if os.environ["KEYHOUSE_TESTS"] == "usual" else []
+        marks = ["-m", "not extra"] if os.environ["TEST_TIER"] == "usual" else []
         folder = str(Path(self.job["folder"]) / "pytest")
         code = pytest.main([*which, *options, folder, *marks, *traced], plugins=[self])
         if tests is None:

@@ -3,7 +3,7 @@
     make steady                               # 10 runs alone, then 5 beside 4 busy processes
     make steady ARGS='--alone 2 --loaded 1 tests/http'
 
-Each second run is in random order, by a seed that is printed (`KEYHOUSE_ORDER=SEED`). The result is
+Each second run is in random order, by a seed that is printed (`TEST_ORDER=SEED`). The result is
 a Markdown table on standard output; the output of each run is in `build/steady`. Exits with 1 if a
 test failed in any run.
 """
@@ -48,7 +48,7 @@ class Run(NamedTuple):
         cells = (
             str(self.number),
             f"{self.busy} busy processes" if self.busy else "nothing",
-            "as collected" if self.order is None else f"KEYHOUSE_ORDER={self.order}",
+            "as collected" if self.order is None else f"TEST_ORDER={self.order}",
             f"{self.seconds:.0f}",
             f"{self.cpu_seconds:.0f}",
             summaries[-1] if summaries else f"exit code {self.code}",
@@ -72,7 +72,7 @@ def plan(alone: int, loaded: int, seed: int) -> list[tuple[int, int | None]]:
 
 
 def run(number: int, busy: int, order: int | None, command: Sequence[str]) -> Run:
-    environment = os.environ | {"KEYHOUSE_ORDER": "" if order is None else str(order)}
+    environment = os.environ | {"TEST_ORDER": "" if order is None else str(order)}
     cpu, start = _cpu_seconds(), time.monotonic()
     with busy_processes(busy):
         ended = subprocess.run(

@@ -70,7 +70,7 @@ def test_a_scan_shows_its_log_live_and_a_merge_its_preview(library: ServedLibrar
             for words in ("lars", "file 2 at 0:03", "1:03 of the new file"):
                 assert words in text
             await check_page(page, "the preview")
-            await page.get_by_role("button", name="Merge").click()
+            await page.get_by_role("button", name="Merge", exact=True).click()
             await page.get_by_role("heading", name="Merge", exact=True).wait_for()
             await page.get_by_text("completed").wait_for()
 

@@ -48,7 +48,7 @@ def collected(request: pytest.FixtureRequest) -> dict[str, set[str]]:
 
 def _collect() -> str:
     environment = os.environ | {
-        "KEYHOUSE_ENGINES": "",
+        "TEST_ENGINES": "",
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
     }
     environment.pop("PYTEST_ADDOPTS", None)
@@ -85,7 +85,7 @@ def test_the_list_of_engines_is_complete() -> None:
 def test_ci_tests_every_engine() -> None:
     """`make` takes ENGINES from the environment unless it is set on the command line."""
     assert "make test-all ENGINES= " in (ROOT / ".ci" / "run").read_text()
-    assert (ROOT / "Makefile").read_text().count("KEYHOUSE_ENGINES=$(ENGINES) $(PYTEST)") == 3
+    assert (ROOT / "Makefile").read_text().count("TEST_ENGINES=$(ENGINES) $(PYTEST)") == 3
 
 
 def test_make_test_leaves_out_one_layout_of_conformance_and_no_engine(

@@ -1,6 +1,6 @@
 """One script gives the same history on every engine. A failure names its seed, and replays:
 
-KEYHOUSE_SEED=… pytest tests/engines/test_scripts.py -k long
+TEST_SEED=… pytest tests/engines/test_scripts.py -k long
 """
 
 import asyncio
@@ -22,7 +22,7 @@ FEWER_OPERATIONS = {} if SOAK else {"dynamodb": size(100, 250, 250)}
 
 LONG_OPERATIONS = size(1_200, 5_000, 5_000)
 LONG_OPERATIONS_OF = {"dynamodb": size(500, 5_000, 5_000)}
-LONG_SEED = int(os.environ.get("KEYHOUSE_SEED") or 5_000)
+LONG_SEED = int(os.environ.get("TEST_SEED") or 5_000)
 
 ENGINES = [name for name in OPENERS if name != "memory"]
 CASES = [
@@ -52,7 +52,7 @@ def compare(engine: str, seed: int, operations: int, folder: Path) -> None:
     assert len(history) == len(expected) == operations
     differing = [number for number in range(operations) if history[number] != expected[number]]
     assert not differing, (
-        f"KEYHOUSE_SEED={seed} on {engine}, operation {differing[0]} of {operations}:\n"
+        f"TEST_SEED={seed} on {engine}, operation {differing[0]} of {operations}:\n"
         f"{history[differing[0]]}\nmodel:\n{expected[differing[0]]}"
     )
 

@@ -52,7 +52,7 @@ def pytest_run(folder: Path, *arguments: str, **variables: str) -> str:
 def test_a_failure_shows_its_replay_the_commands_it_ran_and_the_logs_it_left(
     tmp_path: Path,
 ) -> None:
-    variables = {"KEYHOUSE_TESTS": "all", "KEYHOUSE_ENGINES": "memory", "KEYHOUSE_ORDER": "7"}
+    variables = {"TEST_TIER": "all", "TEST_ENGINES": "memory", "TEST_ORDER": "7"}
     output = pytest_run(tmp_path, "test_planted.py", **variables)
     (replay,) = re.findall(r"^.* test_planted.py::test_fails$", output, re.MULTILINE)
     start = shlex.join(f"{name}={value}" for name, value in variables.items())
@@ -63,7 +63,7 @@ def test_a_failure_shows_its_replay_the_commands_it_ran_and_the_logs_it_left(
     assert "line 98" in output and "line 10\n" not in output
 
     first, last = re.findall(r"^(.*) -n 0 (@build/replay/main-\d\.txt)$", output, re.MULTILINE)
-    assert "KEYHOUSE_ORDER" not in last[0], "the file is the order"
+    assert "TEST_ORDER" not in last[0], "the file is the order"
     assert (tmp_path / first[1][1:]).read_text() in (tmp_path / last[1][1:]).read_text()
     again = pytest_run(tmp_path, last[1])
     assert re.findall("^FAILED .*", again) == re.findall("^FAILED .*", output)
@@ -79,13 +79,13 @@ def test_steady_reports_each_run_with_its_order_and_its_failures() -> None:
         "import os; print('FAILED tests/a.py::test_b[x|y] - assert 1 == 2');"
         "print('ERROR tests/a.py::test_c');"
         "print('FAILED tests/a.py::test_b[x|y] - again');"
-        "print('1 failed, 2 passed, 1 error in 3.21s'); print(os.environ['KEYHOUSE_ORDER']);"
+        "print('1 failed, 2 passed, 1 error in 3.21s'); print(os.environ['TEST_ORDER']);"
         "raise SystemExit(1)"
     )
     ended = steady.run(4, 1, 77, [sys.executable, "-c", planted])
     assert ended.code == 1 and ended.output.endswith("77\n")
     cells = [cell.strip() for cell in ended.row.strip("|").split("|")]
-    assert cells[:3] == ["4", "1 busy processes", "KEYHOUSE_ORDER=77"]
+    assert cells[:3] == ["4", "1 busy processes", "TEST_ORDER=77"]
     assert cells[5:] == [
         "1 failed, 2 passed, 1 error",
         "`tests/a.py::test_b[x&#124;y]`<br>`tests/a.py::test_c`",

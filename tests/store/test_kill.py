@@ -43,8 +43,8 @@ class Killed:
 
     def __init__(self, path: Path, way: str = "") -> None:
         self.path = path
-        self.seed = os.environ.get("KEYHOUSE_SEED") or str(random.randrange(10**9))
-        print(f"KEYHOUSE_SEED={self.seed}")
+        self.seed = os.environ.get("TEST_SEED") or str(random.randrange(10**9))
+        print(f"TEST_SEED={self.seed}")
         self.way = way
         self.models = [Model(self.seed, task) for task in range(TASKS)]
         self.acknowledged = [0] * TASKS

@@ -1,7 +1,7 @@
 """Links, forgotten spaces and rows of other programs against a model, on every engine.
 
 Each run has a new seed. A failure prints it, with the number of the operation and the last ones;
-`KEYHOUSE_SEED=… pytest tests/store/test_linked_model.py` replays it.
+`TEST_SEED=… pytest tests/store/test_linked_model.py` replays it.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ FEWER_OPERATIONS = dict.fromkeys(
 
 
 def run(engine: str, folder: Path, operations: int) -> None:
-    seed = int(os.environ.get("KEYHOUSE_SEED") or secrets.randbits(32))
-    label = f"KEYHOUSE_SEED={seed} on {engine}"
+    seed = int(os.environ.get("TEST_SEED") or secrets.randbits(32))
+    label = f"TEST_SEED={seed} on {engine}"
     print(label)
     player = LinkedPlayer(ALL[engine](folder), ManualClock())
     asyncio.run(player.play(generate(seed, operations), label))

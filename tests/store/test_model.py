@@ -1,7 +1,7 @@
 """The store against its model: every result and every row equals the oracle's.
 
 Each run has a new seed. A failure prints it, with the number of the operation and the last ones as
-text; `KEYHOUSE_SEED=… pytest tests/store/test_model.py` replays it. A soak runs up to ten times as
+text; `TEST_SEED=… pytest tests/store/test_model.py` replays it. A soak runs up to ten times as
 many operations.
 """
 
@@ -48,13 +48,13 @@ PLANTED_OPERATIONS = 4_000
 
 
 def drawn() -> int:
-    seed = int(os.environ.get("KEYHOUSE_SEED") or secrets.randbits(32))
-    print(f"KEYHOUSE_SEED={seed}")
+    seed = int(os.environ.get("TEST_SEED") or secrets.randbits(32))
+    print(f"TEST_SEED={seed}")
     return seed
 
 
 def run(seed: int, engine: str, folder: Path, operations: int) -> int:
-    label = f"KEYHOUSE_SEED={seed} on {engine}"
+    label = f"TEST_SEED={seed} on {engine}"
     return asyncio.run(play(generate(seed, operations), ALL[engine](folder), label=label))
 
 
@@ -182,7 +182,7 @@ def test_a_failure_prints_the_script_that_replays_it(
     monkeypatch.setattr(transaction, "successor_of", answer(None)(successor_of))
     with pytest.raises(Difference) as first:
         run(7, "memory", tmp_path, PLANTED_OPERATIONS)
-    found = re.match(r"KEYHOUSE_SEED=(\d+) on memory, operation (\d+): ", str(first.value))
+    found = re.match(r"TEST_SEED=(\d+) on memory, operation (\d+): ", str(first.value))
     assert found is not None and found[1] == "7"
     script = "\n".join(map(str, generate(7, int(found[2]))))
     assert script.endswith(str(first.value).partition("the last operations:\n")[2])

@@ -111,5 +111,5 @@ def chosen(names: str) -> dict[str, Callable[[Path], Opener]]:
     return {name: ALL[name] for name in names.split(",")} if names else ALL
 
 
-NARROWED = os.environ.get("KEYHOUSE_ENGINES", "").removeprefix("all")
+NARROWED = os.environ.get("TEST_ENGINES", "").removeprefix("all")
 OPENERS = chosen(NARROWED)

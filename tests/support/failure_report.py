@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 LINES_MAX = 50
-VARIABLES = ("KEYHOUSE_TESTS", "KEYHOUSE_SOAK", "KEYHOUSE_ENGINES", "KEYHOUSE_ORDER")
+VARIABLES = ("TEST_TIER", "TEST_SOAK", "TEST_ENGINES", "TEST_ORDER")
 """Variables that change the tests of a run."""
 
 REPLAY = Path("build") / "replay"

@@ -1,7 +1,7 @@
 """10,000 hostile requests of one tenant, over HTTP and over NATS: nothing of its neighbor is seen
 or changed.
 
-Requests are made from a seed, which a failure shows: `KEYHOUSE_SEED=… pytest …` repeats it.
+Requests are made from a seed, which a failure shows: `TEST_SEED=… pytest …` repeats it.
 """
 
 import asyncio
@@ -142,7 +142,7 @@ class Connection:
 
 
 def new_seed() -> str:
-    return os.environ.get("KEYHOUSE_SEED") or secrets.token_hex(4)
+    return os.environ.get("TEST_SEED") or secrets.token_hex(4)
 
 
 @pytest.mark.long
@@ -162,11 +162,11 @@ def test_a_hostile_tenant_over_http(tmp_path: Path) -> None:
         for at in range(CASES):
             method, path, body, headers = attacker.http()
             status, text = ann.request(method, path, body, headers)
-            story = (f"KEYHOUSE_SEED={seed}", at, method, path, body, headers, text)
+            story = (f"TEST_SEED={seed}", at, method, path, body, headers, text)
             assert status < 500 and MARK not in text, story
             statuses[status] = statuses.get(status, 0) + 1
         ann.close()
-        assert http_state(bob) == before, f"KEYHOUSE_SEED={seed}"
+        assert http_state(bob) == before, f"TEST_SEED={seed}"
         assert statuses.keys() >= {200, 201, 204, 400, 403, 404, 422}, statuses
 
 
@@ -196,13 +196,13 @@ def test_a_hostile_tenant_over_nats(tmp_path: Path) -> None:
             outcomes: dict[str, int] = {}
             for at in range(CASES):
                 operation, body = attacker.nats()
-                story = (f"KEYHOUSE_SEED={seed}", at, operation, body)
+                story = (f"TEST_SEED={seed}", at, operation, body)
                 reply = await attempt(call, operation, body)
                 assert MARK not in str(reply), (story, reply)
                 code = "ok" if reply.get("success") else str(reply.get("error_code"))
                 assert code != "INTERNAL_ERROR", (story, reply)
                 outcomes[code] = outcomes.get(code, 0) + 1
-            assert await nats_state(call) == before, f"KEYHOUSE_SEED={seed}"
+            assert await nats_state(call) == before, f"TEST_SEED={seed}"
             assert outcomes["ok"] > 100 and len(outcomes) > 3, outcomes
 
     asyncio.run(scenario())

@@ -28,7 +28,7 @@ CUSTOMERS = size(1_000, 10_000, 10_000)
 MEETINGS = size(800, 4_000, 4_000)
 """Requests of customers whose names are close to each other, after each customer made one."""
 
-SEED = int(os.environ.get("KEYHOUSE_SEED") or 20_260_118)
+SEED = int(os.environ.get("TEST_SEED") or 20_260_118)
 
 WORDS = [
     "_streamkit_",
@@ -248,7 +248,7 @@ async def spaces_hold_their_own(engine: Engine, tenants: dict[str, Tenant]) -> i
 @pytest.mark.long
 @pytest.mark.soak
 def test_many_customers_with_hostile_names_are_isolated(tmp_path: Path) -> None:
-    print(f"KEYHOUSE_SEED={SEED}")
+    print(f"TEST_SEED={SEED}")
     chance = random.Random(SEED)
     good, bad = customer_names(chance, CUSTOMERS)
     tenants = {name: Tenant(name) for name in good}
@@ -279,7 +279,7 @@ def test_many_customers_with_hostile_names_are_isolated(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 @pytest.mark.soak
 def test_customers_with_hostile_names_are_isolated_over_http(kind: str, tmp_path: Path) -> None:
-    print(f"KEYHOUSE_SEED={SEED}")
+    print(f"TEST_SEED={SEED}")
     chance = random.Random(SEED)
     good, _ = customer_names(chance, 300)
     tenants = {name: Tenant(name) for name in good}
