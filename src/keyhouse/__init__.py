@@ -25,7 +25,7 @@ from keyhouse.keys import (
     Ulid,
     normal,
 )
-from keyhouse.opened_store import open_store
+from keyhouse.opening import open_store
 from keyhouse.remote_store import RemoteStore
 from keyhouse.schema import (
     MILLISECONDS,

@@ -45,6 +45,7 @@ UTF-8 or contains a zero byte (JSON never does) raises `DocumentError`, and noth
 Run `keyhouse.testing.conformance` to test an engine against this contract.
 """
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol, runtime_checkable
@@ -52,13 +53,23 @@ from typing import Final, Protocol, runtime_checkable
 import msgspec
 
 from keyhouse.clock import Clock
-from keyhouse.errors import LimitError, WatchExpiredError
+from keyhouse.errors import CounterError, LimitError, WatchExpiredError
 from keyhouse.keys.key import Span as Span
 from keyhouse.keys.key import check_key as check_key
-from keyhouse.limits import BATCH_ID_BYTES_MAX, COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, VALUE_BYTES_MAX
+from keyhouse.limits import (
+    BATCH_ID_BYTES_MAX,
+    COMMIT_BYTES_MAX,
+    COMMIT_ROWS_MAX,
+    COUNTER_MAX,
+    VALUE_BYTES_MAX,
+)
 
 FOREIGN_REVISION: Final = 0
 """The revision of a row that another program wrote and no commit of the engine has."""
+
+_INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)")
+_DIGITS_MAX = len(str(COUNTER_MAX)) + 1
+"""Including the sign. A longer text is out of range, and slow to parse."""
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
@@ -86,7 +97,8 @@ class Put(msgspec.Struct, frozen=True, gc=False):
 
 
 class Add(msgspec.Struct, frozen=True, gc=False):
-    """Add to a counter: a row whose value is a JSON integer. An absent one starts at 0.
+    """Add to a counter: a row whose value is a JSON integer without white space, between
+    `-COUNTER_MAX` and `COUNTER_MAX`. An absent one starts at 0.
 
     The row keeps its expiry.
     """
@@ -370,3 +382,20 @@ def _check_sizes(batch: Batch, capabilities: Capabilities) -> None:
             limit=capabilities.commit_bytes_max,
             engine=capabilities.name,
         )
+
+
+def number_of(key: str, value: bytes) -> int:
+    """Return a counter's number; raises CounterError if the value is not one."""
+    if _INTEGER.fullmatch(value) is None:
+        raise CounterError("The row is not a counter: its value is not a JSON integer.", key=key)
+    if len(value) > _DIGITS_MAX:
+        raise CounterError("The counter is out of range.", key=key, limit=COUNTER_MAX)
+    return int(value)
+
+
+def sum_of(key: str, value: bytes | None, by: int) -> bytes:
+    """Return the counter's value after adding `by`; an absent one starts at 0."""
+    total = by if value is None else number_of(key, value) + by
+    if not -COUNTER_MAX <= total <= COUNTER_MAX:
+        raise CounterError("The counter would overflow.", key=key, by=by, limit=COUNTER_MAX)
+    return b"%d" % total

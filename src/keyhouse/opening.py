@@ -1,72 +1,65 @@
-"""The result of `open_engine` and `open_store`: it can be awaited, or used with `async with`.
+"""Opens a store on an engine, or on the engine that a URL names."""
 
-engine = await open_engine("sqlite:data.db")     # close it yourself
+from keyhouse.arguments import checked
+from keyhouse.clock import Clock, IdSource
+from keyhouse.engine import Engine
+from keyhouse.engines.opening import Opening
+from keyhouse.engines.registry import open_engine
+from keyhouse.errors import UsageError
+from keyhouse.keyring import KeyRing
+from keyhouse.limits import OPEN_WAIT_SECONDS
+from keyhouse.schema import Schema
+from keyhouse.store import Store, open_migrated
 
-async with open_engine("sqlite:data.db") as engine:
-    ...                                          # closed at the end of the block
-"""
-
-from collections.abc import Coroutine, Generator
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-__all__ = ["Opening"]
-
-
-class Closeable(Protocol):
-    async def close(self) -> None: ...
+__all__ = ["open_store"]
 
 
-C = TypeVar("C", bound=Closeable)
+@checked(UsageError)
+def open_store(
+    schema: Schema,
+    engine: str | Engine,
+    space: str,
+    *,
+    clock: Clock | None = None,
+    ids: IdSource | None = None,
+    writes_legacy_keys: bool | None = None,
+    key_ring: KeyRing | None = None,
+    reindex: bool = False,
+    wait_seconds: float = OPEN_WAIT_SECONDS,
+    **fixed: str,
+) -> Opening[Store]:
+    """Open a store at the version of its schema, migrating it if it is older.
 
+    `engine` is an open engine, or a URL as `open_engine` takes it, with its `clock`. Use the result
+    with `async with`, or await it and call `Store.close` at the end: both close an engine that was
+    opened by its URL, and leave any other one open.
 
-class Opening(Coroutine[Any, Any, C]):
-    """Something that is being opened. It is a coroutine, so `asyncio.run` and tasks take it too."""
+    Finishes deletions that were interrupted. Raises NewerError if the store is newer, and
+    UnbuiltIndexError if a derived row is new and the space has records that are not in it:
+    `reindex` builds it, in commits that can be resumed. Of several processes that open a space at
+    once, one prepares it and the others wait; one that has waited `wait_seconds` raises LeaseError.
+    """
+    if clock is not None and not isinstance(engine, str):
+        raise UsageError("An open engine has its clock: give the clock to `open_engine`.")
 
-    __slots__ = ("_opened", "_opening")
-
-    def __init__(self, opening: Coroutine[Any, Any, C]) -> None:
-        self._opening = opening
-
-    def __await__(self) -> Generator[Any, None, C]:
-        return self._opening.__await__()
-
-    async def __aenter__(self) -> C:
-        self._opened = await self._opening
-        return self._opened
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._opened.close()
-
-    def send(self, value: Any) -> Any:
-        return self._opening.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        return self._opening.throw(*error)
-
-    def close(self) -> None:
-        """Close the coroutine without running it."""
-        self._opening.close()
-
-    if not TYPE_CHECKING:  # a type checker rejects the attribute by itself
-
-        def __enter__(self) -> Any:
-            self.close()
-            raise TypeError(
-                "This is opened with `async with`; in a program without an event loop, open it with"
-                " `keyhouse.sync`."
+    async def opened() -> Store:
+        owned = await open_engine(engine, clock=clock) if isinstance(engine, str) else None
+        try:
+            return await open_migrated(
+                schema,
+                engine if owned is None else owned,  # type: ignore[arg-type]  # an Engine
+                space,
+                ids=ids,
+                writes_legacy_keys=writes_legacy_keys,
+                key_ring=key_ring,
+                owns_engine=owned is not None,
+                reindex=reindex,
+                wait_seconds=wait_seconds,
+                **fixed,
             )
+        except BaseException:
+            if owned is not None:
+                await owned.close()
+            raise
 
-        def __exit__(self, *error: object) -> None:
-            """Python asks for it before it enters."""
-
-        def __getattr__(self, name: str) -> Any:
-            raise AttributeError(
-                f"{name!r} belongs to what is being opened: write `await` or `async with` before"
-                " `open_store(…)` or `open_engine(…)`."
-            )
+    return Opening(opened())

@@ -92,7 +92,7 @@ def test_serve_and_commands_use_the_same_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from keyhouse.cli.target import find_store_url
-    from keyhouse.engines.system_urls import default_url, url_of
+    from keyhouse.settings.engine_urls import default_url, url_of
     from keyhouse.settings.sources import load_settings
     from keyhouse.systems.registry import NAMES
 

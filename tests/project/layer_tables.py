@@ -5,11 +5,9 @@ BASE = (
     "errors",
     "arguments",
     "clock",
-    "counter",
     "install",
     "keyring",
     "normalization",
-    "opening",
     "read_meter",
     "rooted_path",
 )
@@ -17,26 +15,23 @@ CORE = ("keys", "schema", "engine", "store")
 SERVING = ("auth", "http", "metrics", "nats", "search", "service", "settings")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    "": (*BASE, *CORE, "engines.registry", "opened_store", "remote_store", "systems.registry"),
-    "opened_store": (*BASE, *CORE, "engines.registry"),
-    "opening": (),
+    "": (*BASE, *CORE, "engines.registry", "opening", "remote_store", "systems.registry"),
+    "opening": (*BASE, *CORE, "engines.opening", "engines.registry"),
     "limits": (),
     "layout": ("errors",),
     "errors": ("limits",),
     "arguments": ("errors",),
     "clock": ("limits", "errors", "arguments"),
-    "counter": ("limits", "errors"),
     "install": (),
     "keyring": ("errors", "arguments", "install"),
     "normalization": ("limits",),
-    "eager_task": (),
     "read_meter": (),
     "rooted_path": (),
     "keys": ("limits", "errors", "arguments", "normalization"),
     "schema": ("limits", "errors", "arguments", "keys"),
     "engine": (*BASE, "keys"),
     "metrics": (*BASE, *CORE, "engines.wrapper"),
-    "nats": (*BASE, "eager_task", "schema"),
+    "nats": (*BASE, "schema"),
     "engines": (
         *BASE,
         "keys.escape",
@@ -44,18 +39,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "layout",
         "nats.credentials",
         "nats.client",
-        "nats.embedded_users",
         "nats.errors",
         "nats.server",
     ),
     "store": (*BASE, "keys", "schema", "engine"),
     "remote_store": (*BASE, *CORE, "nats"),
-    "sync": (*BASE, *CORE, "engines.registry", "opened_store", "remote_store"),
+    "sync": (*BASE, *CORE, "engines.registry", "opening", "remote_store"),
     "search": (*BASE, *CORE, "metrics"),
-    "settings": (*BASE, "engines", "schema"),
+    "settings": (*BASE, "engines", "layout", "nats.embedded_users", "schema"),
     "testing": (*BASE, *CORE, "engines", "nats"),
     "auth": (*BASE, "settings"),
-    "http": (*BASE, "eager_task", "schema", "auth", "metrics", "settings", ""),
+    "http": (*BASE, "nats.eager_task", "schema", "auth", "metrics", "settings", ""),
     "service": (
         *BASE,
         *CORE,
@@ -217,7 +211,7 @@ ENGINE_CALLING_MODULES = {
 """Modules elsewhere that call an engine, with the reason. The list only shrinks."""
 
 USES_PRIVATE_NAMES = {
-    "keyhouse.eager_task": "asyncio's functions for other implementations of tasks, Python 3.11",
+    "keyhouse.nats.eager_task": "asyncio's functions for other kinds of tasks, Python 3.11",
     "keyhouse.nats.client": "the subclass of the client: tests/nats/test_private_names.py",
     "keyhouse.nats.parser": "the parser of that client: tests/nats/test_private_names.py",
 }

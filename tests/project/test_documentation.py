@@ -236,10 +236,10 @@ def test_every_release_of_the_changelog_has_the_four_sections_in_order() -> None
 @pytest.mark.parametrize(
     "module",
     [
-        "eager_task.py",
         "engines/commit_queue.py",
         "engines/jetstream/feed.py",
         "engines/jetstream/mirror.py",
+        "nats/eager_task.py",
     ],
 )
 def test_the_head_of_a_hard_module_has_the_theory_and_a_table_of_states(module: str) -> None:

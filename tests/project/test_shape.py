@@ -14,7 +14,7 @@ ADVICE = "merge what has one user, or change the limit in ADR 0070 with its reas
 CLI_FILES_MAX = 36
 
 SERVING = ("serve", "http", "auth", "nats")
-SERVING_FILES_MAX = 59
+SERVING_FILES_MAX = 60
 LINES_MAX = {"rosey": 1_700, "streamkit": 2_150}
 SERVICE_LINES = 66
 

@@ -17,7 +17,6 @@ from structlog.testing import capture_logs
 
 from keyhouse import Store, open_engine
 from keyhouse.engine import Engine
-from keyhouse.engines.system_urls import default_url, embedded_server, url_of, with_server
 from keyhouse.engines.url import public_url
 from keyhouse.errors import ClosedError, UnavailableError, UsageError
 from keyhouse.layout import JetstreamLayout, Layouts, register_layouts
@@ -26,6 +25,7 @@ from keyhouse.nats.server import NatsServer, ReservedPort
 from keyhouse.schema import Record, Schema, Space
 from keyhouse.serve.server import Server
 from keyhouse.service.spec import ServiceContext, ServiceSpec
+from keyhouse.settings.engine_urls import default_url, embedded_server, url_of, with_server
 from keyhouse.settings.sources import load_settings
 from tests.support.program import run as run_program
 

@@ -9,10 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from keyhouse.cli.commands.serve import serve
-from keyhouse.engines.system_urls import default_url, url_of
 from keyhouse.errors import UsageError
 from keyhouse.serve import server
 from keyhouse.service.spec import ServiceSpec
+from keyhouse.settings.engine_urls import default_url, url_of
 from keyhouse.settings.settings import Address, ServerSettings
 from keyhouse.settings.sources import FILE, LoadedSettings, load_settings
 from tests.serve.support import jars

@@ -30,7 +30,6 @@ import typer
 
 from keyhouse import Store, open_engine
 from keyhouse.engine import Engine
-from keyhouse.engines.system_urls import default_url, embedded_server, is_own_nats, with_server
 from keyhouse.engines.url import public_url
 from keyhouse.errors import KeyFieldError, KeyhouseError, UsageError
 from keyhouse.keys import check_key
@@ -39,6 +38,7 @@ from keyhouse.schema import KeyMatch, Schema
 from keyhouse.schema.explanation import nearest
 from keyhouse.service.schema_service.system import SchemaSystem
 from keyhouse.service.system import System
+from keyhouse.settings.engine_urls import default_url, embedded_server, is_own_nats, with_server
 from keyhouse.settings.settings import EMBEDDED, OFF
 from keyhouse.settings.sources import LoadedSettings, load_settings, only_system
 from keyhouse.store import MARK_SPACE

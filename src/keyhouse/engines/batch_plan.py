@@ -18,8 +18,7 @@ from typing import Protocol
 
 import msgspec
 
-from keyhouse.counter import sum_of
-from keyhouse.engine import Batch, Check, Put
+from keyhouse.engine import Batch, Check, Put, sum_of
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 
 

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Engine
+from keyhouse.engines.opening import Opening
 from keyhouse.engines.sql.url import split_layout, sqlite_file
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
 from keyhouse.install import install_line
-from keyhouse.opening import Opening
 
 __all__ = ["SCHEMES", "LoadingEngine", "ServerEngine", "open_engine", "public_url"]
 

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from keyhouse.auth.caller import Authenticator, Caller, HeaderPairs
-from keyhouse.eager_task import Started
 from keyhouse.errors import DeclarationError, LimitError, RateError, TokenError, UsageError
 from keyhouse.http.client_address import ClientAddress, TrustedProxies, trusted_proxies
 from keyhouse.http.content_negotiation import check_accepted, check_json
@@ -51,6 +50,7 @@ from keyhouse.http.signature import (
     query_pairs,
 )
 from keyhouse.http.tenant_places import TenantPlaces
+from keyhouse.nats.eager_task import Started
 from keyhouse.read_meter import read_meter
 from keyhouse.schema import document
 

@@ -26,7 +26,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
-from keyhouse.eager_task import start
+from keyhouse.nats.eager_task import start
 from keyhouse.nats.limits import (
     NATS_IN_FLIGHT_MAX,
     NATS_PENDING_BYTES_MAX,

@@ -9,12 +9,12 @@ import structlog
 from keyhouse import open_engine
 from keyhouse.engine import Engine
 from keyhouse.engines.registry import LoadingEngine, ServerEngine, public_url
-from keyhouse.engines.system_urls import is_own_nats, make_folder
 from keyhouse.errors import KeyhouseError, UnavailableError
 from keyhouse.metrics import Metrics
 from keyhouse.serve.health import Health
 from keyhouse.serve.nats_access import NatsAccess
 from keyhouse.service.spec import ServiceSpec
+from keyhouse.settings.engine_urls import is_own_nats, make_folder
 from keyhouse.settings.sources import LoadedSettings
 
 ENGINE_TIMEOUT_SECONDS: Final = 15.0

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 import structlog
 
-from keyhouse.engines.system_urls import with_server
 from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
 from keyhouse.nats.client import NatsClient
 from keyhouse.nats.connection import connect
@@ -28,6 +27,7 @@ from keyhouse.nats.endpoint import Endpoint
 from keyhouse.nats.limits import NATS_PARTITIONS
 from keyhouse.nats.server import NatsServer
 from keyhouse.serve.data_dir import DataDir
+from keyhouse.settings.engine_urls import with_server
 from keyhouse.settings.settings import EMBEDDED, OFF, ServerSettings
 
 _log = structlog.get_logger("keyhouse.serve")

@@ -21,9 +21,9 @@ from typing import Any, Final
 
 import msgspec
 
-from keyhouse.engines.system_urls import default_url, url_of
 from keyhouse.errors import UsageError
 from keyhouse.schema.nearest import is_misspelled
+from keyhouse.settings.engine_urls import default_url, url_of
 from keyhouse.settings.parser import FileText, plain_value, read_settings, unknown_setting
 from keyhouse.settings.settings import ServerSettings
 

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from keyhouse.counter import sum_of
-from keyhouse.engine import Put, check_key
+from keyhouse.engine import Put, check_key, sum_of
 from keyhouse.errors import UnreadableError
 from keyhouse.schema import Keys, Record
 from keyhouse.store.entry import Entry

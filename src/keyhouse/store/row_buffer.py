@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from keyhouse.counter import sum_of
-from keyhouse.engine import Add, Batch, Check, Engine, Put, Row, check_limits
+from keyhouse.engine import Add, Batch, Check, Engine, Put, Row, check_limits, sum_of
 
 Written = tuple[bytes, int | None]
 """Value and expiry of a row to write."""

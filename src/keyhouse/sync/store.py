@@ -16,7 +16,7 @@ from keyhouse.engines import registry
 from keyhouse.errors import UsageError
 from keyhouse.keyring import KeyRing
 from keyhouse.limits import OPEN_WAIT_SECONDS
-from keyhouse.opened_store import open_store as open_async_store
+from keyhouse.opening import open_store as open_async_store
 from keyhouse.remote_store import RemoteStore as AsyncRemoteStore
 from keyhouse.schema import Schema
 from keyhouse.store import Store as AsyncStore

@@ -16,7 +16,7 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine
 from keyhouse.engines.dynamodb import DynamoDBEngine
 from keyhouse.engines.dynamodb.layout import layout_of
-from keyhouse.engines.system_urls import url_of
+from keyhouse.settings.engine_urls import url_of
 from keyhouse.store import Store, verify
 from keyhouse.systems.history.iam import iam_policy
 from keyhouse.systems.history.schema import SCHEMAS

@@ -15,10 +15,10 @@ from keyhouse.cli.options import Json, SystemName, examples
 from keyhouse.cli.output import Part, Report, number, show_json, show_reports
 from keyhouse.cli.target import check_system, engine_at, served_name, store_url
 from keyhouse.cli.terminal import ProgressLine, interruptible
-from keyhouse.engines.system_urls import make_folder, url_of
 from keyhouse.engines.url import public_url
 from keyhouse.errors import LockedError, UsageError
 from keyhouse.serve.data_dir import create_data_folder, folder_of, require_unlocked
+from keyhouse.settings.engine_urls import make_folder, url_of
 
 _SPACES_SHOWN = 20
 _SWITCH = (

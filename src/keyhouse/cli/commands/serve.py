@@ -10,10 +10,10 @@ import typer
 
 from keyhouse.cli.options import ConfigFile, examples, system_names
 from keyhouse.cli.target import load_object
-from keyhouse.engines.system_urls import is_own_nats
 from keyhouse.install import install_line
 from keyhouse.schema import Operation, Schema
 from keyhouse.settings import read_settings
+from keyhouse.settings.engine_urls import is_own_nats
 from keyhouse.settings.settings import OFF
 from keyhouse.settings.sources import (
     CORS_ORIGINS,

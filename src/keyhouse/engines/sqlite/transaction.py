@@ -15,8 +15,7 @@ from typing import Final
 
 import apsw
 
-from keyhouse.counter import sum_of
-from keyhouse.engine import Add, Batch, Check, Put
+from keyhouse.engine import Add, Batch, Check, Put, sum_of
 from keyhouse.engines.sqlite.change_log import encode
 from keyhouse.engines.sqlite.sql import Statements
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS

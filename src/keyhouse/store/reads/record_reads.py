@@ -9,8 +9,7 @@ from contextlib import aclosing
 from typing import Any, Never, TypeVar
 
 from keyhouse.arguments import unnamed_fields
-from keyhouse.counter import number_of
-from keyhouse.engine import CaughtUp, Engine, Row, Span
+from keyhouse.engine import CaughtUp, Engine, Row, Span, number_of
 from keyhouse.errors import (
     DataError,
     KeyFieldError,

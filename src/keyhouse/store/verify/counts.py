@@ -3,8 +3,7 @@
 from collections import Counter as Multiset
 from collections.abc import AsyncIterator
 
-from keyhouse.counter import number_of
-from keyhouse.engine import Row
+from keyhouse.engine import Row, number_of
 from keyhouse.errors import CounterError
 from keyhouse.schema import RecordCount
 from keyhouse.store.jobs.recount import CountedRow, recount

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from keyhouse.counter import number_of
+from keyhouse.engine import number_of
 from keyhouse.errors import KeyFieldError, LimitError, RecordError, UsageError
 from keyhouse.schema import MILLISECONDS, Record
 from keyhouse.store import Transaction

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from keyhouse.eager_task import Started, start
+from keyhouse.nats.eager_task import Started, start
 
 
 def started(work: Coroutine[Any, Any, None]) -> asyncio.Future[None] | None:
