@@ -334,6 +334,7 @@ def test_move_follows_changes_until_enter(tmp_path: Path) -> None:
         ("postgresql://user:p@ss@host/board", "postgresql://user:PASSWORD@host/board"),
         ("postgresql://host/b?password=p", "postgresql://host/b?password=…"),
         ("nats://a:b@h:4222/?bucket=x", "nats://a:PASSWORD@h:4222/?bucket=x"),
+        ("postgresql://user:@/b?host=x", "postgresql://user@/b?host=x"),
         ("sqlite:a@b.db", "sqlite:a@b.db"),
         ("dynamodb://t?region=eu-west-1", "dynamodb://t?region=eu-west-1"),
     ],

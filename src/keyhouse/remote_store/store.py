@@ -242,7 +242,7 @@ class RemoteStore(RemoteRecordReads):
     async def call(self, operation: Operation[Q, R], request: Q | None = None, /) -> R:
         """Run an operation of one's own in the service; return its reply. An error of a class that
         the operation's module knows is raised as that class."""
-        operation.check_request(request)
+        Operation.check_call(operation, request)
         try:
             answer = await self._transport.call_own(operation, request)
         except KeyhouseError as error:

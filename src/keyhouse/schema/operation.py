@@ -28,7 +28,7 @@ from typing import (
 import msgspec
 from msgspec.inspect import Field, Type, type_info
 
-from keyhouse.errors import DeclarationError, KeyhouseError
+from keyhouse.errors import DeclarationError, KeyhouseError, UsageError
 from keyhouse.schema.record import Record
 
 __all__ = ["OPERATIONS", "Access", "Operation", "operation"]
@@ -99,15 +99,28 @@ class Operation(Generic[Q, R]):
     def __repr__(self) -> str:
         return f"Operation({self.name!r})"
 
-    def check_request(self, request: object) -> None:
-        """Raise DeclarationError if a program passes a request of another type."""
-        if not isinstance(request, self.request or type(None)):
-            raise self._mismatch("The request of the operation has another type.", request)
+    @staticmethod
+    def check_call(operation: object, request: object) -> None:
+        """Raise UsageError if a program passes a name in place of the operation, or a request of
+        another type."""
+        if not isinstance(operation, Operation):
+            raise UsageError("Pass the operation itself, not its name.", found=operation)
+        if not isinstance(request, operation.request or type(None)):
+            raise UsageError(
+                "The request of the operation has another type: pass the one that it takes.",
+                operation=operation.name,
+                needed=None if operation.request is None else operation.request.__name__,
+                found=type(request).__name__,
+            )
 
     def check_reply(self, reply: object) -> None:
         """Raise DeclarationError if the function has returned another type than it declares."""
         if not isinstance(reply, self.reply or type(None)):
-            raise self._mismatch("The function returns another type than it declares.", reply)
+            raise DeclarationError(
+                "The function returns another type than it declares.",
+                operation=self.name,
+                found=type(reply).__name__,
+            )
 
     def shown(self, reply: Any) -> Any:
         """Return a reply with the members that its type declares: those of a subclass, here or
@@ -136,9 +149,6 @@ class Operation(Generic[Q, R]):
                     with suppress(TypeError):  # it may have another constructor
                         return own(error.sentence, **error.fields)
         return error
-
-    def _mismatch(self, sentence: str, found: object) -> DeclarationError:
-        return DeclarationError(sentence, operation=self.name, found=type(found).__name__)
 
     def _types(self) -> tuple[type[msgspec.Struct] | None, type[msgspec.Struct] | None]:
         """Return the types of the request and of the reply."""

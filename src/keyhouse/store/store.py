@@ -316,7 +316,7 @@ class Store(RecordReads):
     async def call(self, operation: Operation[Q, R], request: Q | None = None, /) -> R:
         """Run an operation of one's own in this space; return its reply. As in a service, one with
         `access="read"` must not write."""
-        operation.check_request(request)
+        Operation.check_call(operation, request)
         return await operation(
             self if operation.access == "write" else ReadOnlyStore(self), request
         )

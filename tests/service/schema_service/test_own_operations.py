@@ -24,7 +24,7 @@ from keyhouse import (
     operation,
     sync,
 )
-from keyhouse.errors import DeclarationError, NotFoundError, PreparingError
+from keyhouse.errors import DeclarationError, NotFoundError, PreparingError, UsageError
 from keyhouse.service.schema_service.operations import OPERATIONS, SpaceOperations
 from keyhouse.service.schema_service.own_operations import call_operation
 from keyhouse.service.schema_service.system import with_meta
@@ -204,8 +204,11 @@ def test_call_is_the_same_on_every_store(served: Served) -> None:
         store.put(SONG, Song(id="pie", title="Pie"))
         asked = SongRequest(user="ada", song="pie")
         assert store.call(request_song, asked) == Queued(song="pie", points=1)
-        with pytest.raises(DeclarationError, match="another type"):
+        with pytest.raises(UsageError, match="another type") as wrong:
             store.call(request_song, Song(id="a", title="A"))  # type: ignore[misc]
+        assert wrong.value.fields["needed"] == "SongRequest"
+        with pytest.raises(UsageError, match="the operation itself"):
+            store.call("request_song", asked)  # type: ignore[arg-type]
 
 
 def test_an_operation_waits_for_an_index_that_is_not_complete() -> None:

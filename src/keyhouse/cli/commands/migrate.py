@@ -292,7 +292,8 @@ def _report(done: Migrated, build: str) -> Report:
     ]
     behind = f"{len(done.behind) - len(done.failed):,} of {spaces}"
     if done.behind and not done.dry_run:
-        heading, text = "Migrated", f"{behind} migrated."
+        heading = "Not migrated" if done.failed else "Migrated"
+        text = f"{behind} migrated."
     elif done.behind:
         heading, text = "To migrate", f"{behind} would be migrated."
     else:
@@ -308,8 +309,8 @@ def _report(done: Migrated, build: str) -> Report:
         )
     if done.failed:
         text += (
-            f" {number(len(done.failed), 'space')} failed, and stays at its version: correct the"
-            " step, or the record that it names, and run this again."
+            f" {number(len(done.failed), 'space')} failed and did not change: correct the step, or"
+            " the record that it names, and run this again."
         )
     if done.dry_run:
         text += " Nothing was written."

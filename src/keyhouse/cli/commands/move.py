@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -106,7 +107,9 @@ def move(
     if to_folder:
         text += f" Now serve it: keyhouse serve {system} --data {target}"
     elif served_from:
-        text += f" Now serve it: keyhouse serve {system} --engine {_without_password(target)}"
+        text += (
+            f" Now serve it: keyhouse serve {system} --engine {quote(_without_password(target))}"
+        )
     if source_url.startswith(("nats:", "tls:")) and served_from and not follow:
         text += f"\n{_NOT_FOLLOWED}"
     show_reports([Report("Moved", text, [Part("Spaces and their digests", list(spaces))])])
@@ -117,8 +120,8 @@ def _without_password(url: str) -> str:
     credentials, at, _ = url.partition("//")[2].rpartition("@")
     if not at or url == public_url(url):
         return public_url(url)
-    user, colon, _ = credentials.partition(":")
-    return public_url(url).replace("//", f"//{user}{':PASSWORD' if colon else ''}@", 1)
+    user, _, password = credentials.partition(":")
+    return public_url(url).replace("//", f"//{user}{':PASSWORD' if password else ''}@", 1)
 
 
 def _is_folder(source: str) -> bool:
