@@ -29,7 +29,7 @@ from tests.search.support.library import (
     store_on,
     volume,
 )
-from tests.support.program import PipedProcess
+from tests.support.program import STDERR, PipedProcess
 
 
 def test_a_missing_a_damaged_and_an_outdated_file_are_built_again(tmp_path: Path) -> None:
@@ -151,13 +151,13 @@ def test_an_index_whose_process_is_killed_again_and_again_is_right(tmp_path: Pat
         if kill == 3:
             for path in (tmp_path / "search").iterdir():
                 path.unlink()
-        process = PipedProcess("tests.search.support.indexing_process", str(tmp_path))
-        assert process.stdout.readline() == b"running\n"
-        if kill == 0:  # whatever the disk, there is something to find
-            wrote = (line for line in process.stdout if line == b"wrote\n")
-            assert len(list(islice(wrote, 4))) == 4
-        time.sleep(chance.uniform(0.02, 0.4))
-        process.close()
+        module = "tests.search.support.indexing_process"
+        with PipedProcess(module, str(tmp_path), errors=STDERR) as process:
+            assert process.stdout.readline() == "running\n"
+            if kill == 0:  # whatever the disk, there is something to find
+                wrote = (line for line in process.stdout if line == "wrote\n")
+                assert len(list(islice(wrote, 4))) == 4
+            time.sleep(chance.uniform(0.02, 0.4))
         assert process.returncode == -signal.SIGKILL
 
     async def check() -> None:

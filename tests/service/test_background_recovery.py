@@ -37,8 +37,7 @@ from tests.service.support.background import (
     store_on,
 )
 from tests.sizes import size
-from tests.support.fork_server import Command
-from tests.support.program import TextProcess
+from tests.support.program import PipedProcess
 
 
 def test_one_process_runs_each_operation_and_others_leave_it_alone() -> None:
@@ -312,12 +311,12 @@ def test_chunks_survive_an_engine_that_is_away_and_count_once(error: type[Except
 def test_an_operation_continues_after_its_process_is_killed_again_and_again(tmp_path: Path) -> None:
     number, path = size(150, 400, 400), str(tmp_path / "rows.db")
     chance = random.Random(7)
-    module, folder = "tests.service.support.counting_process", str(tmp_path)
+    module = "tests.service.support.counting_process"
     work, kills = str(number), 0
     counted: int | None = 0
     while counted is not None:
         end = counted + chance.randrange(5, 40)
-        with TextProcess(Command(module, [path, work], folder, environment())) as process:
+        with PipedProcess(module, path, work, cwd=tmp_path, environment=environment()) as process:
             work = process.stdout.readline().strip()
             seen = (int(line) for line in process.stdout)
             counted = next((count for count in seen if count >= end), None)

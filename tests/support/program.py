@@ -124,13 +124,24 @@ class ForkedProcess:
         self.wait()
 
 
-class TextProcess(ForkedProcess):
-    """A process with pipes, as `subprocess.Popen` in text mode. Leaving its block kills it."""
+class PipedProcess(ForkedProcess):
+    """`python -m MODULE ARGUMENTS`, forked, with pipes in text mode as `subprocess.Popen` has them.
+    `environment` replaces that of this process; `errors` is a file in place of the pipe of its
+    standard error. Leaving its block kills it."""
 
-    def __init__(self, command: Command) -> None:
-        (given, stdin), (stdout, output), (stderr, errors) = os.pipe(), os.pipe(), os.pipe()
-        super().__init__(command, given, output, errors)
-        for file in (given, output, errors):
+    def __init__(
+        self,
+        module: str,
+        *arguments: str,
+        cwd: Path = REPOSITORY,
+        environment: dict[str, str] | None = None,
+        errors: int | None = None,
+    ) -> None:
+        variables = environment or {**os.environ, "PYTHONPATH": str(SOURCE)}
+        command = Command(module, list(arguments), str(cwd), variables)
+        (given, stdin), (stdout, output), (stderr, piped) = os.pipe(), os.pipe(), os.pipe()
+        super().__init__(command, given, output, piped if errors is None else errors)
+        for file in (given, output, piped):
             os.close(file)
         self.stdin = os.fdopen(stdin, "w", encoding="utf-8")
         self.stdout = os.fdopen(stdout, encoding="utf-8")
@@ -150,6 +161,10 @@ class TextProcess(ForkedProcess):
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill it if it still runs, and close the pipes."""
         self.kill()
         for file in (self.stdin, self.stdout, self.stderr):
             with suppress(BrokenPipeError):
@@ -157,12 +172,10 @@ class TextProcess(ForkedProcess):
 
 
 def started(
-    *arguments: str, cwd: Path | None = None, environment: dict[str, str] | None = None
-) -> TextProcess:
-    """Start `keyhouse ARGUMENTS`; `environment` replaces that of this process."""
-    variables = environment or os.environ | {"PYTHONPATH": str(SOURCE)}
-    folder = str(cwd or Path.cwd())
-    return TextProcess(Command("keyhouse.cli", list(arguments), folder, dict(variables)))
+    *arguments: str, cwd: Path = REPOSITORY, environment: dict[str, str] | None = None
+) -> PipedProcess:
+    """Start `keyhouse ARGUMENTS`."""
+    return PipedProcess("keyhouse.cli", *arguments, cwd=cwd, environment=environment)
 
 
 def write_program(folder: Path) -> Path:
@@ -175,33 +188,6 @@ def write_program(folder: Path) -> Path:
     path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
     path.chmod(0o755)
     return path
-
-
-class PipedProcess(ForkedProcess):
-    """`python -m MODULE ARGUMENTS`, forked, with pipes as its standard input and output."""
-
-    def __init__(
-        self,
-        module: str,
-        *arguments: str,
-        environment: dict[str, str] | None = None,
-        errors: int = STDERR,
-    ) -> None:
-        variables = environment or {**os.environ, "PYTHONPATH": str(SOURCE)}
-        given, writing = os.pipe()
-        reading, output = os.pipe()
-        self.stdin = os.fdopen(writing, "wb")
-        self.stdout = os.fdopen(reading, "rb")
-        command = Command(module, list(arguments), str(REPOSITORY), variables)
-        super().__init__(command, given, output, errors)
-        os.close(given)
-        os.close(output)
-
-    def close(self) -> None:
-        """Kill it if it still runs, and close the pipes."""
-        self.kill()
-        self.stdin.close()
-        self.stdout.close()
 
 
 @cache

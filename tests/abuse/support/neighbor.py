@@ -18,7 +18,7 @@ import nats
 
 from tests.abuse.support.server import ServerProcess
 from tests.sizes import SOAK
-from tests.support.program import PipedProcess
+from tests.support.program import STDERR, PipedProcess
 
 PER_SECOND = 25
 TIMEOUT_SECONDS = 30 if SOAK else 120
@@ -51,7 +51,7 @@ class Neighbor:
 
     def __init__(self, server: ServerProcess) -> None:
         arguments = (server.http, server.nats, server.token("neighbor"))
-        self._process = PipedProcess("tests.abuse.support.neighbor", *arguments)
+        self._process = PipedProcess("tests.abuse.support.neighbor", *arguments, errors=STDERR)
 
     def __enter__(self) -> Self:
         self._process.stdout.readline()

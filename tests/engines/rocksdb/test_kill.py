@@ -11,7 +11,7 @@ from keyhouse.engine import Batch, Check, Put
 from keyhouse.engines.rocksdb import RocksdbEngine
 from tests.engines.support.crash_writer import check
 from tests.sizes import SOAK, size
-from tests.support.program import PipedProcess
+from tests.support.program import STDERR, PipedProcess
 
 KILLS = size(10, 50, 500)
 OPEN_SECONDS_MAX = 5.0
@@ -21,17 +21,17 @@ RATE_MIN = 100
 
 def run_and_kill(path: Path, round: int, seconds: float) -> tuple[dict[int, list[int]], float]:
     """Return the acknowledged revisions of each writer, and the duration of the run."""
-    child = PipedProcess("tests.engines.support.crash_writer", f"rocksdb:{path}", str(round))
-    first = child.stdout.readline()
-    start = time.monotonic()
-    time.sleep(seconds)
-    child.kill()
-    took = time.monotonic() - start
-    lines = [first, *child.stdout.read().splitlines(keepends=True)]
-    child.close()
+    module = "tests.engines.support.crash_writer"
+    with PipedProcess(module, f"rocksdb:{path}", str(round), errors=STDERR) as child:
+        first = child.stdout.readline()
+        start = time.monotonic()
+        time.sleep(seconds)
+        child.kill()
+        took = time.monotonic() - start
+        lines = [first, *child.stdout.read().splitlines(keepends=True)]
     acknowledged: dict[int, list[int]] = {}
     for line in lines:
-        if line.endswith(b"\n"):
+        if line.endswith("\n"):
             writer, number, revision = map(int, line.split())
             assert number == len(acknowledged.setdefault(writer, []))
             acknowledged[writer].append(revision)
