@@ -202,12 +202,13 @@ class OneTimeCodes:
             return SignIn(status="locked", retry_after_seconds=seconds)
 
         async def work(tx: Transaction) -> _Guess | SignIn:
-            lock = await tx.get(OTP_LOCK, username=username)
             own = await self._own(tx, username, requester)
+            request = own or await self._newest(tx, username)
+            # Last: a name is locked before its code is deleted, so no lock means no request.
+            lock = await tx.get(OTP_LOCK, username=username)
             seconds = self._seconds_locked(lock)
             if own is None and seconds:
                 return SignIn(status="locked", retry_after_seconds=seconds)
-            request = own or await self._newest(tx, username)
             if request is None:
                 return SignIn(status="unrequested")
             self._check_key(request)
