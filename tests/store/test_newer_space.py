@@ -77,6 +77,7 @@ STEPS: dict[str, Step] = {
     "migrate": lambda schema, engine, record, value: migrate(Store(schema, engine, "mine")),
     "version": lambda schema, engine, record, value: version(Store(schema, engine, "mine")),
     "put": lambda schema, engine, record, value: Store(schema, engine, "mine").put(record, value),
+    "clear": lambda schema, engine, record, value: Store(schema, engine, "mine").clear(),
     "verify": lambda schema, engine, record, value: _verified(schema, engine),
 }
 

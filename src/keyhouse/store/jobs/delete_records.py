@@ -114,8 +114,10 @@ async def clear(
 
     The store's own rows (version, migrations, jobs) stay, so the space is as a new one of this
     version. Links between records are not looked at, since all go. Raises ContentionError if
-    records are written as fast as they are deleted.
+    records are written as fast as they are deleted, and NewerError if newer code has migrated the
+    space.
     """
+    await store.check_newer()  # here, since rows are deleted that were not decoded
     report = on_progress or (lambda _: None)
     deleted = 0
 
