@@ -27,11 +27,13 @@ _INTERRUPTED = 130
 
 
 class ProgressLine:
-    """A context manager. `update` may be called often: at most ten updates a second are shown."""
+    """A context manager. `update` may be called often: at most ten updates a second are shown, and
+    the first of each phase, which is its first word."""
 
     def __init__(self) -> None:
         self._on_terminal = sys.stderr.isatty()
         self._next_update = 0.0
+        self._phase = ""
         self._width = 0
 
     def __enter__(self) -> "ProgressLine":
@@ -46,8 +48,11 @@ class ProgressLine:
         self._write("")
 
     def update(self, text: str) -> None:
-        if self._on_terminal and (now := time.monotonic()) >= self._next_update:
-            self._next_update = now + REPORT_SECONDS
+        if not self._on_terminal:
+            return
+        now, phase = time.monotonic(), text.partition(" ")[0]
+        if phase != self._phase or now >= self._next_update:
+            self._next_update, self._phase = now + REPORT_SECONDS, phase
             self._write(text)
 
     def clear(self) -> None:

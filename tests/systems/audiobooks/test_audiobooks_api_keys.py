@@ -125,7 +125,7 @@ def test_an_api_key_makes_no_api_keys(service: LibraryService, admin: httpx.Clie
     assert admin.get("/auth/api-keys").json()["data"]["count"] == 1
 
 
-def test_an_api_key_makes_and_changes_no_users(
+def test_an_api_key_makes_changes_and_deletes_no_users(
     service: LibraryService, admin: httpx.Client
 ) -> None:
     """A leaked key of an admin could make another admin, or set a password, that outlived it."""
@@ -143,6 +143,7 @@ def test_an_api_key_makes_and_changes_no_users(
         for change in changes:
             reply = program.patch(f"/users/{bob['id']}", json=change)
             assert is_error(reply, 403, "FORBIDDEN") and "sign in" in reply.json()["error"]
+        assert is_error(program.delete(f"/users/{bob['id']}"), 403, "FORBIDDEN")
         assert program.get("/users").json() == before
     for change in changes:
         assert admin.patch(f"/users/{bob['id']}", json=change).status_code == 200

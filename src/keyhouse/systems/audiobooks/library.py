@@ -68,8 +68,8 @@ class Member(Caller, frozen=True, kw_only=True):
         outlive it."""
         if not self.is_session:
             raise AccessError(
-                "An API key cannot create API keys, nor create or change users: sign in with a"
-                " password."
+                "An API key cannot create API keys, nor create, change or delete users: sign in"
+                " with a password."
             )
 
 

@@ -191,8 +191,10 @@ class AccountHandlers:
             await self._accounts.set_password(id, body.password)
         return data(_user(user))
 
-    async def delete_user(self, id: Id) -> None:
-        """Delete a user with its sessions, progress and playlists. The last admin stays."""
+    async def delete_user(self, id: Id, caller: Member) -> None:
+        """Delete a user with its sessions, progress and playlists, in a session. The last admin
+        stays."""
+        caller.require_session()
         await self._accounts.delete_user(id)
 
 
