@@ -49,7 +49,7 @@ from keyhouse.bench import Result
 
 ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
 CASES = (
-    *("1", "2", "3", "3b", "4", "5", "6", "6b", "7", "8", "9", "10", "11", "12", "13"),
+    *("1", "2", "2b", "3", "3b", "4", "5", "6", "6b", "7", "8", "9", "10", "11", "12", "13"),
     *("growth", "export"),
 )
 
@@ -94,6 +94,10 @@ def _parse_cases(text: str) -> set[str]:
 
 async def results(cases: set[str], folder: Path, *, quick: bool) -> AsyncIterator[Result]:
     rounds = 3 if quick else 7
+    if "2b" in cases:
+        place = _make(folder / "rosey-ten")
+        for result in await plugin_storage.measure_ten(place, rounds, quick=quick):
+            yield result
     if "3" in cases:
         yield await writes.measure(_make(folder / "writes"), rounds, 1_280 if quick else 6_400)
     if "3b" in cases:

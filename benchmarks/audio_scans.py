@@ -13,15 +13,14 @@ from keyhouse import open_engine
 from keyhouse.bench.comparison import compare
 from keyhouse.bench.result import Result
 from keyhouse.service.background_operations import BackgroundOperations, OperationKind
-from keyhouse.service.usage import Quota
 from keyhouse.store import open_migrated
-from keyhouse.systems.audiobooks.book_catalog import BookCatalog
-from keyhouse.systems.audiobooks.covers import Covers
-from keyhouse.systems.audiobooks.generated_audio import write_audio
-from keyhouse.systems.audiobooks.library import Library
-from keyhouse.systems.audiobooks.operations import LibraryOperationRecords
-from keyhouse.systems.audiobooks.scanner import Scanner
-from keyhouse.systems.audiobooks.schema import OPERATION, SCHEMAS
+from keyhouse_audiobooks.books.catalog import BookCatalog
+from keyhouse_audiobooks.books.covers import Covers
+from keyhouse_audiobooks.files.generated_audio import write_audio
+from keyhouse_audiobooks.files.operations import LibraryOperationRecords
+from keyhouse_audiobooks.files.scanner import Scanner
+from keyhouse_audiobooks.library import Library
+from keyhouse_audiobooks.schema import OPERATION, SCHEMAS
 
 GOAL = 0.70
 SECOND_GOAL = 20.0
@@ -57,11 +56,8 @@ class ScannedLibrary:
         self._folder.mkdir(parents=True)
         self._engine = await open_engine(f"sqlite:///{self._folder}/rows.db")
         await open_migrated(SCHEMAS[0], self._engine, "main")
-        library = Library(
-            "main", self._engine, Quota(0, 0), roots=[self._root], folder=self._folder
-        )
-        covers = Covers(library, asyncio.to_thread)
-        scanner = Scanner(library, BookCatalog(library), covers, asyncio.to_thread)
+        library = Library("main", self._engine, roots=[self._root], folder=self._folder)
+        scanner = Scanner(library, BookCatalog(library), Covers(library))
         self._store = library.store
         self._operations = BackgroundOperations(
             library.store,

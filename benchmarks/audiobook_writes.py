@@ -16,9 +16,9 @@ from keyhouse.bench.comparison import compare
 from keyhouse.bench.keyspace import SPACE, WRITERS
 from keyhouse.bench.result import Result
 from keyhouse.schema import SECONDS
-from keyhouse.systems.audiobooks.isbn import isbn10, isbn13
-from keyhouse.systems.audiobooks.records import Author, Book, Series, Work
-from keyhouse.systems.audiobooks.schema import AUTHOR, BOOK, SCHEMAS, SERIES, WORK
+from keyhouse_audiobooks.books.isbn import isbn10, isbn13
+from keyhouse_audiobooks.records import Author, Book, Series, Work
+from keyhouse_audiobooks.schema import AUTHOR, BOOK, SCHEMAS, SERIES, WORK
 
 Rows = list[tuple[str, bytes]]
 

@@ -15,7 +15,7 @@ import msgspec
 from benchmarks.searches import GOAL, HITS, catalog, queries
 from keyhouse.bench.comparison import compare, percentile
 from keyhouse.bench.result import Result
-from keyhouse.systems.playlist.catalog import (
+from keyhouse_playlist.catalog.tables import (
     CatalogItem,
     CatalogReader,
     SnapshotInfo,

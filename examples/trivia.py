@@ -25,7 +25,8 @@ import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from keyhouse.systems.rosey.client import Conflict, PluginStorage
+from keyhouse.errors import ConflictError
+from keyhouse_rosey.client import PluginStorage
 
 QUESTIONS = [
     ("What is the largest planet of our solar system?", "jupiter"),
@@ -56,7 +57,7 @@ class Trivia:
         opened = {"question": question, "answer": answer}
         try:
             await self._kv.cas("round", opened, None, ttl=ROUND_SECONDS)
-        except Conflict:  # another process started one
+        except ConflictError:  # another process started one
             return await self._start()
         return question
 
@@ -70,7 +71,7 @@ class Trivia:
                 {"op": "delete", "key": "round"},
                 {"op": "incr", "key": f"score:{user}"},
             )
-        except Conflict:
+        except ConflictError:
             return None
         return f"{user} is right, and has {point['value']} now!"
 

@@ -43,7 +43,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         *("Descending", "Ulid", "Choice", "OptionalSegment", "Regex", "NATS", "SECONDS"),
         *("MILLISECONDS", "Span", "normal"),
     ),
-    "Logs": ("append", "fold", "prune"),
+    "Logs": ("fold", "prune"),
     "Work on a whole space": (
         *("migrate", "reindex", "run_job", "sweep", "verify", "Finding", "resume_deletions"),
         *("KeyRing", "reseal"),

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from playwright.async_api import Page
 
-from keyhouse.systems.audiobooks.generated_audio import write_audio
+from keyhouse_audiobooks.files.generated_audio import write_audio
 from tests.support import audiobook_pages
 from tests.support.audiobook_pages import ServedLibrary, played_past, served_library
 from tests.support.browser_pages import open_browser

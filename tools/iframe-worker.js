@@ -1,5 +1,6 @@
-// A Worker for pages that are opened from a file, where browsers start none: the script runs in a hidden frame.
-// MkDocs Material needs it for its search; the copy that it names itself comes from another host.
+// A Worker for pages that are opened from a file, where browsers start none: the script runs in a
+// hidden frame. MkDocs Material needs it for its search; the copy that it names itself comes from
+// another host.
 "use strict";
 
 if (location.protocol === "file:") {

@@ -29,7 +29,7 @@ import pytest
 from coverage import CoverageData
 
 FOLDERS: Final = ("keys", "schema", "store")
-TESTS: Final = ("tests/base", "tests/keys", "tests/schema", "tests/store")
+TESTS: Final = ("tests/base", "tests/advice", "tests/keys", "tests/schema", "tests/store")
 TIMEOUT_SECONDS: Final = 300
 WORKERS: Final = 2
 

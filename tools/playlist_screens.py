@@ -11,11 +11,11 @@ from typing import Final
 
 from playwright.async_api import Page
 
-from keyhouse.systems.playlist.demo_robot import DemoRobot
+from keyhouse_playlist.demo.robot import DemoRobot
+from systems.playlist.tests.support.demo import demo_channel
+from systems.playlist.tests.support.service import PlaylistService
 from tests.support.browser_pages import open_browser
 from tests.support.page_server import serving
-from tests.systems.playlist.support.demo import demo_channel
-from tests.systems.playlist.support.service import PlaylistService
 from tools.page_screens import FOLDER, Screen, take_screens
 
 HOME: Final = "/playlist/"

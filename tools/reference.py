@@ -1,7 +1,7 @@
 """`python -m tools.reference`, a part of `make docs`: write the parts of docs/ that are made from
 the code.
 
-Whole pages are docs/api.md, docs/cli.md and docs/systems/<name>-keyspace.md. In other pages, the
+Whole pages are docs/api.md, docs/cli.md and systems/<name>/keyspace.md. In other pages, the
 text between `<!-- made: name -->` and `<!-- end -->` is generated: the tables of limits, engines
 and settings. A test compares all of it with the code.
 """
@@ -22,13 +22,16 @@ import msgspec
 import typer
 
 from keyhouse.cli.app import EXIT_CODES, SystemGroup, app
-from keyhouse.cli.commands.describe import document, mermaid
 from keyhouse.engine import Capabilities
 from keyhouse.http import HttpSettings
+from keyhouse.operations.table import VERBS
 from keyhouse.schema.description import describe, prose
+from keyhouse.schema.diagram import mermaid
+from keyhouse.schema.keyspace_document import document
+from keyhouse.schema.operation import OPERATIONS
+from keyhouse.service.registry import has_service, load_service, load_system, system_names
 from keyhouse.service.schema_service.settings import SchemaSettings
 from keyhouse.settings.settings import ServerSettings
-from keyhouse.systems.registry import NAMES, has_service, load_service, load_system
 from tools.api_reference import api_page
 from tools.screens import SCREENS
 
@@ -57,8 +60,13 @@ _ABOUT = """\
 The **system** is always the first argument: one of the five, or your own schema as `module:NAME`.
 Keys, files and URLs follow, in the same order everywhere: `get SYSTEM KEY`, `backup SYSTEM FILE`,
 `restore SYSTEM FILE`, `move SYSTEM FROM TO`. A key is written as it is stored. The **store** is
-`--store URL`, or `--data DIR` for the data folder of `keyhouse serve`. The **space** is
-`--space NAME`, unless the key contains it.
+`--store STORE`, in one of three forms. The **space** is `--space NAME`, unless the key contains it.
+
+| `--store` | what it is |
+|---|---|
+| `sqlite:data.db`, `postgresql://host/db`, `nats://host/?bucket=b` | an [engine](engines.md) |
+| `keyhouse-data` | a data folder of `keyhouse serve`: the engine that it uses there |
+| `http://host:8080`, `nats://host:4222` | a running service; over NATS without `bucket`, `prefix` |
 
 Defaults come from the environment: `KEYHOUSE_SYSTEM`, `KEYHOUSE_STORE` and `KEYHOUSE_SPACE`. With
 `KEYHOUSE_SYSTEM` set, the system may be left out: `keyhouse get theme`. The first argument is then
@@ -67,18 +75,19 @@ take the one that the settings of `keyhouse serve` name, if it is one: with `sys
 ["board:BOARD"]` in `keyhouse.toml`, `keyhouse list` lists the keys of a board. `doctor` checks all
 that they name; `bench` takes none, since it writes. Without a store, commands use the one that
 `keyhouse serve` would use by its settings (`engine`, `data`, and the `engine` of a system), from
-the environment or `keyhouse.toml`.
+the environment or `keyhouse.toml`; without these, its data folder `keyhouse-data`, if it exists.
 
-Instead of a store, `get`, `put`, `delete`, `list`, `scan`, `count` and `watch` accept a running
-**service**: `--service http://host:8080` with `--token` for your own schema and for streamkit,
-`--service nats://host:4222` for rosey (with the plugin's user and password in the URL, if the
-server requires them); in the environment, `KEYHOUSE_SERVICE` and `KEYHOUSE_TOKEN`, which other
-users of the machine can't see as they can a command line. A service returns less than a store:
-members that it does not return (the expiry of a plugin's value, revisions in a list) are omitted,
-and what it can't do is an error with the alternative: no service lists derived rows. Streamkit's
-service has no watch, and finds a config by type and id at either version of its key; a customer's
-list is its export. No service deletes many records at once. The customer is read from the token's
-claims `customerId`, `userId` or `sub`.
+A running **service** serves `get`, `put`, `delete`, `list`, `scan`, `count` and `watch`: `--store
+http://host:8080` with `--token` for your own schema, streamkit, history, audiobooks and playlist,
+`--store nats://host:4222` with `--space` for your own schema and rosey (with the user and password
+of the space in the URL, if the server requires them). The environment has `KEYHOUSE_STORE` and
+`KEYHOUSE_TOKEN`, which other users of the machine can't see as they can a command line. A service
+returns less than an engine: members that it does not return (the expiry of a plugin's value,
+revisions in a list) are omitted, and what it can't do is an error with the alternative: of the
+services, only those of audiobooks and playlist list derived rows, to the token of an admin.
+Streamkit's service has no watch, and finds a config by type and id at either version of its key; a
+customer's list is its export. No service deletes many records at once. The customer is read from
+the token's claims `customerId`, `userId` or `sub`.
 
 A running service does not block these commands: SQLite, PostgreSQL, NATS and DynamoDB can be opened
 at the same time, and a watch sees the service's writes. A RocksDB folder belongs to one process:
@@ -94,12 +103,13 @@ pipe. Errors go to standard error, as one sentence with its fields, or as JSON w
 def pages(docs: Path) -> dict[Path, str]:
     """Return the text of every page that is generated, or has a generated part."""
     made = {docs / "cli.md": command_page(), docs / "api.md": api_page()}
-    for name in NAMES:
-        made[docs / "systems" / f"{name}-keyspace.md"] = _keyspace_page(name)
+    for name in system_names():
+        made[docs.parent / "systems" / name / "keyspace.md"] = _keyspace_page(name)
     for page, name, table in (
         ("limits.md", "limits", limits_list()),
         ("engines.md", "engines", engines_table()),
         ("serving.md", "settings", settings_lists()),
+        ("guides/serve-your-schema.md", "operations", operations_table()),
     ):
         made[docs / page] = _with_generated((docs / page).read_text(), name, table)
     return made
@@ -136,7 +146,7 @@ def commands(group: Any) -> Iterator[tuple[str, Any]]:
                 yield from ((f"{name} {inner} {each}", nested[each]) for each in nested)
 
 
-LIMITED = ("", ".http", ".nats", ".auth", ".service", ".search")
+LIMITED = ("", ".requests", ".http", ".nats", ".auth", ".operations", ".service", ".search")
 """Packages with limits, below `keyhouse`, in the order of the page."""
 
 
@@ -145,9 +155,24 @@ def limits_list() -> str:
     lines: list[str] = []
     for package in LIMITED:
         lines += _limit_lines(import_module(f"keyhouse{package}.limits"), "")
-    for name in NAMES:
+    for name in system_names():
         if (module := load_system(name).limits) is not None:
             lines += _limit_lines(module, f"{name}.")
+    return "\n".join(lines)
+
+
+def operations_table() -> str:
+    """Return a Markdown table of the operations of a served schema."""
+    lines = ["| operation | HTTP | works on | scope | in a batch |", "|---|---|---|---|---|"]
+    for verb in sorted(VERBS, key=lambda verb: OPERATIONS.index(verb.name)):
+        if not verb.http:
+            continue
+        [kind, *others] = verb.kinds or ("space",)
+        path = verb.http if others else verb.http.replace("{name}", f"{{{kind}}}")
+        path = path.replace("{kind}s", "records|counters|logs".replace("|", "\\|"))
+        works_on = ", ".join([kind, *others])
+        batch = "yes" if verb.batch is not None else ""
+        lines.append(f"| `{verb.name}` | `{path}` | {works_on} | {verb.access} | {batch} |")
     return "\n".join(lines)
 
 
@@ -213,9 +238,9 @@ def _command(name: str, command: Any) -> list[str]:
 
 
 def _wrapped(text: str) -> str:
-    """Return paragraphs, wrapped."""
+    """Return paragraphs, wrapped. Code and tables stay as they are."""
     return "\n\n".join(
-        each if each.startswith("    ") else textwrap.fill(each, 100, break_on_hyphens=False)
+        each if each.startswith(("    ", "|")) else textwrap.fill(each, 100, break_on_hyphens=False)
         for each in text.split("\n\n")
     )
 
@@ -234,7 +259,7 @@ def _keyspace_page(name: str) -> str:
         [describe(schema) for schema in system.schemas],
     )
     title, _, rest = page.partition("\n")
-    about = f"The output of `keyhouse describe {name}`; see also [the system]({name}.md)."
+    about = f"The output of `keyhouse describe {name}`; see also [the system](README.md)."
     diagram = (
         f"## Diagram\n\n```mermaid\n{mermaid([describe(schema) for schema in system.schemas])}```\n"
     )
@@ -257,7 +282,7 @@ def settings_lists() -> str:
         "\nname of a setting, such as `data`.\n",
         _settings_list(SchemaSettings, "recipes"),
     ]
-    for name in NAMES:
+    for name in system_names():
         kind = load_service(name).settings if has_service(name) else None
         if kind is not None:
             parts += [f"### The table `[{name}]`\n", _settings_list(kind, name)]

@@ -41,6 +41,8 @@ _BROKEN: Final = "idx:clip:tag:goal:goal"
 _NOW: Final = 1_768_737_600_000
 _FONTS: Final = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 """Rich links to fonts on a CDN; any monospaced font will do."""
+_PROGRESS: Final = re.compile(r"\x1b\[\?25l.*?\x1b\[\?25h(\r|\x1b\[1A|\x1b\[2K)*", re.DOTALL)
+"""Rich's progress line: it hides the cursor, and in the end erases itself."""
 
 
 async def fill(folder: Path) -> None:
@@ -89,7 +91,7 @@ def terminal_output(folder: Path, *arguments: str) -> str:
         pass
     os.waitpid(process, 0)
     os.close(terminal)
-    return sent.decode().replace("\r\n", "\n")
+    return _PROGRESS.sub("", sent.decode().replace("\r\n", "\n"))
 
 
 def picture(name: str, command: str, sent: str) -> str:

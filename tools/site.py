@@ -107,6 +107,10 @@ def copy_pages(target: Path) -> None:
     for name in (*PAGES, "LICENSE"):
         shutil.copy(ROOT / name, target / name)
     shutil.copytree(ROOT / "docs", target / "docs")
+    for page in (ROOT / "systems").glob("**/*.md"):
+        copy = target / page.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(page, copy)
     (target / WORKER).parent.mkdir()
     shutil.copy(Path(__file__).with_name("iframe-worker.js"), target / WORKER)
     for page in [*target.rglob("*.md")]:

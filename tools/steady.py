@@ -108,7 +108,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.steady")
     parser.add_argument("--alone", type=int, default=10, help="runs with nothing beside them")
     parser.add_argument("--loaded", type=int, default=5, help=f"runs beside {BUSY} busy processes")
-    parser.add_argument("--jobs", default="3", help="test processes of a run")
+    parser.add_argument("--jobs", default="4", help="test processes of a run")
     parser.add_argument("--mark", default="not extra", help="tests to run, as `pytest -m`")
     parser.add_argument("--seed", type=int, help="selects the random orders")
     given, rest = parser.parse_known_args(arguments)

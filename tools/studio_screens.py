@@ -8,7 +8,7 @@ from typing import Final
 from playwright.async_api import Page
 
 from keyhouse.engines.sqlite import SqliteEngine
-from keyhouse.metrics import MeteredEngine
+from keyhouse.service.served_engine import ServedEngine
 from tests.studio.support.jobs import ended, running_jobs
 from tests.studio.support.library import BOOK, SHELF, Book, Library, Shelf, library, send, token
 from tests.support.browser_pages import open_browser
@@ -84,7 +84,7 @@ async def shelve(served: Library) -> None:
 
 async def main() -> None:
     folder = Path(tempfile.mkdtemp())
-    engine = MeteredEngine(SqliteEngine.open(folder / "library.db"))
+    engine = ServedEngine(SqliteEngine.open(folder / "library.db"))
     async with library(folder, engine, url="sqlite:library.db") as served, running_jobs(served):
         await shelve(served)
         async with serving(served.app) as url, open_browser() as browser:

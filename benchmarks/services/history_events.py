@@ -15,7 +15,7 @@ from benchmarks.services.service_comparison import BY_HAND, CONNECTIONS, Compari
 from keyhouse.auth import mint
 from keyhouse.bench.result import Result
 from keyhouse.schema import MILLISECONDS
-from keyhouse.systems.history.settings import HistorySettings
+from keyhouse_history.settings import HistorySettings
 
 ASSETS = 10
 STARTS_AT = 1_768_737_600_000

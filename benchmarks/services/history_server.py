@@ -10,7 +10,7 @@ from benchmarks.services.http_server import UNLIMITED
 from keyhouse import open_engine
 from keyhouse.http import make_app
 from keyhouse.service.spec import ServiceContext
-from keyhouse.systems.history.service import build
+from keyhouse_history import SYSTEM
 
 SECRET: Final = "only-for-benchmarks-0123456789abcdef-0123456789"
 
@@ -21,7 +21,7 @@ async def main(folder: Path) -> None:
     context = ServiceContext(
         engine=engine, data=folder, metrics=CollectorRegistry(), settings=settings
     )
-    await serve(make_app([build(context)], registry=CollectorRegistry()))
+    await serve(make_app([SYSTEM.service(context)], registry=CollectorRegistry()))
 
 
 if __name__ == "__main__":

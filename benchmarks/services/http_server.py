@@ -21,8 +21,8 @@ from keyhouse.serve.listener import bind, listening
 from keyhouse.serve.process import tune_gc
 from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings.settings import Address
-from keyhouse.systems.streamkit.schema import NOTE, SCHEMAS, Note
-from keyhouse.systems.streamkit.service import build as streamkit
+from keyhouse_streamkit import SYSTEM
+from keyhouse_streamkit.schema import NOTE, SCHEMAS, Note
 
 CUSTOMER = "12345"
 NOTE_ID = "n1"
@@ -46,9 +46,10 @@ async def service(folder: Path) -> ServiceSpec:
     engine = await open_engine(f"sqlite:{folder}/notes.db")
     note = Note(id=NOTE_ID, title="A note", content="To be read", extra={"panel": {}})
     await Store(SCHEMAS[0], engine, CUSTOMER).put(NOTE, note)
-    return streamkit(
+    spec: ServiceSpec = SYSTEM.service(
         ServiceContext(engine=engine, data=folder, metrics=CollectorRegistry(), settings=UNLIMITED)
     )
+    return spec
 
 
 async def main(variant: str, folder: Path) -> None:

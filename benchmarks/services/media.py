@@ -50,17 +50,21 @@ async def media_server(variant: str, folder: Path) -> AsyncIterator[Child]:
 
 
 class _Watcher(asyncio.Protocol):
-    """A client of the stream. Calls `seen` with each event."""
+    """A client of the stream. Calls `seen` when it has subscribed, and with each event."""
 
     def __init__(self, streams: "Streams") -> None:
         self._streams = streams
         self._buffer = b""
+        self._is_open = False
 
     def connection_made(self, transport: Any) -> None:
         transport.write(get("/media/watch"))
         self._streams.transports.append(transport)
 
     def data_received(self, data: bytes) -> None:
+        if not self._is_open:
+            self._is_open = True
+            self._streams.seen()
         *events, self._buffer = (self._buffer + data).split(b"\n\n")
         for event in events:
             if b"event: put" in event:
@@ -73,7 +77,7 @@ class Streams:
     def __init__(self, port: int, count: int) -> None:
         self._port = port
         self._count = count
-        self._left = 0
+        self._left = count
         self._delivered = asyncio.Event()
         self.transports: list[Any] = []
 
@@ -81,6 +85,7 @@ class Streams:
         loop = asyncio.get_running_loop()
         for _ in range(self._count):
             await loop.create_connection(lambda: _Watcher(self), "127.0.0.1", self._port)
+        await self._delivered.wait()
 
     def seen(self) -> None:
         self._left -= 1
@@ -119,7 +124,6 @@ async def _measure_watchers(folder: Path, rounds: int, watchers: int) -> Result:
         streams = Streams(int(server.line), watchers)
         stack.callback(streams.close)
         await streams.open()
-        await asyncio.sleep(1)  # until the last ones have subscribed
         delays = [await streams.change(number) for number in range(rounds + 1)][1:]
         each_kb = (_resident_kb(server.pid) - before) / watchers
     delay = statistics.median(delays)

@@ -18,13 +18,13 @@ import uvloop
 from nats.aio.msg import Msg
 
 from keyhouse import open_engine
-from keyhouse.metrics import Metrics
 from keyhouse.nats.connection import connect
 from keyhouse.nats.limits import NATS_PARTITIONS
 from keyhouse.nats.listener import NatsListener
+from keyhouse.serve.metrics import Metrics
 from keyhouse.serve.process import tune_gc
 from keyhouse.service.spec import ServiceContext
-from keyhouse.systems.rosey.service import build
+from keyhouse_rosey import SYSTEM
 
 
 @asynccontextmanager
@@ -49,12 +49,12 @@ async def rosey(url: str, engine_url: str) -> AsyncIterator[None]:
         "rate_per_second": 1_000_000,
     }
     context = ServiceContext(
-        engine=metrics.metered("rosey", engine),
+        engine=metrics.served("rosey", engine),
         data=Path(),
         metrics=metrics.registry,
         settings=settings,
     )
-    served = build(context)
+    served = SYSTEM.service(context)
     tasks = [asyncio.ensure_future(task()) for task in served.tasks]
     async with AsyncExitStack() as stack:
         main, *partitions = [

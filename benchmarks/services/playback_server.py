@@ -15,7 +15,8 @@ from benchmarks.services.http_server import UNLIMITED
 from keyhouse import Store, open_engine
 from keyhouse.http import make_app
 from keyhouse.service.spec import ServiceContext
-from keyhouse.systems.audiobooks.records import (
+from keyhouse_audiobooks import SYSTEM
+from keyhouse_audiobooks.records import (
     Argon2Params,
     Author,
     Book,
@@ -23,7 +24,7 @@ from keyhouse.systems.audiobooks.records import (
     Segment,
     SegmentSpan,
 )
-from keyhouse.systems.audiobooks.schema import (
+from keyhouse_audiobooks.schema import (
     ARGON2_PARAMS,
     AUTHOR,
     BOOK,
@@ -31,7 +32,6 @@ from keyhouse.systems.audiobooks.schema import (
     SCHEMAS,
     SEGMENT,
 )
-from keyhouse.systems.audiobooks.service import build
 
 LISTENERS: Final = 64
 SECONDS: Final = 36_000
@@ -93,7 +93,7 @@ async def main(folder: Path) -> None:
     context = ServiceContext(
         engine=engine, data=folder, metrics=CollectorRegistry(), settings=UNLIMITED
     )
-    app = make_app([await build(context)], registry=CollectorRegistry())
+    app = make_app([await SYSTEM.service(context)], registry=CollectorRegistry())
     started = {**ids, "tokens": await tokens(app)}
     await serve(app, **started)
 

@@ -1,4 +1,4 @@
-"""Cases 1 and 2 with latencies, and their peer: JetStream KV on the same server, always synced."""
+"""Cases 1, 2 and 2b, and latencies. Their peer: JetStream KV on the same server, always synced."""
 
 import json
 import time
@@ -26,13 +26,36 @@ class Latency(msgspec.Struct):
 
 
 async def measure(folder: Path, rounds: int, *, quick: bool) -> tuple[list[Result], list[Latency]]:
+    """Measure cases 1 and 2, and the latencies of their requests."""
     async with plugin_client(folder) as client:
-        return await _measure(client, rounds, 2_000 if quick else 10_000)
+        count = 2_000 if quick else 10_000
+        results = await _measure(client, ("1", 1.0), ("2", 0.75), rounds, count)
+        return results, [
+            await _latency(client, name, request, in_flight, count // 2)
+            for name, request in (
+                ("get", client.get),
+                ("set", client.set),
+                ("echo", client.echo_get),
+            )
+            for in_flight in LATENCY_IN_FLIGHT
+        ]
+
+
+async def measure_ten(folder: Path, rounds: int, *, quick: bool) -> list[Result]:
+    """Measure case 2b: the same requests of ten plugins in turn."""
+    async with plugin_client(folder, plugins=10) as client:
+        count = 2_000 if quick else 10_000
+        return await _measure(client, ("2b", 0.95), ("2b", 0.70), rounds, count)
 
 
 async def _measure(
-    client: PluginClient, rounds: int, count: int
-) -> tuple[list[Result], list[Latency]]:
+    client: PluginClient,
+    for_get: tuple[str, float],
+    for_set: tuple[str, float],
+    rounds: int,
+    count: int,
+) -> list[Result]:
+    """Measure `get` and `set`; for each, its case and goal are given."""
     kv = await client.client.jetstream().create_key_value(bucket="peer", storage=StorageType.FILE)
     data = json.dumps(VALUE).encode()
 
@@ -43,9 +66,11 @@ async def _measure(
         await kv.get(f"game_{number % KEYS}")
 
     await client.workload(put, KEYS)()
-    results = [
+    return [
         await gets(
             client,
+            case=for_get[0],
+            goal=for_get[1],
             rounds=rounds,
             count=count,
             peers={"peer": client.workload(get, count // 4)},
@@ -54,17 +79,14 @@ async def _measure(
         ),
         await sets(
             client,
+            case=for_set[0],
+            goal=for_set[1],
             rounds=rounds,
             count=count,
             peers={"peer": client.workload(put, count // 10)},
             peer_goal=4,
             note="baseline: an echo, which writes nothing; peer: JetStream KV put, synced always",
         ),
-    ]
-    return results, [
-        await _latency(client, name, request, in_flight, count // 2)
-        for name, request in (("get", client.get), ("set", client.set), ("echo", client.echo_get))
-        for in_flight in LATENCY_IN_FLIGHT
     ]
 
 

@@ -48,7 +48,7 @@ async def main(folder: Path) -> None:
     context = ServiceContext(
         engine=engine, data=folder, metrics=CollectorRegistry(), settings=UNLIMITED
     )
-    spec = service.build(context)
+    spec = service(context)
     assert isinstance(spec, ServiceSpec)
     app = make_app([spec], registry=CollectorRegistry())
     token = mint(JwtSettings(), folder, SPACE, system=NOTES.name)

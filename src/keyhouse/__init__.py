@@ -53,6 +53,7 @@ from keyhouse.schema import (
     per_write,
     sliding,
 )
+from keyhouse.service.registry import load_system
 from keyhouse.store import (
     Entry,
     Event,
@@ -61,7 +62,6 @@ from keyhouse.store import (
     Store,
     Transaction,
     UnreadableRow,
-    append,
     fold,
     migrate,
     prune,
@@ -72,7 +72,6 @@ from keyhouse.store import (
     sweep,
     verify,
 )
-from keyhouse.systems.registry import load_system
 
 __all__ = [
     "MILLISECONDS",
@@ -123,7 +122,6 @@ __all__ = [
     "UlidSource",
     "Unique",
     "UnreadableRow",
-    "append",
     "at_field",
     "fixed",
     "fold",

@@ -7,9 +7,11 @@ import os
 import random
 import re
 import time
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Protocol, runtime_checkable
 
-from keyhouse.arguments import checked
+from keyhouse.advice.arguments import checked
 from keyhouse.errors import LimitError, UsageError
 
 
@@ -59,14 +61,34 @@ class ManualClock:
         """Return the time that was set."""
         return self._now
 
-    def advance(self, *, seconds: float = 0, milliseconds: int = 0) -> int:
-        """Move the clock forward, and return the new time."""
-        self._now += round(seconds * 1_000) + milliseconds
+    @checked(UsageError)
+    def advance(
+        self,
+        by: timedelta = timedelta(),
+        /,
+        *,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+        milliseconds: float = 0,
+    ) -> int:
+        """Move the clock forward, and return the new time: `advance(days=1)`, or by a timedelta."""
+        seconds += 60 * (minutes + 60 * (hours + 24 * days)) + by.total_seconds()
+        self._now += round(1_000 * seconds + milliseconds)
         return self._now
 
     def set(self, now: int) -> None:
         """Set the time, forward or back."""
         self._now = now
+
+
+@runtime_checkable
+class Entropy(Protocol):
+    """A clock that is also the source of random bits, as the one of a simulation: ids follow its
+    seed."""
+
+    def random_bits(self, count: int) -> int: ...
 
 
 @runtime_checkable
@@ -124,7 +146,11 @@ class UlidSource:
     def __init__(self, clock: Clock, *, seed: int | None = None) -> None:
         self._clock = clock
         self._last = 0
-        self._random = _random_bits if seed is None else random.Random(seed).getrandbits
+        self._random: Callable[[int], int]
+        if seed is not None:
+            self._random = random.Random(seed).getrandbits
+        else:
+            self._random = clock.random_bits if isinstance(clock, Entropy) else _random_bits
 
     def new(self, *, after: str | None = None) -> str:
         last = self._last

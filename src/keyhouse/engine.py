@@ -135,6 +135,16 @@ class Page(msgspec.Struct, frozen=True):
     more: bool
     revision: int
 
+    def sizes(self) -> list[int]:
+        """Return the sizes of the values."""
+        return [len(row.value) for row in self.rows]
+
+    def first(self, count: int) -> "Page":
+        """Return the first rows of the page, which then has more."""
+        if count == len(self.rows):
+            return self
+        return Page(self.rows[:count], True, self.revision)
+
 
 class Change(msgspec.Struct, frozen=True, gc=False):
     """A row was put (`value`), or removed (`value` is None): deleted, or swept after its expiry."""
@@ -186,7 +196,8 @@ class Engine(Protocol):
 
         With `bytes_max`, only the rows of the first keys are returned: as many as fit, by their
         values, and one at least. A read in this process holds up every other task, and large values
-        take memory. An engine that asks a server may return more.
+        take memory. An engine that asks a server may return more. The store passes it with every
+        read that may be large, and with no other: a wrapper may count these, and let them wait.
         """
         ...
 
@@ -225,7 +236,8 @@ class Engine(Protocol):
     ) -> AsyncGenerator[Change, None]:
         """Yield the changes of the span after revision `since`, in revision order, without end.
 
-        With `since=None`, the watch starts at the first step of the generator.
+        With `since=None`, the watch starts at the first step of the generator. It creates what the
+        engine keeps for a space, such as a bucket, if that is missing, and changes nothing else.
 
         `caught_up` is called with a revision whenever every change up to it has been delivered and
         the watch is about to wait. So what was delivered before is whole commits.

@@ -52,22 +52,27 @@ from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
+from keyhouse.private_types import hidden_in
+
 _TEXT_CHARS_MAX: Final = 200
 _ITEMS_MAX: Final = 20
 _VALUES_MAX: Final = 100
 """Values in one field of a response: it may be what the caller sent."""
+_EXAMINED_MAX: Final = 10_000
+"""Values of a field that are examined for private members; one with more is not printed."""
 
 
 class KeyhouseError(Exception):
     """The base of all errors. `sentence` is constant where it is raised; `fields` hold the rest.
 
     `type` tells errors of one `code` apart: `key-field` for KeyFieldError. It is the same in
-    Python, from a RemoteStore, and after `urn:keyhouse:error:` in responses over HTTP and NATS.
+    Python, from a RemoteStore, and after `urn:keyhouse:error:` in responses over HTTP and NATS. An
+    error that a client received has the `type` and `code` that its service named.
     """
 
     type: str = "keyhouse"
     status: ClassVar[int] = 500
-    code: ClassVar[str] = "INTERNAL_ERROR"
+    code: str = "INTERNAL_ERROR"
     internal: ClassVar[frozenset[str]] = frozenset({"template"})
     """Fields about the keyspace, for programs that hold the store: no response has them."""
 
@@ -109,7 +114,7 @@ class KeyhouseError(Exception):
     def copy(self) -> Self:
         """Return a copy for another caller, since each one adds its own traceback."""
         copied = type(self)(self.sentence, **self.fields).caused_by(self.__cause__)
-        copied.type = self.type
+        copied.type, copied.code = self.type, self.code
         return copied
 
 
@@ -119,6 +124,8 @@ def error_urn(error: KeyhouseError | type[KeyhouseError]) -> str:
 
 
 def _short(value: object) -> str:
+    if kind := hidden_in(value, _EXAMINED_MAX):
+        return f"{kind.__name__}(…)"
     try:
         text = repr(value)
     except ValueError:  # an integer with more digits than Python prints
@@ -147,6 +154,8 @@ def _json(value: object, left: list[int]) -> Any:
         return [_json(each, left) for each in _first(value, left)]
     if isinstance(value, type):
         return value.__name__
+    if hidden_in(value, _EXAMINED_MAX):
+        return type(value).__name__
     try:
         return _json(msgspec.to_builtins(value, str_keys=True), left)
     except (TypeError, ValueError, RecursionError):  # no type of JSON: an object of a program

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import msgspec
 
-from keyhouse.arguments import checked
+from keyhouse.advice.arguments import checked
+from keyhouse.advice.install import install_line
 from keyhouse.errors import SealedError, UsageError
-from keyhouse.install import install_line
 
 KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
@@ -80,7 +80,9 @@ class KeyRing:
             text = Path(path).read_bytes()
         except OSError as error:
             raise UsageError(
-                "The key ring cannot be read.", path=str(path), reason=str(error)
+                "The key ring cannot be read: check its path, and that this user may read it.",
+                path=str(path),
+                reason=error.strerror,
             ) from None
         try:
             return KeyRing.parse(text)
@@ -96,7 +98,10 @@ class KeyRing:
             keys = {name: base64.b64decode(key, validate=True) for name, key in file.keys.items()}
             index_key = base64.b64decode(file.index_key, validate=True)
         except (ValueError, msgspec.MsgspecError) as error:
-            raise UsageError("The key ring cannot be read.", reason=str(error)) from None
+            raise UsageError(
+                "This is not a key ring: give the file of `KeyRing.save`, or its text.",
+                reason=str(error),
+            ) from None
         return KeyRing(keys, current=file.current, index_key=index_key)
 
     def save(self, path: Path | str) -> None:

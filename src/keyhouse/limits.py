@@ -1,4 +1,4 @@
-"""All limits, each with its unit and its reason.
+"""The limits of the core, each with its unit and its reason.
 
 The limits on one key and one value are the same on every engine, so that a call rejected on one is
 rejected on all. The size of a commit depends on the engine and is in its `Capabilities`.
@@ -66,15 +66,3 @@ BATCH_ID_BYTES_MAX: Final = 128
 
 BATCH_ID_KEPT_SECONDS: Final = 24 * 3_600
 """Time for which a repeated batch id is recognised."""
-
-READ_ROWS_PER_REQUEST: Final = 100
-"""Rows of a long read that cost their tenant one request more. A read of one page, or of several
-addresses, costs as much if it has more rows than these."""
-
-HTTP_BODY_VALUES_MAX: Final = 100_000
-"""JSON values in the body of an HTTP request, or in a NATS message: they are decoded in one step,
-and 100,000 members of an object hold up other requests for a tenth of a second."""
-
-SLOW_NUMBERS_MAX: Final = 1_000
-"""Numbers with an exponent of three digits in one request: a float near 1e-308 or 1e308 takes 300
-times as long to parse as others. 1,000 digits of a longer integer count as ten."""

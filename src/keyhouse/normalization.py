@@ -12,6 +12,7 @@ A mark is a character whose decomposition is all marks. Five have the combining 
 so the class alone is not enough. Every 31st character is looked at: a longer run has one of them.
 
 `is_visible` and `has_controls` tell a name that people can read from one that they cannot.
+`account_name` is the one rule for names of accounts: two that look the same are the same text.
 """
 
 import re
@@ -24,6 +25,7 @@ from keyhouse.limits import COMBINING_MARKS_MAX, NORMAL_EXPANSION_MAX, NORMALIZE
 __all__ = [
     "CONTROLS",
     "CONTROL_CHARACTERS",
+    "account_name",
     "has_controls",
     "is_mark",
     "is_visible",
@@ -39,8 +41,19 @@ CONTROLS: Final = CONTROL_CHARACTERS + r"\u2028-\u202e\u2066-\u2069"
 """Control characters, line separators, and controls of the direction of text, in a set of a regular
 expression."""
 
-_FILLERS: Final = "\u115f\u1160\u2800\u3164\uffa0"
-"""Letters and symbols without any ink."""
+_BLANK: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0\U00013441\U00013442\U0001d159")
+"""Letters and symbols without any ink: fillers, blanks, a note without a head."""
+_JOINERS: Final = frozenset(
+    map(
+        chr,
+        (
+            *(0x034F, 0x17B4, 0x17B5, 0x16FE4, *range(0x180B, 0x1810)),
+            *range(0xFE00, 0xFE10),
+            *range(0xE0100, 0xE01F0),
+        ),
+    )
+)
+"""Marks without any ink: grapheme joiner, inherent vowels, a filler, variation selectors."""
 
 _control = re.compile(f"[{CONTROLS}]")
 
@@ -145,7 +158,27 @@ def _has_long_run(text: str) -> bool:
 def is_visible(name: str) -> bool:
     """Return whether a name has a character that is neither a mark, a separator, unassigned, nor a
     control of whatever kind."""
-    return any(category(each)[0] not in "CMZ" and each not in _FILLERS for each in name)
+    return any(category(each)[0] not in "CMZ" and each not in _BLANK for each in name)
+
+
+def account_name(name: str, chars_max: int) -> str:
+    """Return the name of an account in its one form: NFKC, trimmed, single spaces.
+
+    Raises ValueError for an empty or too long one, and for one with a character that has no ink:
+    with those, many accounts could look like one. Unassigned characters may get any form later.
+    """
+    name = name.strip()
+    if any(map(_is_inkless, name)):
+        raise ValueError("the name of a user has no invisible characters")
+    name = " ".join(normalized("NFKC", name).split())
+    if not is_visible(name) or len(name) > chars_max or is_mark(name[0]):
+        raise ValueError(f"the name of a user has 1 to {chars_max} visible characters")
+    return name
+
+
+def _is_inkless(character: str) -> bool:
+    kind = category(character)
+    return kind[0] == "C" or kind in ("Zl", "Zp") or character in _BLANK or character in _JOINERS
 
 
 def has_controls(name: str) -> bool:

@@ -19,7 +19,7 @@ from tests.abuse.support.attack import RECONNECT_SECONDS, Client, Stop, repeat
 from tests.abuse.support.server import SECRET, SYSTEMS, ServerProcess
 from tests.sizes import size
 
-QUOTA: Final = size(3_000, 10_000, 10_000)
+QUOTA: Final = size(2_000, 10_000, 10_000)
 """Notes of a tenant whose quota is full."""
 
 

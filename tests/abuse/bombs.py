@@ -8,10 +8,12 @@ import itertools
 import json
 import re
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import cache
+from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, quote_plus, urlencode
 
@@ -104,20 +106,27 @@ class Bomb(NamedTuple):
 
 
 class Texts:
-    """The texts for each parameter. In a usual run, the first of its place and name gets them
-    whole. Others get half of each, which takes 0.14 s to normalize, and is found as well; and
-    shorter JSON values, which the one parser of bodies reads."""
+    """The texts for each parameter. In a usual run, the first of its place and name gets all of
+    them, whole. Another one gets half of the first text, which takes 0.14 s to normalize, and is
+    found as well; one of the others in turn; and one JSON value, a shorter one, which the one
+    parser of bodies reads."""
 
     def __init__(self) -> None:
         self._attacked: set[str] = set()
+        self._halves = itertools.cycle(_halves().items())
+        self._values = itertools.cycle(_SHORT_VALUES.items())
+        self._headers = itertools.cycle(HEADER_TEXTS.items())
 
     def of(self, parameter: str) -> dict[str, str]:
         if self._is_whole(parameter):
             return TEXTS
-        return {name: _shortened(text, len(text) // 2) for name, text in TEXTS.items()}
+        return dict([next(iter(_halves().items())), *islice(self._halves, 1)])
 
     def json_values(self, place: str) -> dict[str, str]:
-        return JSON_VALUES if self._is_whole(place) else _SHORT_VALUES
+        return JSON_VALUES if self._is_whole(place) else dict(islice(self._values, 1))
+
+    def of_header(self, header: str) -> dict[str, bytes]:
+        return HEADER_TEXTS if self._is_whole(f"{header}:") else dict(islice(self._headers, 2))
 
     def _is_whole(self, parameter: str) -> bool:
         is_whole = _WHOLE or parameter not in self._attacked
@@ -148,10 +157,10 @@ def route_bombs(call: routes.RouteCall, texts: Texts) -> Iterator[Bomb]:
     if route["has_body"] and not route["is_form"]:
         example = route["example"] or EXAMPLES.get(route["path"].partition("/{")[0])
         yield Bomb(f"{at} without a bomb", _raw(call, json.dumps(example).encode()))
-        for name, data in body_bombs(example, texts, route["members"]):
+        for name, data in body_bombs(example, texts, route["members"], route["values"]):
             yield Bomb(f"{at} {name}", _raw(call, data))
     for header in route["headers"]:
-        for name, value in HEADER_TEXTS.items():
+        for name, value in texts.of_header(header).items():
             yield Bomb(f"{at} {header}: {name}", _raw(call, headers={header: value}))
 
 
@@ -162,11 +171,17 @@ def header_bombs(call: routes.RouteCall) -> Iterator[Bomb]:
 
 
 def body_bombs(
-    example: Any, texts: Texts, members: Iterable[str] = ()
+    example: Any,
+    texts: Texts,
+    members: Iterable[str] = (),
+    values: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield bodies, each with one bomb: in a text of the example, in the name of a member, in place
-    of a member, and in place of the whole."""
+    """Yield bodies, each with one bomb: in a text of the example, in one of the values of members,
+    in the name of a member, in place of a member, and in place of the whole."""
     bodies = {f"$.{name}": _with_member(example, name) for name in members}
+    for member, value in values.items():
+        for where, changed in _with_mark(value, f"$.{member}"):
+            bodies[where] = {**(example if isinstance(example, dict) else {}), member: changed}
     bodies |= dict(_with_mark(example, "$"))
     if isinstance(example, dict):
         bodies["a name"] = {**example, _MARK: 1}
@@ -224,6 +239,11 @@ def _form_encoded(text: str) -> str:
 def _percent_encoded(text: str) -> str:
     """Return the text as part of a URL, as long as a request line may be."""
     return quote(_shortened(text, _URL_BYTES * len(text) // len(quote(text, safe=""))), safe="")
+
+
+@cache
+def _halves() -> dict[str, str]:
+    return {name: _shortened(text, len(text) // 2) for name, text in TEXTS.items()}
 
 
 @cache

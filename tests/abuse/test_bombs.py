@@ -6,7 +6,7 @@ The time is the CPU time of the thread that runs the event loop, per request.
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +15,8 @@ import httpx
 import nats
 import pytest
 
+from keyhouse.operations.requests import SchemaRequest
+from keyhouse.operations.table import kinds_of
 from tests.abuse import routes
 from tests.abuse.bombs import (
     PERSON,
@@ -27,6 +29,8 @@ from tests.abuse.bombs import (
     status_of,
     statuses_of,
 )
+from tests.abuse.support.listing_server import least_value, member_values
+from tests.abuse.support.names import NAMES
 from tests.abuse.support.server import ServerProcess, store_cheap_passwords
 from tests.abuse.test_operations import EXPENSIVE, OF_OTHERS, listed_subjects
 from tests.abuse.test_routes import SCHEMAS as ROUTES_SCHEMAS
@@ -41,24 +45,27 @@ ATTEMPTS: Final = 3
 ERRORS_OF_OTHERS: Final = {503}
 """No robot, no library: a documented answer of playlist and audiobooks."""
 
-NAMES: Final = "tests.abuse.support.names:NAMES"
-SCHEMAS: Final = {**ROUTES_SCHEMAS, "names": NAMES}
+NAMES_SCHEMA: Final = "tests.abuse.support.names:NAMES"
+SCHEMAS: Final = {**ROUTES_SCHEMAS, "names": NAMES_SCHEMA}
 OPERATIONS: Final[dict[str, dict[str, dict[str, Any]]]] = {
     "rosey": EXPENSIVE,
     **OF_OTHERS,
-    "names": {
-        "put": {"record": "person", "fields": {"id": "a"}, "value": PERSON},
-        "create": {"record": "person", "value": PERSON},
-        "get": {"record": "person", "fields": {"id": "a"}},
-        "lookup": {"record": "person", "by": "name", "fields": {"name": "n"}},
-        "list": {"record": "person", "by": "title", "prefix": {"title": "t"}, "cursor": "c"},
-        "members": {"record": "person", "by": "tag", "fields": {"tag": "t"}},
-        "record_count": {"record": "person", "by": "tag_count", "fields": {"tag": "t"}},
-        "batch": {"operations": [{"op": "put", "record": "person", "value": PERSON}]},
-    },
 }
-"""Requests of the operations, by service. The records of `names` have text in every kind of key
-field."""
+"""Requests of the operations, by service."""
+
+EXAMPLES_OF_KINDS: Final[dict[str, dict[str, Any]]] = {
+    "record": {"record": "person", "fields": {"id": "a"}, "value": PERSON},
+    "counter": {"counter": "hits", "fields": {"name": "n"}},
+    "log": {"log": "renamed", "fields": {"name": "n"}, "value": {"name": "n"}},
+}
+PERSON_ROWS: Final[list[dict[str, Any]]] = [
+    {"by": "name", "fields": {"name": "n"}},
+    {"by": "title", "fields": {"title.prefix": "t"}},
+    {"by": "tag", "fields": {"tag": "t"}},
+    {"by": "tag_count", "fields": {"tag": "t"}},
+    {"operations": [{"op": "put", "record": "person", "value": PERSON}]},
+]
+"""Requests of a schema by the kinds of what it declares, and by its derived rows."""
 
 UNLIMITED: Final = {"rate_per_second": 0.0}
 
@@ -72,6 +79,7 @@ def _tables() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.parametrize("system", [*SYSTEMS, *SCHEMAS, "studio", ""])
 def test_no_text_in_a_request_keeps_the_event_loop(system: str, tmp_path: Path) -> None:
     also = [SCHEMAS.get(system, system)] if system in SYSTEMS or system in SCHEMAS else []
@@ -96,7 +104,8 @@ def test_no_text_in_a_request_keeps_the_event_loop(system: str, tmp_path: Path) 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("service", OPERATIONS)
+@pytest.mark.soak
+@pytest.mark.parametrize("service", [*OPERATIONS, "names"])
 def test_no_text_in_a_message_keeps_the_event_loop(service: str, tmp_path: Path) -> None:
     system = SCHEMAS.get(service, service)
     tables = {service: UNLIMITED}
@@ -108,18 +117,39 @@ def test_no_text_in_a_message_keeps_the_event_loop(service: str, tmp_path: Path)
 
 async def _bomb_operations(server: ServerProcess, service: str) -> None:
     subjects = await listed_subjects(server.nats_of(service), service)
-    bodies = OPERATIONS[service]
-    assert set(bodies) == set(subjects) or service == "names", "an operation has no attack here"
+    assert set(OPERATIONS.get(service, subjects)) == set(subjects), "one has no attack here"
     check, texts = _Check(server), Texts()
     connection = await nats.connect(server.nats_of(service))
-    for operation, body in bodies.items():
-        subject = subjects[operation]
-        for name, data in body_bombs(body, texts):
-            if len(data) > connection.max_payload:
-                continue  # the server closes the connection
-            await check.nats(f"{operation} {name}", connection, subject, data)
+    for operation, subject in subjects.items():
+        for body, members, values in _requests(service, operation):
+            for name, data in body_bombs(body, texts, members, values):
+                if len(data) > connection.max_payload:
+                    continue  # the server closes the connection
+                await check.nats(f"{operation} {name}", connection, subject, data)
     await connection.close()
     check.finish()
+
+
+def _requests(
+    service: str, operation: str
+) -> Iterator[tuple[dict[str, Any], Iterable[str], dict[str, Any]]]:
+    """Yield examples of a request, names of members that take a bomb, and their values: those of a
+    schema from its declaration, so that an operation that is added is attacked too."""
+    if service in OPERATIONS:
+        yield OPERATIONS[service][operation], (), {}
+        return
+    for own in NAMES.operations:
+        if own.name == operation:
+            values = member_values(own.request)
+            yield least_value(own.request), [*values], values
+            return
+    members = SchemaRequest.__struct_fields__
+    for name, example in EXAMPLES_OF_KINDS.items():
+        if name in (kinds_of(operation) or ["record"]):
+            known = {key: value for key, value in example.items() if key in members}
+            yield known, members, {}
+            for row in PERSON_ROWS if name == "record" else ():
+                yield {**known, **row}, (), {}
 
 
 class _Check:

@@ -18,12 +18,12 @@ import nats
 import pytest
 
 from keyhouse import KeyRing
+from keyhouse.service.registry import has_service, load_system, system_names
 from keyhouse.studio.schema import SCHEMA as STUDIO
-from keyhouse.systems.registry import NAMES, has_service, load_system
 from tests.abuse import routes
 from tests.abuse.support.server import SECRET, ServerProcess
 
-SYSTEMS = [name for name in NAMES if has_service(name)]
+SYSTEMS = [name for name in system_names() if has_service(name)]
 SCHEMAS = ("tests.service.schema_service.support.recipes:BOX", "tests.support.planted:VAULT")
 READ_SECONDS = 5
 PRIVATE_CHARS_MIN = 12
@@ -48,7 +48,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Running:
     planted = {"jwt_secret": SECRET, "key_ring": _key_ring(ring)}
     tables = {**routes.TABLES, "vault": planted}
     with ServerProcess(folder, *SYSTEMS, *SCHEMAS, **tables) as server:
-        table = json.loads(server.routes_path.read_text())
+        table = server.routes
         responses: list[tuple[str, bytes]] = []
         with httpx.Client(
             base_url=server.http, timeout=READ_SECONDS, verify=False, trust_env=False
@@ -94,7 +94,7 @@ def _sent(client: httpx.Client, call: routes.RouteCall) -> bytes:
 def _private_names() -> frozenset[str]:
     schemas = [schema for name in SYSTEMS for schema in load_system(name).schemas] + [STUDIO]
     return frozenset(
-        record.member(attribute)
+        record.json.member(attribute)
         for schema in schemas
         for record in schema.records
         for attribute in record.private

@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
-from keyhouse.systems.registry import NAMES, has_service
+from keyhouse.service.registry import has_service, system_names
 from tests.abuse import routes
 from tests.abuse.support.server import ServerProcess
 
-SYSTEMS = [name for name in NAMES if has_service(name)]
+SYSTEMS = [name for name in system_names() if has_service(name)]
 SCHEMAS = {"recipes": "tests.service.schema_service.support.recipes:BOX"}
 
 OPEN_BODIES = {

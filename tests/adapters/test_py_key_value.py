@@ -17,6 +17,7 @@ from key_value.aio.protocols.key_value import (
 
 from keyhouse import open_store
 from keyhouse.adapters.py_key_value import KEY_VALUES, KeyhouseStore
+from tests.support.polling import until
 
 Work = Callable[[KeyhouseStore], Awaitable[None]]
 Run = Callable[[Work], None]
@@ -134,7 +135,11 @@ def test_a_value_expires(with_store: Run) -> None:
         await kv.put("long", {"n": 1}, ttl=100)
         await kv.put("renewed", {"n": 1}, ttl=0.05)
         await kv.put("renewed", {"n": 2})
-        await asyncio.sleep(0.2)
+
+        async def is_expired() -> bool:
+            return await kv.get("short") is None
+
+        await until(is_expired)
         assert await kv.get_many(["short", "long", "renewed"]) == [None, {"n": 1}, {"n": 2}]
         assert sorted(await kv.keys()) == ["long", "renewed"]
         assert await kv.delete("short") is False

@@ -319,3 +319,33 @@ def test_a_cookie_is_secure_under_https_and_takes_no_markup() -> None:
     for name, value, path in (("a;b", "x", "/"), ("a", "x; Domain=b", "/"), ("a", "x", "/\r\n")):
         with pytest.raises(UsageError, match="not valid in a cookie"):
             set_cookie(name, value, https, path=path)
+
+
+def test_those_who_are_signed_out_are_the_anonymous_caller_where_it_has_the_scope() -> None:
+    async def read(caller: Caller) -> str:
+        """Read."""
+        return caller.tenant or "nobody"
+
+    async def get(id: str) -> StoredSession | None:
+        return None
+
+    async def story() -> None:
+        auth = SessionAuth(get, cookie="c", anonymous=Caller(tenant="", scopes=frozenset({"read"})))
+        routes = [
+            Route(method="GET", path=f"/{scope or 'any'}", handler=read, scope=scope)
+            for scope in ("", "read", "write")
+        ]
+        async with serving(ServiceSpec(name="s", auth=auth, routes=routes)) as client:
+            for path, status in (("any", 200), ("read", 200), ("write", 401)):
+                for cookie in ("", "c=a." + "x" * 43):  # none, and a rejected one
+                    headers = {"Cookie": cookie} if cookie else {}
+                    response = await client.get(f"/{path}", headers=headers)
+                    assert response.status_code == status
+            document = (await client.get("/openapi.json")).json()
+        security = {
+            path: operations["get"]["security"] for path, operations in document["paths"].items()
+        }
+        open_to_all = {path for path, schemes in security.items() if {} in schemes}
+        assert {path.rpartition("/")[2] for path in open_to_all} == {"any", "read"}
+
+    run(story)

@@ -1,13 +1,14 @@
 """Clocks and ULIDs."""
 
 import time
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from keyhouse.clock import ManualClock, SystemClock, UlidSource, ulid_at, ulid_number, ulid_text
-from keyhouse.errors import KeyhouseError
+from keyhouse.errors import KeyhouseError, UsageError
 
 numbers = st.integers(0, 2**128 - 1)
 
@@ -92,3 +93,26 @@ def test_a_manual_clock_moves_only_by_advance_and_set() -> None:
 def test_the_system_clock_returns_milliseconds() -> None:
     before = time.time_ns() // 1_000_000
     assert before <= SystemClock().now() <= before + 60_000
+
+
+@pytest.mark.parametrize(
+    ("interval", "milliseconds"),
+    [
+        ({"days": 1}, 86_400_000),
+        ({"hours": 2, "minutes": 1}, 7_260_000),
+        ({"seconds": 0.25, "milliseconds": 1}, 251),
+        ({}, 0),
+    ],
+)
+def test_a_manual_clock_advances_by_the_units_of_a_timedelta(
+    interval: dict[str, float], milliseconds: int
+) -> None:
+    """`advance(days=1)` was a TypeError: only seconds were taken."""
+    by_names, by_delta = ManualClock(0), ManualClock(0)
+    assert by_names.advance(**interval) == milliseconds
+    assert by_delta.advance(timedelta(**interval)) == milliseconds
+
+
+def test_a_manual_clock_does_not_advance_by_a_number_without_a_unit() -> None:
+    with pytest.raises(UsageError, match="needed='timedelta'"):
+        ManualClock().advance(30)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from keyhouse.engine import Batch, Engine
-from keyhouse.systems.audiobooks.generated_audio import write_audio
+from keyhouse_audiobooks.files.generated_audio import write_audio
 from tests.support.audiobook_pages import ServedLibrary, open_book, signed_in
 from tests.support.browser_pages import Pages, check_page, check_themes, run_in_browser
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page
 
-from keyhouse.systems.audiobooks.playback import SEEK_SLACK_SECONDS
+from keyhouse_audiobooks.listening.playback import SEEK_SLACK_SECONDS
 from tests.support.audiobook_pages import (
     ServedLibrary,
     moment,
@@ -30,6 +30,13 @@ PAUSED = re.compile(r"(?:[3-9]|\d\d) events wait on this device, and will be sen
 """The start, a place and the pause: a page that is reloaded before has not kept the last one."""
 
 OFFLINE = ("ERR_INTERNET_DISCONNECTED", "Failed to load resource", "ERR_FAILED")
+
+
+async def follow_link(page: Page, title: str) -> None:
+    """Open the page of a book from another page, with the player ready: a click before is lost."""
+    await page.get_by_role("link", name=title).first.click()
+    await page.get_by_role("heading", name=title, exact=True).wait_for()
+    await page.wait_for_selector("html[data-ready]")
 
 
 async def controlled(page: Page) -> None:
@@ -59,8 +66,7 @@ def test_a_kept_book_plays_offline_and_its_place_is_sent_when_the_network_is_bac
             await page.get_by_role("heading", name="Kept on this device").wait_for()
             await page.get_by_text("Offline", exact=True).wait_for()
             await check_page(page, "offline")
-            await page.get_by_role("link", name="The Lamp").first.click()
-            await page.get_by_role("heading", name="The Lamp", exact=True).wait_for()
+            await follow_link(page, "The Lamp")
             await page.get_by_role("button", name="Chapter 3").click()
             await played_past(page, 60 + HEARD_SECONDS)
             await page.get_by_role("button", name="Pause").last.click()
@@ -140,8 +146,7 @@ def test_the_player_and_kept_books_work_below_the_path_of_a_proxy(tmp_path: Path
                 await page.get_by_text("Kept on this device: 3 MB.").wait_for()
                 await context.set_offline(True)
                 await page.goto(f"{library.url}/authors")
-                await page.get_by_role("link", name="The Lamp").first.click()
-                await page.get_by_role("heading", name="The Lamp", exact=True).wait_for()
+                await follow_link(page, "The Lamp")
                 await page.get_by_role("button", name="Chapter 2").click()
                 await played_past(page, 30.5)
                 await page.get_by_role("button", name="Pause").last.click()

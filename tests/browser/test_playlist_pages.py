@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from playwright.async_api import BrowserContext, Page, expect
 
-from keyhouse.systems.playlist.demo_robot import DemoRobot
-from keyhouse.systems.playlist.schema import SESSION
+from keyhouse_playlist.demo.robot import DemoRobot
+from keyhouse_playlist.schema import SESSION
+from systems.playlist.tests.support.demo import demo_channel
+from systems.playlist.tests.support.service import PlaylistService, item
 from tests.support.browser_pages import Pages, check_page, check_themes, run_in_browser
 from tests.support.page_server import serving
-from tests.systems.playlist.support.demo import demo_channel
-from tests.systems.playlist.support.service import PlaylistService, item
 
 pytestmark = pytest.mark.browser
 

@@ -13,8 +13,8 @@ from playwright.async_api import Page
 from keyhouse import Store
 from keyhouse.engine import Batch, Put, Span
 from keyhouse.store import verify
-from keyhouse.studio.job_work import REPORT_SECONDS
 from tests.browser.support.visitor import Studio, open_studio
+from tests.studio.support.jobs import cancellation_noticed
 from tests.studio.support.library import BOOK, SHELF, Book, token
 from tests.support.polling import until
 
@@ -179,7 +179,7 @@ def test_an_edit_is_sent_again_after_the_session_has_ended(studio: Studio) -> No
             await page.get_by_label("author").fill("asimov")
             [cookie] = await operator.context.cookies()
             id = str(cookie.get("value")).partition(".")[0]
-            assert await studio.visitor.served.studio.sessions.revoke(id)
+            assert await studio.visitor.served.studio.sessions.stored.end(id)
             await page.get_by_role("button", name="Save").click()
             await (
                 operator.context.clear_cookies()
@@ -242,15 +242,14 @@ def test_a_deletion_by_filter_is_cancelled_half_way_and_undone(
 ) -> None:
     async def scenario(space: str, store: Store) -> None:
         commit: Any = studio.visitor.served.engine.commit
-        commits, cancelled = 0, asyncio.Event()
+        commits, noticed = 0, cancellation_noticed(monkeypatch)
 
         async def slow(name: str, batch: Batch) -> int | None:
             nonlocal commits
             if name == store.space:
                 commits += 1
                 if commits > 3:
-                    await cancelled.wait()
-                    await asyncio.sleep(2 * REPORT_SECONDS)  # so that the job notices it before
+                    await noticed.wait()
             result: int | None = await commit(name, batch)
             return result
 
@@ -264,7 +263,6 @@ def test_a_deletion_by_filter_is_cancelled_half_way_and_undone(
             await page.get_by_role("button", name="Delete 40 records").click()
             await until(lambda: deleted(store))
             await page.get_by_role("button", name="Cancel").click()
-            cancelled.set()
             await page.get_by_text("cancelled").first.wait_for()
             left = await store.count(BOOK)
             assert 40 < left < 80

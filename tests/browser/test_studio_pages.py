@@ -8,7 +8,7 @@ from playwright.async_api import Page
 from prometheus_client import CollectorRegistry
 
 from keyhouse import Store
-from keyhouse.metrics import HttpMetrics
+from keyhouse.http.metrics import HttpMetrics
 from tests.browser.support.visitor import PAGES, Studio, open_studio
 from tests.studio.support.library import BOOK, Book
 from tests.support.browser_pages import check_themes

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serve.support.serve_process import serving
+from tests.serve.support.serve_process import Serving, serving
 from tests.service.schema_service.support import recipes
 from tests.support.program import run
 
@@ -19,18 +19,26 @@ PIE = '{"title": "Pie", "slug": "pie"}'
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("closed")
     shutil.copy(recipes.__file__, folder / "recipes.py")
-    (folder / "keyhouse.toml").write_text(f"[recipes.records.{CLOSED}]\nhttp = false\n")
+    closed = f"[recipes.records.{CLOSED}]\nhttp = false\nnats = false\n"
+    (folder / "keyhouse.toml").write_text(closed)
     return folder
 
 
 @pytest.fixture(scope="module")
-def at(folder: Path) -> Iterator[list[str]]:
+def service(folder: Path) -> Iterator[Serving]:
+    with serving(folder, "recipes:BOX") as process:
+        yield process
+
+
+@pytest.fixture(scope="module", params=["http", "nats"])
+def at(folder: Path, service: Serving, request: pytest.FixtureRequest) -> list[str]:
     """The options of a running service that has a record."""
-    made = run("token", "recipes:BOX", "--space", "ann", "--data", "data", cwd=folder).stdout
-    with serving(folder, "recipes:BOX", "--nats", "off") as process:
-        at = ["--service", process.http, "--token", made.strip()]
-        run("put", "recipes:BOX", "recipe:pie", PIE, *at, cwd=folder)
-        yield at
+    token = run("token", "recipes:BOX", "--space", "ann", "--data", "data", cwd=folder).stdout
+    at = ["--store", service.http, "--token", token.strip()]
+    if request.param == "nats":
+        at = ["--store", service.nats, "--space", "ann"]
+    run("put", "recipes:BOX", "recipe:pie", PIE, *at, cwd=folder)
+    return at
 
 
 @pytest.mark.parametrize(

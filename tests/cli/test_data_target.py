@@ -36,7 +36,9 @@ def test_the_environment_names_store_and_space(folder: Path) -> None:
             ("list", BOARD, "--store", "sqlite:clips.db"),
             "Name the space: --space NAME. (space_is='a channel')",
         ),
-        (("list", BOARD, "--store", "a", "--data", "b"), "one of --store, --data and --service"),
+        (("list", BOARD, "--store", "clips.db"), "name its engine, as in sqlite:data.db"),
+        (("spaces", "--store", "http://host"), "needs the store itself, not a service"),
+        (("verify", BOARD, "--store", "nats://host:4222"), "nats://host:4222/?bucket=NAME"),
         (("list", "playlist", "--store", "sqlite:clips.db"), "spaces=['kryten_"),
         (
             (
@@ -64,6 +66,21 @@ def test_an_unclear_target_is_rejected_with_advice(
     assert words in run(*arguments, cwd=folder, code=1).stderr
 
 
+@pytest.mark.parametrize("host", ["[", "h:x", "h:99999"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://{}", "https://{}", "http://h?{}", "http://h#{}", "http://?{}"),
+        *("nats://{}/?bucket=b", "tls://{}/?bucket=b", "dynamodb://{}"),
+    ],
+)
+def test_a_malformed_url_is_rejected_with_advice(url: str, host: str, tmp_path: Path) -> None:
+    """Some of them ended commands with a traceback, and a query was sent as part of a path."""
+    named = {"KEYHOUSE_STORE": url.format(host), "KEYHOUSE_TOKEN": "t"}
+    refused = run("list", "streamkit", "--space", "1", cwd=tmp_path, environment=named, code=1)
+    assert refused.stderr.startswith("keyhouse: Invalid"), refused.stderr
+
+
 def test_a_key_that_contains_its_space_needs_no_option(tmp_path: Path) -> None:
     key, where = "cust_12345_streamkit_notes_stream-ideas", ("--store", "sqlite:s.db")
     value = '{"title": "Ideas", "content": "x"}'
@@ -76,12 +93,12 @@ def test_a_key_that_contains_its_space_needs_no_option(tmp_path: Path) -> None:
 def test_commands_find_the_store_by_the_settings_of_serve(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    run("put", "rosey", "theme", "1", "--space", "trivia", "--data", str(data), cwd=tmp_path)
+    run("put", "rosey", "theme", "1", "--space", "trivia", "--store", str(data), cwd=tmp_path)
     assert [path.name for path in data.glob("*.db")] == ["rosey.db"]
     (tmp_path / "keyhouse.toml").write_text('data = "data"\nhttp = "off"\n')
     assert run("spaces", "rosey", cwd=tmp_path).stdout == "trivia\n"
-    assert "name the system" in run("spaces", "--data", "data", cwd=tmp_path, code=1).stderr
-    assert "or a system with --data" in run("spaces", cwd=tmp_path, code=1).stderr
+    assert "name the system" in run("spaces", "--store", "data", cwd=tmp_path, code=1).stderr
+    assert "or a system with --store FOLDER" in run("spaces", cwd=tmp_path, code=1).stderr
     (tmp_path / "keyhouse.toml").write_text("data = ")
     assert (
         "The settings file is not valid TOML" in run("spaces", "rosey", cwd=tmp_path, code=1).stderr
@@ -92,14 +109,14 @@ def test_serve_and_commands_use_the_same_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from keyhouse.cli.target import find_store_url
+    from keyhouse.service.registry import system_names
     from keyhouse.settings.engine_urls import default_url, url_of
     from keyhouse.settings.sources import load_settings
-    from keyhouse.systems.registry import NAMES
 
     monkeypatch.chdir(tmp_path)
     for variable in [name for name in os.environ if name.startswith("KEYHOUSE_")]:
         monkeypatch.delenv(variable)
-    assert find_store_url("rosey", None, None) is None
+    assert find_store_url("rosey", None) is None
     for settings, environment in (
         ('data = "d"', {}),
         ('engine = "sqlite:all.db"', {}),
@@ -111,7 +128,7 @@ def test_serve_and_commands_use_the_same_store(
         ('data = "d"', {"KEYHOUSE_DATA": "e"}),
     ):
         (tmp_path / "keyhouse.toml").write_text(settings)
-        given = load_settings({}, environment, None, systems=NAMES)
+        given = load_settings({}, environment, None, systems=system_names())
         with monkeypatch.context() as patch:
             for name, value in environment.items():
                 patch.setenv(name, value)
@@ -119,7 +136,7 @@ def test_serve_and_commands_use_the_same_store(
                 own, shared = given.engines.get(system), given.settings.engine
                 expected = url_of(system, own, alone=True) if own else None
                 expected = expected or (url_of(system, shared, alone=False) if shared else None)
-                assert find_store_url(system, None, None) == (
+                assert find_store_url(system, None) == (
                     expected or default_url(system, Path(given.settings.data))
                 )
 

@@ -48,7 +48,7 @@ def test_the_only_system_of_the_settings_is_the_default(folder: Path, words: lis
 WORDS = {
     "token": ["--space", "ann"],
     "acl": ["ann"],
-    "studio": ["--data", "none"],
+    "studio": ["--store", "none"],
     "get": ["note:a"],
     "put": ["note:b", "no JSON"],
     "delete": ["note:a", "--dry-run"],
@@ -90,15 +90,25 @@ def test_every_command_with_a_system_takes_the_default() -> None:
     assert having - NO_DEFAULT == set(WORDS)
 
 
-@pytest.mark.parametrize("command", WORDS)
-def test_a_command_without_a_system_does_what_it_does_with_the_only_one_of_the_settings(
-    folder: Path, command: str
-) -> None:
-    """`token`, `spaces`, `sweep` and `doctor` did not take it."""
+@pytest.fixture(scope="module")
+def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder with a data folder, which has a record and a secret of tokens. Each test has
+    a copy."""
+    folder = tmp_path_factory.mktemp("data")
+    shutil.copy(recipes.__file__, folder / "recipes.py")
     (folder / "keyhouse.toml").write_text('systems = ["recipes:BOX"]\ndata = "data"\n')
     (folder / "data").mkdir()
     run("put", "recipes:BOX", "note:a", '"text"', "--space", "ann", cwd=folder)
     run("token", "recipes:BOX", "--space", "ann", cwd=folder)
+    return folder
+
+
+@pytest.mark.parametrize("command", WORDS)
+def test_a_command_without_a_system_does_what_it_does_with_the_only_one_of_the_settings(
+    data_folder: Path, tmp_path: Path, command: str
+) -> None:
+    """`token`, `spaces`, `sweep` and `doctor` did not take it."""
+    shutil.copytree(data_folder, folder := tmp_path / "work")
     space = {"KEYHOUSE_SPACE": "ann"}
     named, unnamed = (
         run(command, *system, *WORDS[command], cwd=folder, code=None, environment=space)

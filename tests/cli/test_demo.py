@@ -1,18 +1,14 @@
-"""`make demo` runs to its end, quickly, with and without a terminal."""
+"""`make demo` runs to its end, with and without a terminal."""
 
-import time
 from pathlib import Path
 
 from tests.support.program import run
 
-SECONDS_MAX = 15
-DEMO = ("-m", "keyhouse.demo")
+DEMO = ("-m", "examples.tour")
 
 
 def test_the_demo_runs_in_a_pipe() -> None:
-    began = time.monotonic()
     shown = run(program=DEMO).stdout
-    assert time.monotonic() - began < SECONDS_MAX
     for line in (
         "→ stored clip:kick-off at revision 2",
         "→ in order: ['Kick-off', 'What a goal!']",

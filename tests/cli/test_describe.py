@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from msgspec import UNSET, Struct, UnsetType
 
-from keyhouse.cli.commands.describe import document
 from keyhouse.schema import (
     Counter,
     First,
@@ -31,6 +30,7 @@ from keyhouse.schema import (
     sliding,
 )
 from keyhouse.schema.description import SchemaText, describe, seconds_text, space_text
+from keyhouse.schema.keyspace_document import document
 from keyhouse.schema.shape import shape
 from tests.support.program import run
 

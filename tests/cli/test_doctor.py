@@ -10,12 +10,13 @@ import apsw
 import pytest
 
 from keyhouse import Store, open_engine, open_store
-from keyhouse.cli.commands.describe import dot, json_schema, mermaid
+from keyhouse.cli.commands.describe import json_schema
 from keyhouse.demo.clips import BOARD, fill
 from keyhouse.engine import Batch, Put
 from keyhouse.schema.description import describe
+from keyhouse.schema.diagram import dot, mermaid
+from keyhouse.service.registry import load_system, system_names
 from keyhouse.store import MARK_SPACE
-from keyhouse.systems.registry import NAMES, load_system
 from tests.cli.support.shows import NEXT as NEXT_GUIDE
 from tests.cli.support.shows import declare_shows
 from tests.support.engine_openers import postgres_schema
@@ -68,6 +69,12 @@ def test_doctor_finds_no_problems_in_a_sound_store(folder: Path) -> None:
     )
     assert "no problems" in found["index health"]["value"]
     assert {fact["state"] for fact in found.values()} == {"ok"}
+
+
+def test_rows_in_memory_are_not_advised_to_configure_nats(tmp_path: Path) -> None:
+    """Every engine that is not durable got the advice of JetStream."""
+    durable = facts("--store", "memory:", cwd=tmp_path)["durable"]
+    assert durable["state"] == "warn" and "name another engine" in durable["fix"]
 
 
 def test_each_problem_has_a_fix(folder: Path) -> None:
@@ -144,7 +151,7 @@ def test_doctor_reports_version_sync_and_clock_of_a_server(tmp_path: Path) -> No
     assert found["clock"]["value"].startswith("the server's is ")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", system_names())
 def test_describe_prints_json_schema_of_every_system(name: str) -> None:
     document = json_schema(load_system(name))
     output = json.dumps(document)
@@ -156,7 +163,7 @@ def test_describe_prints_json_schema_of_every_system(name: str) -> None:
     }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", system_names())
 def test_the_diagram_of_every_system_has_all_records_and_derived_rows(name: str) -> None:
     schemas = [describe(schema) for schema in load_system(name).schemas]
     rows = sum(len(record.derived) for schema in schemas for record in schema.records)

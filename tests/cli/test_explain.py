@@ -12,7 +12,7 @@ from msgspec import Struct
 from keyhouse import ManualClock, Store, open_engine
 from keyhouse.cli.commands.explain import read_key, read_stored
 from keyhouse.cli.output import Part, Report, show_reports, visible
-from keyhouse.cli.target import Target, schemas_with
+from keyhouse.cli.spaces import Target, schemas_with
 from keyhouse.demo.clips import BOARD, CLIP, ON_SCREEN, fill
 from keyhouse.engine import Batch, Put
 from keyhouse.errors import KeyFieldError, UsageError
@@ -368,3 +368,12 @@ def test_output_on_a_terminal_is_coloured(monkeypatch: pytest.MonkeyPatch, capsy
         assert shown.count(word) >= 2
     assert "None" not in shown
     assert CLIP.name in shown
+
+
+def test_a_key_is_explained_beside_a_data_folder_without_its_system(tmp_path: Path) -> None:
+    """The folder is the default store, and `explain` ended with an error: it has no such file."""
+    (tmp_path / "keyhouse-data").mkdir()
+    command = ("explain", "rosey", "theme", "--space", "trivia")
+    assert "The record `value`" in run(*command, cwd=tmp_path).stdout
+    named = run(*command, "--store", "keyhouse-data", cwd=tmp_path, code=1)
+    assert "The file does not exist" in named.stderr

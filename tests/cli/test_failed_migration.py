@@ -1,7 +1,6 @@
 """A migration that fails: the service reports it, others are migrated, doctor names the fix."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import httpx
 import pytest
 
 from tests.serve.support.serve_process import serving
+from tests.support.polling import wait_until
 from tests.support.program import run
 
 OLD = """
@@ -82,7 +82,7 @@ def make(folder: Path, failure: str) -> None:
         for row in rows:
             run(
                 *("put", "old:SONGS", str(row["key"]), json.dumps(row["value"])),
-                *("--data", "data", "--space", space),
+                *("--store", "data", "--space", space),
                 cwd=folder,
             )
 
@@ -92,7 +92,9 @@ def test_a_step_that_raises_anything_leaves_the_other_spaces_migrated(
     tmp_path: Path, failure: str
 ) -> None:
     make(tmp_path, FAILURES[failure])
-    done = run(*("migrate", "new:SONGS", "--data", "data", "--yes", "--json"), cwd=tmp_path, code=1)
+    done = run(
+        *("migrate", "new:SONGS", "--store", "data", "--yes", "--json"), cwd=tmp_path, code=1
+    )
     result = json.loads(done.stdout)
     assert [step["space"] for step in result["steps"]] == ["ann", "zoe"]
     [failed] = result["failed"]
@@ -100,16 +102,8 @@ def test_a_step_that_raises_anything_leaves_the_other_spaces_migrated(
     if failure != "UniqueError":
         assert failed["reason"].startswith(failure) and "new.py" in failed["reason"]
     assert failed["reason"].endswith(", at the record song:2"), "nothing named it"
-    text = run("migrate", "new:SONGS", "--data", "data", "--yes", cwd=tmp_path, code=1).stdout
+    text = run("migrate", "new:SONGS", "--store", "data", "--yes", cwd=tmp_path, code=1).stdout
     assert "1 space failed" in " ".join(text.split())
-
-
-def until(check: Any) -> Any:
-    """Return the first result that is true."""
-    deadline = time.monotonic() + 60
-    while not (found := check()):
-        assert time.monotonic() < deadline
-    return found
 
 
 def test_a_service_whose_migration_failed_reports_it_everywhere(tmp_path: Path) -> None:
@@ -127,7 +121,7 @@ def test_a_service_whose_migration_failed_reports_it_everywhere(tmp_path: Path) 
             headers = {"Authorization": f"Bearer {tokens[space]}"}
             return httpx.request(method, f"{served.http}/songs{path}", headers=headers, **options)
 
-        ready = until(
+        ready = wait_until(
             lambda: (r := httpx.get(f"{served.http}/ready")).status_code == 503 and r.json()
         )
         why = ready["systems"]["songs"]["why"]
@@ -153,13 +147,13 @@ def test_a_service_whose_migration_failed_reports_it_everywhere(tmp_path: Path) 
             assert "try again" not in refused.text and "keyhouse doctor" in refused.text
         assert len(ask("ann", "/records/song?by=length").json()["items"]) == 2
         assert ask("ann", "/records/song/9", "PUT", json=value).status_code == 201
-    found = run("doctor", "new:SONGS", "--data", "data", "--json", cwd=tmp_path, code=1).stdout
+    found = run("doctor", "new:SONGS", "--store", "data", "--json", cwd=tmp_path, code=1).stdout
     facts = {fact["name"]: fact for part in json.loads(found)["findings"] for fact in part["facts"]}
     assert "KeyError" in facts["migrations"]["value"] and "bob" in facts["migrations"]["value"]
     assert "keyhouse migrate new:SONGS" in facts["migrations"]["fix"]
     (tmp_path / "new.py").write_text(NEW.replace("FAIL", "pass"))
-    run("migrate", "new:SONGS", "--data", "data", "--yes", cwd=tmp_path)
-    run("verify", "new:SONGS", "--data", "data", cwd=tmp_path)
+    run("migrate", "new:SONGS", "--store", "data", "--yes", cwd=tmp_path)
+    run("verify", "new:SONGS", "--store", "data", cwd=tmp_path)
 
 
 def test_a_space_that_another_program_began_is_prepared_when_it_is_met(tmp_path: Path) -> None:
@@ -171,7 +165,7 @@ def test_a_space_that_another_program_began_is_prepared_when_it_is_met(tmp_path:
     value = json.dumps({"id": "p", "length": 3, "title": "p"})
     with serving(tmp_path, "new:SONGS", "--nats", "off") as served:
         run(
-            *("put", "new:SONGS", "song:p", value, "--space", "started", "--data", "data"),
+            *("put", "new:SONGS", "song:p", value, "--space", "started", "--store", "data"),
             cwd=tmp_path,
         )
         token = run(
@@ -179,24 +173,23 @@ def test_a_space_that_another_program_began_is_prepared_when_it_is_met(tmp_path:
         ).stdout
         headers = {"Authorization": f"Bearer {token.strip()}"}
         for path in ("/lookup/song?by=title&title=p", "/records/song?by=length"):
-            found = until(
-                lambda path=path: (
-                    (r := httpx.get(f"{served.http}/songs{path}", headers=headers)).status_code
-                    == 200
-                    and r.json()
-                )
-            )
+
+            def prepared(path: str = path) -> Any:
+                reply = httpx.get(f"{served.http}/songs{path}", headers=headers)
+                return reply.json() if reply.status_code == 200 else None
+
+            found = wait_until(prepared)
             assert "p" in json.dumps(found)
 
 
 def test_verify_of_a_space_to_migrate_names_the_command_that_migrates(tmp_path: Path) -> None:
     """It advised `--repair`, and `--delete-unreadable` deleted the old records."""
     make(tmp_path, "pass")
-    where = ("--data", "data")
+    where = ("--store", "data")
     for options in ([], ["--repair"], ["--delete-unreadable", "--yes"]):
         done = run("verify", "new:SONGS", *options, *where, cwd=tmp_path, code=5).stdout
         text = " ".join(done.split())
-        advice = "migrate the space first, with keyhouse migrate new:SONGS --data data"
+        advice = "migrate the space first, with keyhouse migrate new:SONGS --store data"
         assert advice in text.replace("`", "")
         assert "--repair" not in text
     run("migrate", "new:SONGS", *where, "--yes", cwd=tmp_path)
@@ -216,9 +209,9 @@ def test_code_of_the_first_version_on_migrated_rows_is_rejected_by_every_command
 ) -> None:
     """`migrate` advised --reindex, and doctor an installation of Keyhouse and a repair."""
     make(tmp_path, "pass")
-    run("migrate", "new:SONGS", "--data", "data", "--yes", cwd=tmp_path)
+    run("migrate", "new:SONGS", "--store", "data", "--yes", cwd=tmp_path)
     (tmp_path / "first.py").write_text(FORGOTTEN[forgotten])
-    given = ("first:SONGS", "--data", "data")
+    given = ("first:SONGS", "--store", "data")
     for command in (
         ("migrate", *given, "--yes"),
         ("migrate", *given, "--dry-run"),

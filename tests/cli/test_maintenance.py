@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
+from textwrap import dedent
 
 import apsw
 import pytest
@@ -126,10 +128,11 @@ def test_migrate_lists_pending_spaces_asks_and_runs_once(folder: Path) -> None:
 
 
 def test_migrate_reports_a_new_index_that_no_migration_builds(tmp_path: Path) -> None:
-    """It reported no pending migrations, and exit code 0, although the index had no rows."""
+    """It reported no pending migrations, and exit code 0, although the index had no rows. A dry run
+    with --reindex did not name the indexes that it would build."""
     declare_shows(tmp_path)
     command = ("migrate", "tv:NEXT", "--store", "sqlite:tv.db")
-    for options, code in ((["--dry-run"], 5), (["--dry-run", "--reindex"], 5), ([], 0)):
+    for options, code in ((["--dry-run"], 5), ([], 0)):
         shown = run(*command, *options, cwd=tmp_path, code=code).stdout
         assert shown.startswith("Checked\n")
         assert "1 index to build in 1 space" in shown and "year:{year:04d}:{id}" in shown
@@ -137,8 +140,38 @@ def test_migrate_reports_a_new_index_that_no_migration_builds(tmp_path: Path) ->
         assert ("Nothing was written." in shown) == ("--dry-run" in options)
     answer = json.loads(run(*command, "--dry-run", "--json", cwd=tmp_path, code=5).stdout)
     assert answer["unbuilt"] == [{"space": "ann", "index": "year:{year:04d}:{id}"}]
-    assert "2 indexes built" in run(*command, "--reindex", cwd=tmp_path).stdout
+    for _ in range(2):
+        every = run(*command, "--dry-run", "--reindex", cwd=tmp_path, code=5).stdout
+        assert "2 indexes of 1 space would be built again. Nothing was written." in every
+        assert "title" in every and "year:{year:04d}:{id}" in every and "Build:" not in every
+        assert "2 indexes built" in run(*command, "--reindex", cwd=tmp_path).stdout
     assert "to build" not in run(*command, "--dry-run", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize("program", ["tv.py", "show.py"])
+def test_the_error_of_a_new_index_names_the_command_that_builds_it(
+    tmp_path: Path, program: str
+) -> None:
+    """It lacked the store and the name of the schema: a copy of it asked for both."""
+    declare_shows(tmp_path)
+    opening = "import asyncio\nfrom keyhouse import open_store\n" + dedent(
+        """
+        async def main():
+            async with open_store(NEXT, "sqlite:tv.db", "ann"):
+                print("open")
+
+        if __name__ == "__main__":
+            asyncio.run(main())
+        """
+    )
+    imported = "" if program == "tv.py" else "from tv import NEXT\n"
+    with (tmp_path / program).open("a") as file:
+        file.write(imported + opening)
+    failed = run(program=(str(tmp_path / program),), cwd=tmp_path, code=1).stderr
+    [command] = re.findall(r"command='(keyhouse [^']+)'", failed)
+    assert command == "keyhouse migrate tv:NEXT --store sqlite:tv.db --space ann --reindex"
+    assert "2 indexes built" in run(*command.split()[1:], cwd=tmp_path).stdout
+    assert run(program=(str(tmp_path / program),), cwd=tmp_path).stdout == "open\n"
 
 
 def test_sweep_deletes_expired_rows(folder: Path) -> None:
@@ -223,7 +256,7 @@ def test_only_its_owner_can_read_a_backup_or_an_export(folder: Path) -> None:
         (("backup",), "Missing argument 'SYSTEM'"),
         (("backup", "rosey"), "Missing argument 'FILE'"),
         (("restore", "rosey"), "Missing argument 'FILE'"),
-        (("export", "rows.jsonl"), "'rows.jsonl' is not a system"),
+        (("export", "rows.jsonl"), "'rows.jsonl' is not an installed system"),
         (("move", "sqlite:a.db", "sqlite:b.db"), "keyhouse move SYSTEM FROM TO"),
     ],
 )

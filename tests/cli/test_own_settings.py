@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from keyhouse.cli.app import app
-from keyhouse.systems.registry import NAMES
+from keyhouse.service.registry import system_names
 from tests.serve.support.serve_process import serving
 from tests.service.schema_service.support import recipes
 from tests.support.program import run
@@ -125,6 +125,22 @@ def test_serve_takes_an_own_schema_from_the_settings(
     assert not [name for name in ignored["ignored"] if name.strip("[]").startswith(known)]
 
 
+@pytest.mark.parametrize("by", ["--config", "KEYHOUSE_CONFIG"])
+def test_the_modules_of_a_settings_file_are_found_beside_it(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, by: str
+) -> None:
+    """They were looked for in the working directory alone: a unit of systemd, which starts in /,
+    did not find `recipes.py` beside the file that names it."""
+    (folder / "keyhouse.toml").write_text(PLAIN + 'systems = ["recipes:BOX"]\n')
+    file, elsewhere = str(folder / "keyhouse.toml"), tmp_path_factory.mktemp("elsewhere")
+    given = [by, file] if by.startswith("--") else []
+    variables = {} if given else {by: file}
+    made = run("token", "--space", "ann", *given, cwd=elsewhere, environment=variables)
+    assert made.stdout.count(".") == 2
+    with serving(elsewhere, "recipes:BOX", *given, "--nats", "off", **variables) as process:
+        assert process.get("/recipes/openapi.json").json()["info"]["title"] == "Recipes"
+
+
 @pytest.mark.parametrize("system", ["rosey", "recipes:BOX"])
 def test_serve_ignores_settings_of_schemas_that_another_process_serves(
     folder: Path, system: str
@@ -154,7 +170,7 @@ RIGHT = {"http": "docs = true", "studio": "session_hours = 1.0"}
 
 MISSPELLED: list[tuple[str, dict[str, str], str]] = [
     (f"{beside}[{name[:2]}{name[3:]}]\nengine = 'memory:'\n", {}, f"[{name}]")
-    for name in (*NAMES, "http", "studio", "recipes")
+    for name in (*system_names(), "http", "studio", "recipes")
     for beside in ("", f"[{name}]\n{RIGHT.get(name, ENGINE)}\n")
 ] + [
     ("", {f"KEYHOUSE_{wrong}": "1"}, f"KEYHOUSE_{right}")
@@ -175,7 +191,7 @@ def test_a_misspelled_table_or_variable_still_stops_serve(
     folder: Path, file: str, variables: dict[str, str], nearest: str
 ) -> None:
     (folder / "keyhouse.toml").write_text(file)
-    words = ("serve", *NAMES, "recipes:BOX", "--http", "127.0.0.1:0")
+    words = ("serve", *system_names(), "recipes:BOX", "--http", "127.0.0.1:0")
     failed = run(*words, cwd=folder, code=1, environment=variables).stderr
     assert "Unknown setting" in failed and f"nearest={nearest!r}" in failed
     assert not (folder / "keyhouse-data").exists()

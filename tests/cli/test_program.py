@@ -15,8 +15,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from keyhouse.advice.install import install_line
 from keyhouse.cli.app import app
-from keyhouse.install import install_line
 from tests.support.program import SOURCE, run
 from tools.reference import commands
 
@@ -64,10 +64,10 @@ HEAVY = (
     "starlette",
     "prometheus_client",
     "structlog",
-    "importlib.metadata",
     "tomllib",
 )
-"""Modules that are slow to import. Help, and so the start of every command, does not import them.
+"""Modules that are slow to import. Help, and so the start of every command, does not import them;
+it reads only the names of the installed systems.
 """
 
 

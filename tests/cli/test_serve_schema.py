@@ -24,7 +24,8 @@ def folder(tmp_path: Path) -> Path:
     [
         ("recipes:NOPE", "It has recipes:BOX."),
         ("nothing:BOX", "No module named 'nothing'. Run this in the folder of nothing.py."),
-        ("recipes:Recipe", "neither a Schema nor a service function"),
+        ("recipes:Recipe", "neither a Schema nor a System nor a service"),
+        ("recipes:RECIPE", "but a Record. It has recipes:BOX."),
         ("recipes:SMALL", "was not found"),
         ("recipes.py:BOX", "names a file: name its module, as in recipes:BOX, in the folder of"),
         ("./recipes.py:BOX", "names a file: name its module, as in recipes:BOX, in the folder of"),
@@ -57,6 +58,14 @@ def test_a_module_that_fails_is_one_sentence_with_its_line(
     for command in ("describe", "serve"):
         failed = run(command, "bad:NOTES", cwd=tmp_path, code=2).stderr
         assert sentence in " ".join(failed.split()) and "Traceback" not in failed
+
+
+def test_a_module_that_runs_its_program_on_import_gets_advice(tmp_path: Path) -> None:
+    """It named a line of asyncio's `runners.py`. Programs of the guides end in this way."""
+    (tmp_path / "bad.py").write_text("import asyncio\n\nasyncio.run(asyncio.sleep(0))\n")
+    failed = " ".join(run("verify", "bad:NOTES", cwd=tmp_path, code=2).stderr.split())
+    assert "'bad:NOTES' can't be imported: bad.py, line 3: RuntimeError: asyncio.run()" in failed
+    assert 'Write `if __name__ == "__main__":` above it' in failed
 
 
 def test_a_misspelled_system_is_named_with_the_nearest(tmp_path: Path) -> None:
@@ -99,29 +108,29 @@ def test_tokens_and_data_commands_work_for_a_served_schema(folder: Path) -> None
     assert "Unknown scope" in wrong.stderr
     with serving(folder, "recipes:BOX", "--nats", "off") as process:
         value = '{"title": "Pie", "slug": "pie", "minutes": 3}'
-        service = ("--service", process.http, "--token", token)
+        service = ("--store", process.http, "--token", token)
         run("put", "recipes:BOX", "recipe:pie", value, *service, cwd=folder)
         run("put", "recipes:BOX", "draft:ann:x", '{"text": "a"}', *service, cwd=folder)
         got = run("get", "recipes:BOX", "recipe:pie", *service, "--json", cwd=folder)
         assert json.loads(got.stdout)["value"]["minutes"] == 3
         listed = run("list", "recipes:BOX", *service, cwd=folder).stdout
         assert listed.index("draft:ann:x") < listed.index("recipe:pie")
-        unsigned = run("list", "recipes:BOX", "--service", process.http, cwd=folder, code=1).stderr
+        unsigned = run("list", "recipes:BOX", "--store", process.http, cwd=folder, code=1).stderr
         assert "requires a token" in unsigned
         assert "`keyhouse token recipes:BOX --space NAME` makes one" in unsigned
         elsewhere = run("token", *reader[1:-1], "other", cwd=folder).stdout.strip()
-        foreign = ("--service", process.http, "--token", elsewhere)
+        foreign = ("--store", process.http, "--token", elsewhere)
         rejected = run("list", "recipes:BOX", *foreign, cwd=folder, code=1).stderr
         assert "signature is invalid" in rejected
         assert "new_token='keyhouse token recipes:BOX --space ann'" in rejected
         only = run("token", *reader[1:], cwd=folder).stdout.strip()
-        refused = ("--service", process.http, "--token", only)
+        refused = ("--store", process.http, "--token", only)
         denied = run("put", "recipes:BOX", "recipe:pie", value, *refused, cwd=folder, code=None)
         assert denied.returncode != 0 and "scope" in denied.stderr
         run("delete", "recipes:BOX", "draft:ann:x", *service, "--yes", cwd=folder)
         assert run("count", "recipes:BOX", *service, cwd=folder).stdout.strip() == "1"
         process.end()
-    stored = run("list", "recipes:BOX", "--data", "data", "--space", "ann", cwd=folder).stdout
+    stored = run("list", "recipes:BOX", "--store", "data", "--space", "ann", cwd=folder).stdout
     assert "recipe:pie" in stored
 
 

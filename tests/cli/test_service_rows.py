@@ -50,7 +50,7 @@ def at(folder: Path) -> Iterator[list[str]]:
     """The options of a running service."""
     made = run("token", SYSTEM, "--space", "red", "--data", "data", cwd=folder).stdout
     with serving(folder, SYSTEM, "--nats", "off") as process:
-        yield ["--service", process.http, "--token", made.strip()]
+        yield ["--store", process.http, "--token", made.strip()]
 
 
 @pytest.mark.parametrize("key", RECORDS)
@@ -88,9 +88,9 @@ def test_derived_rows_are_an_error_with_the_alternative(
 ) -> None:
     """The list of a prefix that only rows of an index have was empty, with exit code 0."""
     error = run(command, SYSTEM, *selected, *at, cwd=folder, code=1).stderr
-    assert "no derived rows: read them from the store, with --store or --data" in error
+    assert "no derived rows: for these, name the engine or the data folder as --store" in error
 
 
 def test_one_derived_row_is_an_error_with_the_alternative(folder: Path, at: list[str]) -> None:
     error = run("get", SYSTEM, "top:00001:a", *at, cwd=folder, code=1).stderr
-    assert "no derived rows: read them from the store, with --store or --data" in error
+    assert "no derived rows: name the engine or the data folder as --store" in error

@@ -72,7 +72,7 @@ def test_the_studio_of_a_served_system_takes_an_operators_token(tmp_path: Path) 
             assert system["is_durable"] is True
             assert client.get("/studio/rosey/schema.json").status_code == 200
             assert client.get("/studio/openapi.json").status_code == 200
-        given = ("--service", served.http, "--token", made)
+        given = ("--store", served.http, "--token", made)
         listed = run("jobs", *given).stdout
         assert "No job was started" in listed
         assert "0 sweeps" in listed
@@ -84,9 +84,9 @@ def test_the_studio_of_a_served_system_takes_an_operators_token(tmp_path: Path) 
 
 def test_jobs_needs_a_service_and_a_token() -> None:
     for given, sentence in (
-        ([], "--service http://host:8080"),
-        (["--service", "http://localhost:1"], "keyhouse token --operator"),
-        (["--service", "http://localhost:1", "--token", "x"], "cannot be reached"),
+        ([], "--store http://host:8080"),
+        (["--store", "http://localhost:1"], "keyhouse token --operator"),
+        (["--store", "http://localhost:1", "--token", "x"], "cannot be reached"),
     ):
         assert sentence in run("jobs", *given, code=1).stderr
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from keyhouse.cli.commands.describe import document
 from keyhouse.keys import proof
 from keyhouse.schema.description import describe
 from keyhouse.schema.explanation import explain
-from keyhouse.systems.registry import NAMES, load_system
+from keyhouse.schema.keyspace_document import document
+from keyhouse.service.registry import load_system, system_names
 from tests.support.program import run
 
 ULID = "01HQ3K5V7X9ZB2D4F6G8J0K2M4"
@@ -64,7 +64,7 @@ PRINTED = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", system_names())
 def test_the_document_of_a_system_has_every_template(name: str) -> None:
     shown = run("describe", name).stdout
     for schema in load_system(name).schemas:
@@ -73,7 +73,9 @@ def test_the_document_of_a_system_has_every_template(name: str) -> None:
             assert record.name in shown
 
 
-@pytest.mark.parametrize(("name", "key"), [(name, key) for name in NAMES for key in PRINTED[name]])
+@pytest.mark.parametrize(
+    ("name", "key"), [(name, key) for name in system_names() for key in PRINTED[name]]
+)
 def test_every_key_of_the_document_is_explained(name: str, key: str) -> None:
     found = [
         explained
@@ -84,12 +86,12 @@ def test_every_key_of_the_document_is_explained(name: str, key: str) -> None:
     assert all(explained.key == key for explained in found)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", system_names())
 def test_the_program_explains_the_first_key(name: str) -> None:
     assert PRINTED[name][0] in run("explain", name, PRINTED[name][0]).stdout
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", system_names())
 def test_every_template_matches_a_key_of_the_document(name: str) -> None:
     for schema in load_system(name).schemas:
         for record, declared in schema.declared():
@@ -101,7 +103,7 @@ def test_every_template_matches_a_key_of_the_document(name: str) -> None:
             assert (explained.template, explained.record) == (declared.template.text, record.name)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", system_names())
 def test_the_document_of_a_system_is_valid_markdown(name: str) -> None:
     system = load_system(name)
     page = document(system.title, "", [describe(schema) for schema in system.schemas])

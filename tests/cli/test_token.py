@@ -10,7 +10,7 @@ import pytest
 
 from keyhouse.auth import Caller, JwtSettings, jwt_auth
 from keyhouse.errors import TokenError
-from keyhouse.systems.history.settings import HistorySettings
+from keyhouse_history.settings import HistorySettings
 from tests.support.program import run
 
 
@@ -93,8 +93,11 @@ def test_a_short_secret_is_rejected_without_printing_it(
             "known=['read', 'write']",
         ),
         (["streamkit", "--operator"], "has no tokens for operators: for the Studio, name no"),
-        (["history"], "takes=['--customer', '--operator']"),
+        (["history"], "Give either --customer ID or --operator."),
+        (["streamkit"], "Give --customer ID."),
         (["rosey", "--operator"], "has no tokens: for the Studio, give --operator without"),
+        # It has scopes, of its sessions, and was first asked for a customer.
+        (["audiobooks"], "has no tokens: for the Studio, give --operator without"),
         (["nothing", "--customer", "12345"], "No such system"),
     ],
 )

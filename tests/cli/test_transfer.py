@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.cli.commands.move import _without_password
+from keyhouse.cli.commands.move import without_password
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.registry import open_engine
 from keyhouse.serve.data_dir import DataDir
@@ -99,7 +99,7 @@ def test_the_file_of_a_program_is_moved_to_the_data_folder_of_a_service(tmp_path
     assert "keyhouse move SYSTEM sqlite:FILE keyhouse-data" in " ".join(refused.split())
     shown = run("move", "tv:GUIDE", "sqlite:tv.db", "fresh", cwd=tmp_path).stdout
     assert "Now serve it: keyhouse serve tv:GUIDE --data fresh" in " ".join(shown.split())
-    listed = run("list", "tv:GUIDE", "--data", "fresh", "--space", "ann", cwd=tmp_path).stdout
+    listed = run("list", "tv:GUIDE", "--store", "fresh", "--space", "ann", cwd=tmp_path).stdout
     assert "show:a" in listed
     assert (tmp_path / "fresh").stat().st_mode & 0o777 == 0o700
 
@@ -107,13 +107,13 @@ def test_the_file_of_a_program_is_moved_to_the_data_folder_of_a_service(tmp_path
 def test_restore_creates_the_data_folder(tmp_path: Path) -> None:
     declare_shows(tmp_path)
     run("backup", "tv:GUIDE", "b.jsonl", "--store", "sqlite:tv.db", cwd=tmp_path)
-    command = ("restore", "tv:GUIDE", "b.jsonl", "--data", "fresh")
+    command = ("restore", "tv:GUIDE", "b.jsonl", "--store", "fresh")
     run(*command, "--dry-run", cwd=tmp_path)
     assert not (tmp_path / "fresh").exists()
     assert "identical in file and store" in run(*command, cwd=tmp_path).stdout
     (tmp_path / "file").touch()
-    refused = run("restore", "tv:GUIDE", "b.jsonl", "--data", "file", cwd=tmp_path, code=1).stderr
-    assert "The data folder can't be created" in refused
+    refused = run("restore", "tv:GUIDE", "b.jsonl", "--store", "file", cwd=tmp_path, code=1).stderr
+    assert "This is a file, not a data folder" in refused
 
 
 def test_restore_rejects_a_backup_that_ends_inside_a_line(tmp_path: Path) -> None:
@@ -341,4 +341,4 @@ def test_move_follows_changes_until_enter(tmp_path: Path) -> None:
 )
 def test_the_next_command_has_the_url_without_its_password(given: str, shown: str) -> None:
     """`keyhouse move` ended with `--engine TO`, literally, for every URL with a user."""
-    assert _without_password(given) == shown
+    assert without_password(given) == shown

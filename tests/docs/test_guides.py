@@ -22,6 +22,7 @@ GUIDES = (
     "per-user-data",
     "record-options",
     "sessions",
+    "simulation",
     "testing",
     "transactions",
 )

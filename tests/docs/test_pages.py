@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from keyhouse import errors
-from keyhouse.systems.registry import NAMES
+from keyhouse.service.registry import system_names
 from tests.docs.pages import DOCS, ROOT, code, items, table
 from tools.reference import pages
 
@@ -72,10 +72,8 @@ def test_every_documented_error_exists() -> None:
 
 
 def test_every_limit_is_documented_with_its_reason() -> None:
-    modules = [
-        ("" if path.parts[-3] != "systems" else f"{path.parts[-2]}.", path)
-        for path in SOURCE.rglob("limits.py")
-    ]
+    modules = [("", path) for path in SOURCE.rglob("limits.py")]
+    modules += [(f"{path.parts[-4]}.", path) for path in ROOT.glob("systems/*/src/*/limits.py")]
     names = [
         f"{prefix}{node.target.id}"
         for prefix, path in modules
@@ -137,7 +135,7 @@ def named_tests() -> list[tuple[str, str]]:
     found = []
     place = ""
     for name in re.findall(r"`([\w./]+)`", (DOCS / "reliability.md").read_text()):
-        if name.startswith(("tests/", "keyhouse.testing")):
+        if name.startswith(("tests/", "systems/", "keyhouse.testing")):
             place = name
         elif name.startswith("test_"):
             found.append((place, name))
@@ -163,13 +161,13 @@ def test_every_guarantee_names_a_test() -> None:
 # Systems and indexes
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", system_names())
 def test_a_system_has_its_page_and_its_keyspace(name: str) -> None:
-    page = (DOCS / "systems" / f"{name}.md").read_text()
-    assert f"({name}-keyspace.md)" in page
+    page = (ROOT / "systems" / name / "README.md").read_text()
+    assert "(keyspace.md)" in page
     assert "## Decisions where the document was silent" in page
     assert "## Not there yet" in page
-    assert f"({name}.md)" in (DOCS / "systems" / "README.md").read_text()
+    assert f"({name}/README.md)" in (ROOT / "systems" / "README.md").read_text()
 
 
 def test_every_page_is_in_the_index() -> None:
@@ -216,6 +214,13 @@ def test_the_declaring_page_has_every_public_name_and_its_program_prints_what_it
 
     page = (DOCS / "declaring.md").read_text()
     assert [name for name in keyhouse.__all__ if f"`{name}`" not in page] == []
+    names = page.partition("\n## Names\n")[2].partition("\n## ")[0]
+    listed = [
+        each
+        for line in re.findall(r"^- ([^:]+):", names, re.M)
+        for each in re.findall(r"`(\w+)`", line)
+    ]
+    assert [name for name in listed if name not in vars(keyhouse)] == [], "no longer public"
     (tmp_path / "sounds.py").write_text("\n".join(blocks(page, "python")))
     assert run(program=("sounds.py",), cwd=tmp_path).stdout == "".join(blocks(page, "text"))
 
@@ -225,7 +230,7 @@ def test_the_audiobooks_program_prints_what_its_page_shows(tmp_path: Path) -> No
     from tests.docs.pages import blocks
     from tests.support.program import run
 
-    text = (DOCS / "systems" / "audiobooks.md").read_text()
+    text = (ROOT / "systems" / "audiobooks" / "README.md").read_text()
     page = text.partition("\n## Use it in a program\n")[2].partition("\n## ")[0]
     (tmp_path / "library.py").write_text("\n".join(blocks(page, "python")))
     assert run(program=("library.py",), cwd=tmp_path).stdout == "".join(blocks(page, "text"))

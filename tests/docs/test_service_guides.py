@@ -1,13 +1,13 @@
 """The guides for services: their programs are served and do what the page says."""
 
 import shutil
-import time
 from pathlib import Path
 
 import httpx
 
 from tests.docs.pages import DOCS, ROOT, blocks
 from tests.serve.support.serve_process import Serving, serving
+from tests.support.polling import wait_until
 from tests.support.program import run
 
 
@@ -25,11 +25,12 @@ def test_the_guide_to_engines_threads_and_the_bus(tmp_path: Path) -> None:
     with serving(tmp_path, "documents:service") as running:
         stored = call(running, "PUT", "/documents/documents/a", json="text")
         assert stored.status_code == 200 and len(stored.json()["digest"]) == 128
-        deadline = time.monotonic() + 20
-        while (found := call(running, "GET", "/documents/archive/a")).status_code == 204:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        assert found.json() == stored.json()
+
+        def archived() -> httpx.Response | None:
+            found = call(running, "GET", "/documents/archive/a")
+            return None if found.status_code == 204 else found
+
+        assert wait_until(archived).json() == stored.json()
         assert (tmp_path / "data" / "archive.db").is_file()
         assert running.end() == 0
 
@@ -38,12 +39,12 @@ def test_the_guide_to_background_operations(tmp_path: Path) -> None:
     written(tmp_path, "background-operations", "printer")
     with serving(tmp_path, "printer:service") as running:
         id = call(running, "POST", "/printer/operations", json=25).json()["id"]
-        deadline = time.monotonic() + 20
-        while (found := call(running, "GET", f"/printer/operations/{id}").json())[
-            "status"
-        ] != "completed":
-            assert time.monotonic() < deadline, found
-            time.sleep(0.05)
+
+        def completed() -> dict[str, object] | None:
+            found = dict(call(running, "GET", f"/printer/operations/{id}").json())
+            return found if found["status"] == "completed" else None
+
+        found = wait_until(completed)
         assert (found["current"], found["total"]) == (25, 25)
         log = call(running, "GET", f"/printer/operations/{id}/log").json()
         assert log == ["pages 0 to 9", "pages 10 to 19", "pages 20 to 24"]

@@ -1,6 +1,8 @@
-"""The site: built from the repository's Markdown, with links that lead somewhere and a search."""
+"""The site: built from the repository's Markdown, with links that lead somewhere and a search.
 
-import asyncio
+No test is marked `long`, so that one process has them all, and builds the site once.
+"""
+
 import json
 import re
 from collections.abc import Iterator
@@ -9,9 +11,10 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
 import pytest
+from playwright.async_api import expect
 
 from tests.docs.pages import DOCS
-from tests.support.browser_pages import open_browser
+from tests.support.browser_pages import Pages, run_in_browser
 from tools.site import build, navigation
 
 
@@ -44,8 +47,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def broken(site: Path) -> Iterator[str]:
-    pages = {path: Page(path.read_text()) for path in site.rglob("*.html")}
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    return {path: Page(path.read_text()) for path in site.rglob("*.html")}
+
+
+def broken(site: Path, pages: dict[Path, Page]) -> Iterator[str]:
     for path, page in pages.items():
         if path.name == "404.html":
             continue
@@ -66,23 +73,20 @@ def broken(site: Path) -> Iterator[str]:
                 yield f"{path.relative_to(site)} links to {link}, which has no such anchor"
 
 
-@pytest.mark.long
-def test_every_link_of_the_site_leads_somewhere(site: Path) -> None:
-    assert list(broken(site)) == []
+def test_every_link_of_the_site_leads_somewhere(site: Path, pages: dict[Path, Page]) -> None:
+    assert list(broken(site, pages)) == []
 
 
-@pytest.mark.long
-def test_the_site_loads_nothing_from_other_hosts(site: Path) -> None:
+def test_the_site_loads_nothing_from_other_hosts(pages: dict[Path, Page]) -> None:
     found = {
         resource
-        for path in site.rglob("*.html")
-        for resource in Page(path.read_text()).resources
+        for page in pages.values()
+        for resource in page.resources
         if re.match(r"(https?:)?//", resource)
     }
     assert found == set()
 
 
-@pytest.mark.long
 def test_the_search_finds_a_guide(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text())
     places = {entry["location"].partition("#")[0] for entry in index["docs"]}
@@ -96,31 +100,50 @@ QUERIES = {
     "file upload": ("faq", "web-service"),
     "type change migration": ("change-a-field", "migrate"),
     "webhook": ("jobs-and-webhooks",),
+    "production tokens": ("tokens", "faq"),
+    "serve a page": ("faq", "browser"),
+    "static files": ("faq", "browser"),
+    "paginate": ("pagination",),
+    "transaction across records": ("transactions",),
+    "rate limit users": ("cooldown", "faq"),
+    "full-text search": ("search",),
+    "rename a field": ("change-a-field", "faq"),
+    "drop a field": ("change-a-field", "faq"),
+    "several machines": ("faq",),
+    "typescript client": ("faq",),
+    "scheduled jobs": ("jobs-and-webhooks",),
+    "security of the studio": ("studio",),
+    "upgrade path": ("upgrade",),
+    "backup": ("backup", "faq"),
+    "custom route": ("faq", "song-requests"),
+    "overlay token": ("faq", "browser", "tokens"),
+    "tenants": ("per-user-data", "forget"),
 }
 """Queries of a reader, and the guides that answer each."""
 
 
 @pytest.mark.browser
-@pytest.mark.long
 def test_the_search_of_the_opened_files_finds_a_guide_first(site: Path) -> None:
     """The site has no server: its search box was hidden. With one, reports and the changelog came
     before the guides."""
 
-    async def main() -> None:
-        async with open_browser() as browser:
+    async def scenario(browser: Pages) -> None:
+        async with browser.visit((site / "index.html").as_uri()) as page:
+            box = page.get_by_placeholder("Search")
+            links = page.locator(".md-search-result__link")
+            await box.click()
             for query, guides in QUERIES.items():
-                async with browser.visit((site / "index.html").as_uri()) as page:
-                    box = page.get_by_placeholder("Search")
-                    await box.click()
-                    await box.fill(query)
+                for text in ("", query):  # results of the last query go first
+                    await box.fill(text)
                     await box.press("End")  # it searches when a key is released
-                    first = page.locator(".md-search-result__link").first
-                    await first.wait_for()
-                    place = str(await first.get_attribute("href")).partition("?")[0]
-                    names = [f"docs/guides/{guide}.html" for guide in guides]
-                    assert any(place.partition("#")[0].endswith(name) for name in names), query
+                    if not text:
+                        await expect(links).to_have_count(0)
+                await links.first.wait_for()
+                place = str(await links.first.get_attribute("href")).partition("?")[0]
+                names = [f"docs/guides/{guide}.html" for guide in guides]
+                assert any(place.partition("#")[0].endswith(name) for name in names), query
 
-    asyncio.run(main())
+    run_in_browser(scenario)
 
 
 def test_the_navigation_has_all_guides() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from keyhouse.errors import DeclarationError
+from keyhouse.operations.catalog import Catalog
 from keyhouse.schema import Record, Schema
-from keyhouse.service.schema_service.catalog import Catalog
 from tests.docs.pages import DOCS, blocks
 from tests.support.program import SOURCE, run
 

@@ -12,7 +12,7 @@ import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engines.registry import SCHEMES
-from keyhouse.systems.registry import NAMES
+from keyhouse.service.registry import system_names
 from keyhouse.testing.conformance import Conformance
 from tests.engines.conftest import DESELECTED, is_known_skip
 from tests.support.engine_openers import ALL, OPENERS
@@ -27,7 +27,7 @@ ON_EVERY_ENGINE = (
     "tests/engines/test_scripts.py",
     "tests/store/test_model.py",
 )
-COLLECTED = (*ON_EVERY_ENGINE, "tests/systems")
+COLLECTED = (*ON_EVERY_ENGINE, "systems")
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_random_tests_run_on_every_engine(
     )
 
 
-@pytest.mark.parametrize("system", NAMES)
+@pytest.mark.parametrize("system", system_names())
 def test_every_system_is_tested_on_every_engine(
     system: str, collected: dict[str, set[str]]
 ) -> None:

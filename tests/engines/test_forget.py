@@ -19,6 +19,7 @@ from keyhouse.store import FORGET_KEY, forget, resume_interrupted
 from keyhouse.testing.faults import FaultyEngine, Killed, die, meanwhile
 from tests.support.dynamodb_tables import plain_client, settings
 from tests.support.engine_openers import OPENERS, postgres_schema
+from tests.support.polling import until
 
 MARKER = "marker-7f3a"
 SPACE = f"space-{MARKER}"
@@ -69,14 +70,12 @@ def test_a_search_of_the_rocksdb_folder_finds_no_value(tmp_path: Path) -> None:
         await fill(engine)
         assert files_with(tmp_path, MARKER)
         await forget(engine, SPACE, watch_seconds=0)
-        async with asyncio.timeout(20):  # RocksDB deletes old files in the background
-            while any(not name.startswith("MANIFEST") for name in files_with(tmp_path, MARKER)):
-                await asyncio.sleep(0.05)
+        await until(  # RocksDB deletes old files in the background
+            lambda: all(name.startswith("MANIFEST") for name in files_with(tmp_path, MARKER))
+        )
         await engine.close()
         engine = await open_engine(f"rocksdb:///{tmp_path}/rows")
-        async with asyncio.timeout(20):
-            while files_with(tmp_path, MARKER):
-                await asyncio.sleep(0.05)
+        await until(lambda: not files_with(tmp_path, MARKER))
         await engine.close()
 
     asyncio.run(scenario())

@@ -67,7 +67,7 @@ def test_a_batch_that_dynamodb_rejects_fails_alone() -> None:
 
     async def scenario() -> None:
         engine = await DynamoDBEngine.open(settings())
-        engine._client._driver = Strict(engine._client._driver)
+        engine.client.driver = Strict(engine.client.driver)
         batches = [one(f"k{number}", b'"wrong"' if number == 7 else b"1") for number in range(12)]
         answers = await asyncio.gather(
             *(engine.commit("s", batch) for batch in batches), return_exceptions=True
@@ -117,9 +117,9 @@ def test_a_write_that_arrives_as_the_last_workers_return_is_not_stranded(
     async def scenario() -> None:
         engine, calls = PostgresEngine.open(await postgres_schema()), Calls()
         if reads:
-            monkeypatch.setattr(engine._reads, "run_with_retry", calls.read)
+            monkeypatch.setattr(engine.reads, "run_with_retry", calls.read)
         else:
-            monkeypatch.setattr(engine._writer, "_call", calls.commit)
+            monkeypatch.setattr(engine.writer, "call", calls.commit)
 
         async def request(space: str) -> Any:
             return await (engine.read(space, ["k"]) if reads else engine.commit(space, one("k")))
@@ -167,8 +167,8 @@ def test_an_unknown_outcome_is_not_reported_as_closed(
                 await closing
                 raise connection_lost()
 
-            assert there.engine._connection is not None
-            there.engine._connection.request = request  # type: ignore[method-assign]
+            assert there.engine.connection is not None
+            there.engine.connection.request = request  # type: ignore[method-assign]
             closing = asyncio.get_running_loop().create_future()
             commit = asyncio.ensure_future(there.engine.commit("s", one("b")))
             await asked
@@ -184,7 +184,7 @@ def test_an_unknown_outcome_is_not_reported_as_closed(
 
 @pytest.mark.parametrize(
     ("where", "expected"),
-    [("_recover", EngineError), ("_plan", EngineError), ("_apply", UnknownOutcomeError)],
+    [("recover", EngineError), ("execute", EngineError), ("make_durable", UnknownOutcomeError)],
 )
 @pytest.mark.parametrize(
     "opened",
@@ -204,7 +204,7 @@ def test_an_unexpected_error_settles_every_waiting_caller(
 
     async def scenario() -> None:
         engine = opened(tmp_path)
-        writer: ThreadCommitQueue = engine._writer
+        writer: ThreadCommitQueue = engine.writer
 
         def failing(*group: object) -> Any:
             raise ZeroDivisionError("unforeseen")
@@ -216,7 +216,7 @@ def test_an_unexpected_error_settles_every_waiting_caller(
                 answers = await asyncio.gather(*waiting, return_exceptions=True)
                 assert [type(answer) for answer in answers] == [expected] * 3
                 assert "unforeseen" in str(answers[0])
-            if where != "_apply":
+            if where != "apply":
                 assert await engine.commit("s", one("k9"))
             await engine.close()
 

@@ -7,7 +7,7 @@ import pytest
 
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.health import CLOCK_SECONDS_MAX, HealthCheck, check_health, clock_skew
-from keyhouse.engines.jetstream.health import _bucket, _microseconds, _storage
+from keyhouse.engines.jetstream.health import bucket_checks, microseconds, storage_checks
 from keyhouse.engines.registry import open_engine
 from keyhouse.testing.servers.dynamodb import ACCESS_KEY, REGION, dynamodb_server
 from tests.support.nats_servers import nats_server
@@ -54,16 +54,16 @@ def test_nats_health_without_a_bucket_covers_the_server_only() -> None:
 
 def test_memory_storage_and_missing_replicas_are_reported() -> None:
     state = {"bytes": 0}
-    [memory, _] = _bucket({"config": {"name": "KV_a", "storage": "memory"}, "state": state})
+    [memory, _] = bucket_checks({"config": {"name": "KV_a", "storage": "memory"}, "state": state})
     assert memory.state == "bad" and "keyhouse move" in memory.fix
     replicas = [{"name": "n2", "current": True}, {"name": "n3", "current": False, "offline": True}]
     config = {"name": "KV_a", "storage": "file", "num_replicas": 3}
-    [_, away] = _bucket({"config": config, "state": state, "cluster": {"replicas": replicas}})
+    [_, away] = bucket_checks({"config": config, "state": state, "cluster": {"replicas": replicas}})
     assert (away.state, away.value) == ("warn", "3, lagging or offline: n3")
-    [full] = _storage({"storage": 95, "limits": {"max_storage": 100}})
+    [full] = storage_checks({"storage": 95, "limits": {"max_storage": 100}})
     assert full.state == "warn"
-    assert _microseconds("2026-11-15T10:00:00.123456789Z") == "2026-11-15T10:00:00.123456+00:00"
-    assert _microseconds("2026-11-15T10:00:00Z") == "2026-11-15T10:00:00.000000+00:00"
+    assert microseconds("2026-11-15T10:00:00.123456789Z") == "2026-11-15T10:00:00.123456+00:00"
+    assert microseconds("2026-11-15T10:00:00Z") == "2026-11-15T10:00:00.000000+00:00"
 
 
 def test_dynamodb_health_checks_cover_state_clock_and_protection(

@@ -15,13 +15,20 @@ from keyhouse.testing.script import parse, play
 from tests.sizes import SOAK, size
 from tests.support.engine_openers import ALL, OPENERS
 
-SEEDS = range(size(2, 10, 100))
+SEEDS = range(size(1, 10, 100))
 OPERATIONS = size(1_000, 2_000, 5_000)
-FEWER_SEEDS = {} if SOAK else {"jetstream": SEEDS[::2], "jetstream-buckets": SEEDS[1::2]}
-FEWER_OPERATIONS = {} if SOAK else {"dynamodb": size(100, 250, 250)}
+LAYOUTS = ("jetstream", "jetstream-buckets")
+"""Of one engine: each has half of the seeds, or of the operations of the only one."""
 
-LONG_OPERATIONS = size(1_200, 5_000, 5_000)
-LONG_OPERATIONS_OF = {"dynamodb": size(500, 5_000, 5_000)}
+FEWER_SEEDS = {} if SOAK or len(SEEDS) == 1 else {LAYOUTS[n]: SEEDS[n::2] for n in (0, 1)}
+FEWER_OPERATIONS = (
+    {}
+    if SOAK
+    else dict.fromkeys(LAYOUTS, size(500, 2_000, 2_000)) | {"dynamodb": size(100, 250, 250)}
+)
+
+LONG_OPERATIONS = size(800, 5_000, 5_000)
+LONG_OPERATIONS_OF = {"dynamodb": size(250, 5_000, 5_000)}
 LONG_SEED = int(os.environ.get("TEST_SEED") or 5_000)
 
 ENGINES = [name for name in OPENERS if name != "memory"]

@@ -1,7 +1,7 @@
 """The commit queue with worker tasks: lanes, groups, isolation, cancellation, draining."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from keyhouse.engine import Batch
 from keyhouse.engines.commit_queue import PendingCommit
 from keyhouse.engines.task_commit_queue import LaneGroup, LanePool, TaskCommitQueue
 from keyhouse.errors import ClosedError, EngineError, KeyhouseError, UnavailableError
+from tests.support.polling import loop_turns
 
 GROUP_MAX = 8
 
@@ -41,6 +42,13 @@ class Queue(TaskCommitQueue[PendingCommit]):
     def _closed_error(self) -> KeyhouseError:
         return ClosedError("closed")
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._lanes and not self.busy
+
+    def put_back(self, group: LaneGroup[PendingCommit], writes: Sequence[PendingCommit]) -> None:
+        self._put_back(group, writes)
+
     def _new_group(self, pool: LanePool) -> Group:
         return Group(pool)
 
@@ -49,7 +57,7 @@ class Queue(TaskCommitQueue[PendingCommit]):
         self.in_flight += 1
         self.in_flight_max = max(self.in_flight_max, self.in_flight)
         try:
-            await asyncio.sleep(0.001)
+            await loop_turns(3)
             self.hook(group)
         finally:
             self.in_flight -= 1
@@ -158,7 +166,7 @@ def test_writes_that_are_put_back_keep_their_order() -> None:
 
         def halve(group: LaneGroup[PendingCommit]) -> None:
             if len(group.writes) > 1:
-                queue._put_back(group, group.writes[len(group.writes) // 2 :])
+                queue.put_back(group, group.writes[len(group.writes) // 2 :])
 
         queue.hook = halve
         await asyncio.gather(*(queue.commit("s", each) for each in "abcd"))
@@ -178,7 +186,7 @@ def test_a_cancelled_caller_withdraws_a_queued_write() -> None:
             task.cancel()
         await asyncio.gather(first, queue.commit("s", "b"))
         assert queue.groups == [["a"], ["b"]]
-        assert not queue._lanes and not queue.busy
+        assert queue.is_empty
 
     run(scenario)
 

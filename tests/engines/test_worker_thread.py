@@ -3,21 +3,18 @@
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
 from keyhouse.engines import worker_thread
 from keyhouse.engines.worker_thread import WorkerThread
+from tests.support.polling import wait_until
 
 SECONDS_MAX = 30
 
 
 def wait_until_thread_leaves(name: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while any(thread.name.startswith(name) for thread in threading.enumerate()):
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    wait_until(lambda: not any(each.name.startswith(name) for each in threading.enumerate()))
 
 
 def test_jobs_run_in_order_on_one_thread() -> None:

@@ -10,7 +10,8 @@ from keyhouse.errors import DocumentError, LimitError, RecordError
 from keyhouse.http import HttpSettings, Route, decode_optional, make_app
 from keyhouse.http.limits import HTTP_LARGE_BODY_VALUES_MAX
 from keyhouse.http.signature import body_values_max
-from keyhouse.limits import DOCUMENT_DEPTH_MAX, HTTP_BODY_VALUES_MAX
+from keyhouse.limits import DOCUMENT_DEPTH_MAX
+from keyhouse.requests.limits import REQUEST_VALUES_MAX
 from keyhouse.service.rates import RateLimiter
 from tests.http.support.asgi_client import Answered, ask, asking
 from tests.http.support.shop import shop
@@ -107,12 +108,12 @@ LARGE = make_app([shop()], settings=HttpSettings(body_bytes_max=4_000_000))
 def test_a_body_with_too_many_values_is_rejected_before_decoding() -> None:
     """33 MB of empty lists took 1.4 GB of memory and blocked the event loop for seven seconds."""
     refused = ask(LARGE, "POST", "/shop/echo", b"[" + b"[]," * 600_000 + b"[]]")
-    assert (refused.status, refused.json()["fields"]) == (413, {"limit": HTTP_BODY_VALUES_MAX})
+    assert (refused.status, refused.json()["fields"]) == (413, {"limit": REQUEST_VALUES_MAX})
 
 
 def test_an_object_of_many_members_is_rejected_before_decoding() -> None:
     """490,000 members in 5.8 MB blocked the event loop for 0.75 s."""
-    members = b",".join(b'"k%d":null' % number for number in range(HTTP_BODY_VALUES_MAX + 2))
+    members = b",".join(b'"k%d":null' % number for number in range(REQUEST_VALUES_MAX + 2))
     assert ask(LARGE, "POST", "/shop/echo", b"{" + members + b"}").status == 413
     assert body_values_max(10**9) == HTTP_LARGE_BODY_VALUES_MAX
 

@@ -9,7 +9,7 @@ import pytest
 
 from keyhouse.auth import Authenticator, Caller, HeaderPairs
 from keyhouse.errors import RateError, TokenError, UnavailableError
-from keyhouse.http import FLAT, NESTED, PROBLEM, App, ErrorFormat, HttpSettings, Route, make_app
+from keyhouse.http import NESTED, PROBLEM, App, ErrorFormat, HttpSettings, Route, make_app
 from keyhouse.http.errors import HeadError
 from keyhouse.service.spec import ServiceSpec
 from tests.http.support.asgi_client import ask
@@ -28,7 +28,7 @@ def asked(
     return Received(response.status, dict(response.headers), response.body)
 
 
-FORMATS = [PROBLEM, FLAT, NESTED]
+FORMATS = [PROBLEM, NESTED]
 PANEL = "https://panel.example"
 
 
@@ -85,9 +85,6 @@ def content(response: Received, error_format: ErrorFormat) -> tuple[str, str, di
     assert response.headers["x-content-type-options"] == "nosniff"
     assert response.headers["access-control-allow-origin"] == PANEL
     body = json.loads(response.body)
-    if error_format is FLAT:
-        assert set(body) == {"error", "code", "status"} and body["status"] == response.status
-        return body["code"], body["error"], {}
     if error_format is NESTED:
         assert set(body) == {"error"} and set(body["error"]) == {"code", "message", "details"}
         return body["error"]["code"], body["error"]["message"], body["error"]["details"]
@@ -147,11 +144,7 @@ def test_every_status_has_the_format_of_the_service(
 def test_fields_of_a_callers_error_are_sent(error_format: ErrorFormat) -> None:
     sent = {"origin": PANEL, "authorization": "Bearer x", "content-type": "text/plain"}
     response = asked(app_with(service(error_format)), "POST", "/demo/items", sent, b"{}")
-    _, sentence, fields = content(response, error_format)
-    if error_format is FLAT:
-        assert sentence == "Send the body as application/json, in UTF-8. (sent='text/plain')"
-    else:
-        assert fields == {"sent": "text/plain"}
+    assert content(response, error_format)[2] == {"sent": "text/plain"}
 
 
 @pytest.mark.parametrize("error_format", FORMATS, ids=lambda each: each.name)
@@ -193,7 +186,7 @@ def test_services_with_different_formats_share_an_app() -> None:
     for error_format in FORMATS:
         response = asked(app, "GET", f"/{error_format.name}/nothing", {"origin": PANEL})
         assert content(response, error_format)[0] == "NOT_FOUND"
-    for path in ("/nothing", "/", "/flatter/x"):  # below no service
+    for path in ("/nothing", "/", "/nestedly/x"):  # below no service
         response = asked(app, "PUT", path, {"origin": PANEL})
         assert response.headers["content-type"] == PROBLEM.media_type
 

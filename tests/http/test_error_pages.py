@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from keyhouse.errors import KeyhouseError, UnavailableError
-from keyhouse.http import HtmlPage, Route, Templates, make_app
+from keyhouse.http import HtmlPage, Route, Templates, app, make_app
 from keyhouse.http.errors import CAUSES_MAX, RepeatedLines
 from keyhouse.service.spec import ServiceSpec
 from tests.http.support.real_server import run
@@ -96,15 +96,16 @@ def test_a_page_that_fails_on_our_side_is_logged_and_shows_no_fields(tmp_path: P
     run(scenario)
 
 
-def test_an_engine_that_is_away_logs_one_line_a_second(tmp_path: Path) -> None:
+def test_an_engine_that_is_away_logs_one_line_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """PostgreSQL was away for seconds: 2,675 error lines, one for every request."""
 
     async def scenario() -> None:
         now = 0.0
+        monkeypatch.setattr(app, "RepeatedLines", lambda: RepeatedLines(lambda: now))
         with capture_logs() as lines:
             async with Book(tmp_path).client() as client:
-                transport: Any = client._transport
-                transport.app._repeated = RepeatedLines(lambda: now)
                 for _ in range(50):
                     assert (await client.get("/")).status_code == 503
                     assert (await client.get("/shared/page")).status_code == 503
@@ -124,4 +125,6 @@ def test_each_cause_has_its_own_lines_and_memory_is_bounded() -> None:
     assert lines.fields("engine") is None
     for number in range(1_000):
         lines.fields(number)
-    assert len(lines._last) == CAUSES_MAX
+    kept = range(1_000 - CAUSES_MAX, 1_000)
+    assert [lines.fields(number) for number in kept] == [None] * CAUSES_MAX
+    assert lines.fields("engine") == {}, "forgotten, and logged again"

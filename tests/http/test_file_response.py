@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from keyhouse.errors import KeyhouseError, NotFoundError, UsageError
 from keyhouse.http import FileResponse, FileRoot, Route
-from keyhouse.http.file_response import PIECE_BYTES, _range
+from keyhouse.http.file_response import PIECE_BYTES, byte_range
 from keyhouse.service.blocking import BlockingPool
 from keyhouse.service.spec import ServiceSpec
 from tests.http.support.real_server import Served, run, serving
+from tests.support.polling import until
 
 CONTENT = bytes(range(256)) * 4_000  # several pieces
 
@@ -208,7 +209,7 @@ def test_any_path_is_a_file_below_the_root_or_not_found(path: str) -> None:
 @given(st.binary(max_size=30) | st.from_regex(rb"bytes=\d{0,25}-\d{0,25}", fullmatch=True))
 def test_any_range_header_is_a_range_of_the_file_or_ignored(header: bytes) -> None:
     try:
-        found = _range(header, 100)
+        found = byte_range(header, 100)
     except KeyhouseError as error:
         assert error.status == 416
     else:
@@ -238,8 +239,7 @@ def test_descriptors_are_closed_when_either_side_ends_the_response(root: Path) -
             assert (busy.status_code, it.open_files) == (503, 3)
             for each in reading:  # they disconnect in the middle
                 await each.__aexit__(None, None, None)
-            while it.open_files:
-                await asyncio.sleep(0.01)
+            await until(lambda: not it.open_files)
             assert (await client.get("/empty")).status_code == 200
         assert it.open_files == 0
         await pool.close()

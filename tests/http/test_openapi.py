@@ -4,16 +4,18 @@ import gzip
 import hashlib
 import json
 import re
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+import msgspec
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 from jsonschema_rs import validator_for
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from keyhouse.http import HttpSettings, make_app
-from keyhouse.http.static import _ASSETS
+from keyhouse.http import HttpSettings, Route, make_app
+from keyhouse.http.static import ASSETS
+from keyhouse.service.spec import ServiceSpec
 from tests.http.support.asgi_client import ask
 from tests.http.support.shop import shop
 from tests.sizes import size
@@ -72,6 +74,53 @@ def test_every_example_matches_its_schema() -> None:
 def test_every_reference_resolves() -> None:
     for reference in re.findall(r'"\$ref": ?"([^"]+)"', json.dumps(DOCUMENT)):
         assert resolved({"$ref": reference})
+
+
+T = TypeVar("T")
+
+
+class Wrapped(msgspec.Struct, Generic[T]):
+    data: T
+
+
+class Part(msgspec.Struct):
+    name: str
+
+
+async def wrapped() -> Wrapped[Wrapped[Part]]:
+    """Return a part."""
+    raise NotImplementedError
+
+
+def test_generic_types_are_named_without_their_modules() -> None:
+    """A list of keys was `Data_keyhouse_audiobooks.library.Items_keyhouse_audiobooks.records.…`,
+    and so was the class in every generated client."""
+    routes = [Route(method="GET", path="/parts", handler=wrapped)]
+    app = make_app([ServiceSpec(name="parts", routes=routes)])
+    document = ask(app, "GET", "/parts/openapi.json").json()
+    schemas = document["components"]["schemas"]
+    assert {"Wrapped_Wrapped_Part", "Wrapped_Part", "Part"} <= {*schemas}
+    outer = schemas["Wrapped_Wrapped_Part"]
+    assert outer["title"] == "Wrapped[Wrapped[Part]]"
+    assert outer["properties"]["data"] == {"$ref": "#/components/schemas/Wrapped_Part"}
+
+
+async def either() -> Part:
+    """Return a part, alone or wrapped."""
+    raise NotImplementedError
+
+
+def test_a_reply_may_be_one_of_several_structs() -> None:
+    """msgspec has no schema for their union, so such a reply had no type."""
+    replies = {200: Wrapped[Part] | Part}
+    routes = [Route(method="GET", path="/parts", handler=either, replies=replies)]
+    app = make_app([ServiceSpec(name="parts", routes=routes)])
+    document = ask(app, "GET", "/parts/openapi.json").json()
+    reply = document["paths"]["/parts"]["get"]["responses"]["200"]
+    names = ("Wrapped_Part", "Part")
+    assert reply["content"]["application/json"]["schema"] == {
+        "oneOf": [{"$ref": f"#/components/schemas/{name}"} for name in names]
+    }
 
 
 def test_a_route_with_a_scope_lists_its_security_and_errors() -> None:
@@ -182,10 +231,10 @@ def test_the_files_of_swagger_ui_match_its_release() -> None:
     }
     for name, digest in known.items():
         assert (
-            hashlib.sha256(gzip.decompress((_ASSETS / f"{name}.gz").read_bytes())).hexdigest()
+            hashlib.sha256(gzip.decompress((ASSETS / f"{name}.gz").read_bytes())).hexdigest()
             == digest
         )
-    assert "Apache License" in (_ASSETS / "swagger-ui.LICENSE").read_text()
+    assert "Apache License" in (ASSETS / "swagger-ui.LICENSE").read_text()
 
 
 def test_the_page_can_be_disabled() -> None:

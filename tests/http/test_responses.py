@@ -16,6 +16,7 @@ from keyhouse.http import HttpSettings, Response, Route, make_app
 from keyhouse.http.limits import HTTP_BODY_BYTES_PER_REQUEST
 from keyhouse.service.rates import RateLimiter
 from keyhouse.service.spec import ServiceSpec
+from keyhouse.settings import read_settings
 from tests.http.support.asgi_client import ask, asking
 from tests.http.support.shop import shop
 
@@ -411,8 +412,11 @@ def test_two_routes_with_the_same_path_are_rejected() -> None:
         {"cors_origins": ("https://panel.example/",)},
         {"body_bytes_max": 0},
         {"slow_seconds": 0},
+        {"write_timeout_seconds": float("nan")},
+        {"tenant_streams_max": -1},
+        {"drain_seconds": -1},
     ],
 )
 def test_invalid_settings_are_rejected(settings: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        HttpSettings(**settings)
+        read_settings(HttpSettings, settings, table="http")

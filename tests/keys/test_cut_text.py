@@ -31,7 +31,7 @@ def test_other_titles_have_other_keys(one: str, other: str) -> None:
 @given(titles, st.integers(0, 400))
 def test_a_prefix_finds_every_title_that_starts_with_it(title: str, size: int) -> None:
     prefix = normal(title)[:size]
-    text, _ = CUT.segments[0].format_prefix(prefix)  # type: ignore[attr-defined]
+    text, _ = CUT.segments[0].format_prefix(prefix)
     assert CUT.build({"title": title, "id": "1"}).startswith(f"t:{text}")
 
 

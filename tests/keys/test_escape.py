@@ -28,6 +28,11 @@ def test_escaped_text_unescapes(escape: Escape, text: str) -> None:
     assert escape.unescape(escape.escape(text)) == text
 
 
+def test_each_of_several_delimiters_is_escaped() -> None:
+    escape = PLAIN.and_also(":/")
+    assert [escape.escape(text) for text in ("a:b", "a/b", ":/")] == ["a%3Ab", "a%2Fb", "%3A%2F"]
+
+
 @escapes
 @given(pair=st.tuples(keys.texts, keys.texts))
 def test_two_texts_never_have_one_escaped_form(escape: Escape, pair: tuple[str, str]) -> None:

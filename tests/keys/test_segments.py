@@ -26,6 +26,14 @@ from tests.keys import strategies as keys
 TAILS = ["", ":", "/", "|", "_", "-", ".", "\n", "]", "\\", "^", "é", "z"]
 
 
+def test_text_at_the_end_of_a_key_is_written_as_another_text_was_read() -> None:
+    texts, numbers, normals = (
+        Template(pattern).segments[0] for pattern in ("{x}", "{x:04d}", "{x:norm}")
+    )
+    assert texts.writes_unchanged(texts)
+    assert not texts.writes_unchanged(numbers) and not texts.writes_unchanged(normals)
+
+
 def at_end_of(kind: keys.Kind, tail: str) -> Segment:
     return Template("{x}" + tail, x=kind.segment).segments[0]
 

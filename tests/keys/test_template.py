@@ -186,7 +186,7 @@ def test_a_template_none_of_whose_fields_is_fixed_is_itself() -> None:
 @pytest.mark.parametrize("given", [{"zz": 1}, {"a": "1", "zz": 1}, {"a": "1", "b": "2", "zz": 1}])
 def test_a_span_by_an_unknown_field_is_rejected(given: dict[str, Any]) -> None:
     """With all fields and a misspelt one, the span covered every key with that prefix."""
-    with pytest.raises(UsageError, match="no such field") as refused:
+    with pytest.raises(UsageError, match="no such field: a list by another member") as refused:
         Template("x:{a}:{b}").span(given)
     assert refused.value.fields["fields"] == ["zz"]
 
@@ -323,3 +323,10 @@ def test_a_regex_field_ends_at_text_it_cannot_contain() -> None:
         "id": "a_streamkit_notes_b",
     }
     assert template.parse("cust_" + "x" * 65 + "_streamkit_notes_b") is None
+
+
+def test_a_key_of_fields_with_fixed_lengths_is_not_too_long_either() -> None:
+    names = [f"a{number}" for number in range(KEY_BYTES_MAX // 26)]
+    template = Template(":".join(f"{{{name}:ulid}}" for name in names))
+    with pytest.raises(KeyFieldError, match="bytes"):
+        template.build(dict.fromkeys(names, "0" * 26))

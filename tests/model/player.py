@@ -15,7 +15,7 @@ from keyhouse.clock import ManualClock, UlidSource, ulid_at
 from keyhouse.engine import Engine, Span
 from keyhouse.errors import CounterError, KeyhouseError
 from keyhouse.limits import PAGE_ROWS_MAX
-from keyhouse.store import Entry, Store, Transaction, append_in, prune, sweep, verify
+from keyhouse.store import Entry, Store, Transaction, prune, sweep, verify
 from keyhouse.store.entry import ANY, Unset
 from keyhouse.testing.conformance.harness import Opener
 from keyhouse.testing.script import ScriptOperation
@@ -284,7 +284,7 @@ class Player:
         drawn: list[Any] = [given.get("at")]
 
         async def call() -> None:
-            entry = await append_in(tx, self._ids, LOGS[log], Played(item), user=user, **given)
+            entry = await tx.append(LOGS[log], Played(item), user=user, **given)
             drawn[0] = entry.values[-1]
             is_new = not given and log != "numbered"
             if is_new and tx.rows.may_assume and trial.find(log, (user, drawn[0]), self._now):
@@ -317,7 +317,9 @@ class Player:
 
     async def do_sweep(self, limit: int = 500) -> None:
         bounds = [home.sweep(self._now) for home in self.homes.values()]
-        gone = await sweep(self._engine, chunk_rows=limit)
+        gone = 0
+        while swept := await sweep(self._engine, rows_max=limit):
+            gone += swept
         if not sum(least for least, _ in bounds) <= gone <= sum(most for _, most in bounds):
             raise Difference(
                 f"sweep: answered {gone}, expected {bounds}, as least and most of each home"

@@ -18,10 +18,11 @@ from keyhouse.nats.connection import connect
 from keyhouse.nats.endpoint import Endpoint, Request
 from keyhouse.nats.listener import NatsListener
 from keyhouse.nats.parser import Parser
-from keyhouse.serve.server import _nats_check
-from tests.nats.support.listeners import ask, client, listener, until
+from keyhouse.serve.server import nats_check
+from tests.nats.support.listeners import ask, client, listener
 from tests.support.nats_server_configs import ConfiguredServer, configured
 from tests.support.nats_servers import nats_server
+from tests.support.polling import loop_turns, until
 
 
 async def echo(request: Request) -> bytes:
@@ -78,7 +79,7 @@ def test_no_message_silences_the_service(protocol: bytes) -> None:
             listener([Endpoint(name="echo", subject="tested.*.echo", handler=echo)]) as serving,
             client() as plugin,
         ):
-            connection = serving._client
+            connection = serving.client
             await send(protocol * 3)
             assert await ask(plugin, "tested.a.echo") == {"success": True}
             assert connection.stats["reconnects"] == 0
@@ -94,7 +95,7 @@ def test_a_cancelled_handler_replies_and_the_next_request_is_served(
 
     async def cancelled(request: Request) -> bytes:
         if waits:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
         raise asyncio.CancelledError
 
     async def scenario() -> None:
@@ -106,7 +107,7 @@ def test_a_cancelled_handler_replies_and_the_next_request_is_served(
             for _ in range(3):
                 assert (await ask(plugin, "tested.a.bad"))["error_code"] == "INTERNAL_ERROR"
             assert await ask(plugin, "tested.a.echo") == {"success": True}
-            assert serving._messages.in_flight == 0
+            assert serving.requests.running == 0
 
     asyncio.run(scenario())
 
@@ -173,12 +174,12 @@ def test_a_slow_server_delays_requests_without_losing_replies() -> None:
             ) as serving:
                 await until(
                     lambda: (
-                        serving._messages.in_flight == at_once
-                        and serving._messages.pending > asked // 2
+                        serving.requests.running == at_once
+                        and serving.requests.waiting > asked // 2
                     )
                 )
-                await asyncio.sleep(0.1)
-                assert connection._pending_data_size < PENDING_BYTES_MAX + at_once * size
+                await loop_turns(100)
+                assert connection.pending_data_size < PENDING_BYTES_MAX + at_once * size
                 reading.set()
                 await until(lambda: answers == asked)
 
@@ -191,7 +192,7 @@ def test_a_connection_without_a_reader_is_not_healthy() -> None:
 
     async def scenario() -> None:
         async with connect(nats_server().url) as connection:
-            check = _nats_check(connection)
+            check = nats_check(connection)
             await check()
 
             class Broken(Parser):
@@ -209,10 +210,9 @@ def test_a_connection_without_a_reader_is_not_healthy() -> None:
 
 async def break_reading(connection: NatsClient) -> None:
     """Make the server send something, and wait until the reader has received it."""
-    await connection._send_ping()
-    async with asyncio.timeout(10):
-        while connection.is_reading:
-            await asyncio.sleep(0.01)
+    await connection.subscribe("tested.own")
+    await connection.publish("tested.own", b"")
+    await until(lambda: not connection.is_reading)
 
 
 def test_server_errors_caused_by_a_caller_are_logged_once_a_second(

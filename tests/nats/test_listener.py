@@ -21,14 +21,15 @@ from keyhouse.errors import (
     UnknownOutcomeError,
 )
 from keyhouse.nats.client import NatsClient
-from keyhouse.nats.connection import _ConnectionLog, connect
-from keyhouse.nats.endpoint import Endpoint, Request, error_reply
+from keyhouse.nats.connection import ConnectionLog, connect
+from keyhouse.nats.endpoint import Endpoint, ReplySubjects, Request, error_reply
 from keyhouse.nats.limits import NATS_TENANT_IN_FLIGHT_MAX
 from keyhouse.nats.listener import NatsListener
 from keyhouse.nats.micro import VERBS
 from keyhouse.nats.server import NatsServer
-from tests.nats.support.listeners import ask, client, listener, until
+from tests.nats.support.listeners import ask, client, listener, subscribed
 from tests.support.nats_servers import nats_server, own_server
+from tests.support.polling import loop_turns, until
 
 
 def endpoint(
@@ -48,6 +49,30 @@ def test_a_message_gets_the_reply_of_its_handler() -> None:
         async with listener([endpoint(echo)]), client() as plugin:
             answer = await ask(plugin, "tested.a.echo", b"hello")
             assert answer == {"success": True, "subject": "tested.a.echo", "data": "hello"}
+
+    asyncio.run(scenario())
+
+
+def test_no_reply_goes_to_a_subject_of_any_service_of_the_process() -> None:
+    """Each service knew its own subjects only."""
+    seen: list[bytes] = []
+
+    async def handler(request: Request) -> bytes:
+        seen.append(request.data)
+        return request.data
+
+    async def scenario() -> None:
+        replies = ReplySubjects()
+        replies.protect("other.*.put", "changes.")
+        async with listener([endpoint(handler)], replies=replies), client() as plugin:
+            heard = await subscribed(plugin, ">")
+            for reply in ("other.victim.put", "changes.x", "tested.a.echo", "free.x"):
+                await plugin.publish("tested.a.echo", reply.encode(), reply=reply)
+            message = await heard.next_msg(timeout=30)
+            while message.subject == "tested.a.echo":
+                message = await heard.next_msg(timeout=30)
+            assert (message.subject, message.data) == ("free.x", b"free.x")
+            assert len(seen) == 4, "the others were handled, and got no reply"
 
     asyncio.run(scenario())
 
@@ -78,7 +103,7 @@ def test_an_error_reply_has_its_type_and_the_next_request_is_served(waits: bool)
 
     async def handler(request: Request) -> bytes:
         if waits:
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
         if raised:
             raise raised.pop(0)
         return b'{"success":true}'
@@ -288,7 +313,7 @@ def test_work_in_flight_is_bounded_and_nothing_is_lost() -> None:
         nonlocal now, most
         now += 1
         most = max(most, now)
-        await asyncio.sleep(0.005)
+        await loop_turns(5)
         now -= 1
         return request.data
 
@@ -321,7 +346,7 @@ def test_queued_requests_keep_their_order_and_yield_to_the_loop() -> None:
             asked = [
                 asyncio.ensure_future(ask(plugin, "tested.a.echo", number)) for number in range(200)
             ]
-            await until(lambda: serving._messages.pending == 199)
+            await until(lambda: serving.requests.waiting == 199)
             gate.set()
             while len(order) < 200:
                 turns.append(len(order))
@@ -465,7 +490,11 @@ def test_the_listener_serves_again_after_the_server_returns(tmp_path: Path) -> N
         asyncio.run(scenario(server))
 
 
-def test_an_unreachable_server_is_reported_without_the_password() -> None:
+def test_an_unreachable_server_is_reported_without_the_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("keyhouse.nats.connection.CONNECT_SECONDS", 0.5)
+
     async def scenario() -> None:
         with pytest.raises(UnavailableError) as refused:
             async with connect("nats://ann:secret@127.0.0.1:1"):
@@ -481,7 +510,7 @@ def test_a_long_outage_does_not_fill_the_log(
     """Reconnecting is tried twice a second, and each attempt was logged."""
 
     async def scenario() -> list[str]:
-        state = _ConnectionLog(NatsClient())
+        state = ConnectionLog(NatsClient())
         state.connected = True
         for reason in ("refused", "refused", "refused", "no such host", "no such host"):
             await state.error(OSError(reason))
@@ -531,6 +560,6 @@ def test_many_names_in_bodies_leave_no_queues(monkeypatch: pytest.MonkeyPatch) -
         async with listener([bodies]) as served, client() as plugin:
             for number in range(50):
                 await ask(plugin, "tested.echo", b"%d" % number)
-            assert len(served._messages) <= 10
+            assert len(served.requests) <= 10
 
     asyncio.run(scenario())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nats.errors import ProtocolError
 from nats.protocol import parser
 
-from keyhouse.nats.client import _Reader
+from keyhouse.nats.client import FeedingReader
 from keyhouse.nats.parser import CONTROL_LINE_BYTES_MAX, Parser
 
 HANDLED = 50
@@ -165,7 +165,7 @@ def test_bytes_that_come_before_the_task_has_read_the_rest_stay_behind_it() -> N
             fed.append(data)
             return data[1:]
 
-        reader = _Reader(feed)
+        reader = FeedingReader(feed)
         reader.feed_data(b"early")  # nobody waits: for `readline` at the start of a connection
         assert await reader.read(100) == b"early"
         reading = asyncio.create_task(reader.read(100))

@@ -22,8 +22,9 @@ from keyhouse.nats.endpoint import Endpoint, Handler, Request, partition_of
 from keyhouse.nats.limits import NATS_PARTITIONS
 from keyhouse.nats.listener import NatsListener
 from keyhouse.nats.server import NatsServer
-from tests.nats.support.listeners import ask, until
+from tests.nats.support.listeners import ask
 from tests.support.nats_servers import own_server
+from tests.support.polling import loop_turns, until
 
 FLOODER, NEIGHBOR = "mallory", "neighbor"
 
@@ -158,7 +159,8 @@ def test_nothing_is_lost_or_received_twice_while_mappings_change(tmp_path: Path)
                 if mappings:
                     await until(lambda: sum(serving.received()) > before + 50)  # noqa: B023
                 else:
-                    await asyncio.sleep(0.2)
+                    handled = seen.total()
+                    await until(lambda: seen.total() > handled + 400)  # noqa: B023
             stopped = True
             sent = await asyncio.gather(*asking)
         assert seen == Counter(b"%d %d" % (t, n) for t in range(8) for n in range(sent[t]))
@@ -234,7 +236,7 @@ def test_a_drain_answers_what_was_received_over_every_connection(tmp_path: Path)
     async def handler(request: Request) -> bytes:
         nonlocal handled
         handled += 1
-        await asyncio.sleep(0.05)
+        await loop_turns(20)
         return b"{}"
 
     async def scenario(server: NatsServer, plugin: Client) -> None:

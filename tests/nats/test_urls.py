@@ -20,11 +20,12 @@ from cryptography.x509.oid import NameOID
 from keyhouse import open_engine
 from keyhouse.errors import KeyhouseError, UnavailableError
 from keyhouse.nats.client import NatsClient
-from keyhouse.nats.connection import _ConnectionLog, connect
+from keyhouse.nats.connection import ConnectionLog, connect
 from keyhouse.nats.errors import connection_problem
 from keyhouse.nats.server import ReservedPort
-from keyhouse.systems.rosey.remote import connect as ask
+from keyhouse_rosey.remote import connect as ask
 from tests.support.nats_server_configs import ConfiguredServer, configured
+from tests.support.polling import until
 
 PASSWORD = "p@ss/word:%"
 SPELLED = "p%40ss%2Fword%3A%25"
@@ -173,10 +174,8 @@ def test_reconnecting_survives_servers_that_do_not_speak_nats() -> None:
         )
         try:
             async with asyncio.timeout(30):
-                while left:
-                    await asyncio.sleep(0.01)
-                while len(ended) < len(FOREIGN_GREETINGS):
-                    await asyncio.sleep(0.01)
+                await until(lambda: not left)
+                await until(lambda: len(ended) >= len(FOREIGN_GREETINGS))
             assert sorted(ended) == sorted(FOREIGN_GREETINGS)
         finally:
             await client.close()
@@ -307,7 +306,7 @@ def test_errors_after_the_connect_timeout_are_ignored() -> None:
     the NATS error."""
 
     async def main() -> None:
-        state = _ConnectionLog(NatsClient())
+        state = ConnectionLog(NatsClient())
         async with asyncio.timeout(1) as state.timeout:
             pass
         await state.error(error := ssl.SSLError("broken off"))

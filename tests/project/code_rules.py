@@ -18,7 +18,9 @@ from tests.project.layer_tables import (
 from tests.project.package_source import Source, last_name
 
 FILE_LINES_MAX = 550
-_PRIVATE: Final = re.compile("_[a-z]")
+_PRIVATE: Final = re.compile("_[A-Za-z]")
+_BY_NAME: Final = {"getattr", "setattr", "hasattr", "delattr", "object"}
+"""Functions that take the name of an attribute as text; the last one is `patch.object`."""
 
 
 def meaningful_module_names(source: Source) -> Iterator[str]:
@@ -179,8 +181,21 @@ def private_names_stay_inside(source: Source) -> Iterator[str]:
                     f"{source.at(node.lineno)} uses {ast.unparse(node)}, a private name of "
                     "another module: use or add a public one"
                 )
+            case (
+                ast.Call(func=function, args=[ast.Constant(value=str(name)), *_])
+                | ast.Call(func=function, args=[_, ast.Constant(value=str(name)), *_])
+            ) if (
+                last_name(function) in _BY_NAME
+                and _PRIVATE.match(name.rpartition(".")[2])
+                and name not in own
+            ):
+                yield (
+                    f"{source.at(node.lineno)} names {name!r}, a private name of another module: "
+                    "use or add a public one"
+                )
     for line, module, imported in source.imports:
-        is_reported = source.layer in PUBLIC_ONLY and module.startswith("keyhouse")
+        is_test = "tests" in source.path.relative_to(source.root).parts
+        is_reported = source.layer in PUBLIC_ONLY and module.startswith("keyhouse") and not is_test
         if imported is not None and _PRIVATE.match(imported) and not is_reported:
             yield (
                 f"{source.at(line)} imports {imported}, a private name of {module}: "

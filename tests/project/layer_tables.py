@@ -3,35 +3,34 @@
 BASE = (
     "limits",
     "errors",
-    "arguments",
+    "advice",
     "clock",
-    "install",
     "keyring",
     "normalization",
-    "read_meter",
+    "private_types",
     "rooted_path",
 )
 CORE = ("keys", "schema", "engine", "store")
-SERVING = ("auth", "http", "metrics", "nats", "search", "service", "settings")
+SERVING = ("auth", "http", "nats", "scheduling", "search", "service", "settings")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    "": (*BASE, *CORE, "engines.registry", "opening", "remote_store", "systems.registry"),
+    "": (*BASE, *CORE, "engines.registry", "opening", "remote_store", "service.registry"),
     "opening": (*BASE, *CORE, "engines.opening", "engines.registry"),
     "limits": (),
     "layout": ("errors",),
-    "errors": ("limits",),
-    "arguments": ("errors",),
-    "clock": ("limits", "errors", "arguments"),
-    "install": (),
-    "keyring": ("errors", "arguments", "install"),
+    "errors": ("limits", "private_types"),
+    "advice": ("errors",),
+    "clock": ("limits", "errors", "advice"),
+    "keyring": ("errors", "advice"),
     "normalization": ("limits",),
-    "read_meter": (),
+    "private_types": (),
     "rooted_path": (),
-    "keys": ("limits", "errors", "arguments", "normalization"),
-    "schema": ("limits", "errors", "arguments", "keys"),
+    "keys": ("limits", "errors", "advice", "normalization"),
+    "schema": ("limits", "errors", "advice", "keys", "private_types"),
     "engine": (*BASE, "keys"),
-    "metrics": (*BASE, *CORE, "engines.wrapper"),
-    "nats": (*BASE, "schema"),
+    "scheduling": ("errors",),
+    "requests": ("limits", "errors", "schema"),
+    "nats": (*BASE, "requests", "scheduling"),
     "engines": (
         *BASE,
         "keys.escape",
@@ -43,21 +42,25 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "nats.server",
     ),
     "store": (*BASE, "keys", "schema", "engine"),
-    "remote_store": (*BASE, *CORE, "nats"),
+    "operations": (*BASE, *CORE, "scheduling"),
+    "remote_store": (*BASE, *CORE, "nats", "operations"),
     "sync": (*BASE, *CORE, "engines.registry", "opening", "remote_store"),
-    "search": (*BASE, *CORE, "metrics"),
-    "settings": (*BASE, "engines", "layout", "nats.embedded_users", "schema"),
+    "search": (*BASE, *CORE, "scheduling"),
+    "settings": (*BASE, "engines", "layout", "nats.embedded_users"),
     "testing": (*BASE, *CORE, "engines", "nats"),
     "auth": (*BASE, "settings"),
-    "http": (*BASE, "nats.eager_task", "schema", "auth", "metrics", "settings", ""),
+    "http": (*BASE, "schema", "requests", "auth", "scheduling", "settings", ""),
     "service": (
         *BASE,
         *CORE,
         "auth",
         "http",
+        "engines.wrapper",
         "layout",
-        "metrics",
         "nats",
+        "operations",
+        "remote_store",
+        "scheduling",
         "settings",
         "",
     ),
@@ -81,7 +84,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "systems",
         "",
     ),
-    "demo": (*BASE, *CORE, "engines", "serve", "systems", ""),
+    "demo": (*BASE, *CORE, "engines", "serve", ""),
 }
 """Layers that each layer may import besides itself. The empty name is `keyhouse/__init__.py`."""
 
@@ -126,10 +129,10 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "botocore": ("engines",),
     "rocksdict": ("engines",),
     "typer": ("cli",),
-    "rich": ("cli", "demo"),
+    "rich": ("cli",),
     "pytest": ("testing",),
     "aiobotocore": ("engines",),
-    "httpx": ("auth", "remote_store", "service", "systems"),  # JWKS, clients
+    "httpx": ("auth", "remote_store", "service", "systems", "testing"),  # JWKS, clients
     "aiocache": ("adapters",),
     "key_value": ("adapters",),
     "langgraph": ("adapters",),
@@ -141,16 +144,15 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "jwt": ("auth",),
     "nats": ("nats", "engines", "remote_store", "service", "systems"),
     "opentelemetry": ("serve",),
-    "prometheus_client": ("metrics", "http", "nats", "search", "service", "serve", "systems"),
+    "prometheus_client": ("http", "nats", "search", "service", "serve", "systems"),
     "python_multipart": ("http",),
     "starlette": ("http", "serve", "systems"),
     "structlog": ("auth", "http", "nats", "search", "serve", "service", "studio", "systems", "cli"),
-    "uvicorn": ("serve",),
     "uvloop": ("serve", "cli"),
 }
 """Layers that may import each library; a library that is not listed may not be imported."""
 
-PURE = ("keys", "schema")
+PURE = ("keys", "schema", "requests")
 PURE_IMPORTS = frozenset(
     {
         "abc",
@@ -193,25 +195,71 @@ STANDARD_DRIVERS = {
 MEANINGLESS_NAMES = frozenset(
     {"util", "utils", "helper", "helpers", "manager", "managers", "common", "misc"}
 )
-PUBLIC_ONLY = ("systems", "cli", "demo", "adapters")
+PUBLIC_ONLY = ("systems", "catalog", "cli", "demo", "adapters")
+"""Layers that import public names only. The examples and the programs of the documentation too."""
+
+_PUBLIC: dict[str, tuple[str, ...]] = {
+    "keyhouse": (
+        *("advice", "auth", "clock", "engine", "errors", "http", "keyring", "keys", "layout"),
+        *("limits", "normalization", "rooted_path", "schema", "search", "settings", "store"),
+        "sync",
+    ),
+    "keyhouse.adapters": (
+        *("aiocache_backend", "langgraph_checkpoints", "py_key_value", "starlette_sessions"),
+    ),
+    "keyhouse.nats": ("bus", "client", "client_connection", "embedded_users", "endpoint"),
+    "keyhouse.service": (
+        *("background_operations", "background_records", "background_task", "bulk_import"),
+        *("errors", "event_hub", "http_client", "key_locks", "measured_routes", "metrics"),
+        *("nats_acl", "nats_client", "nats_operations", "operation_log", "pages", "pages.text"),
+        *("rates", "remote", "row_reads", "row_remote", "runtime", "settings", "spec"),
+        *("summed_metrics", "system", "tenants", "thread_priority", "usage"),
+    ),
+    "keyhouse.service.accounts": ("known_clients", "login_guard", "passwords", "sessions"),
+    "keyhouse.testing": ("conformance", "linearizability", "simulation"),
+}
+PUBLIC_MODULES = frozenset(
+    {"keyhouse", *(f"{package}.{name}" for package, names in _PUBLIC.items() for name in names)}
+)
+"""Modules that an application imports. Each publishes its `__all__`, or without one, all its public
+names. A module is on the list while a system, an example or the documentation imports it."""
+
+_OPERATORS: dict[str, tuple[str, ...]] = {
+    "keyhouse": ("bench", "studio"),
+    "keyhouse.cli": ("files", "options", "output", "target", "terminal"),
+    "keyhouse.engines": ("health", "sql.migrate", "sql.url", "url"),
+    "keyhouse.nats": ("connection",),
+    "keyhouse.schema": (
+        *("description", "diagram", "explanation", "json_schema", "keyspace_document"),
+    ),
+    "keyhouse.serve": ("data_dir", "listener", "process"),
+    "keyhouse.service": ("blocking", "registry", "stored_row", "tokens"),
+    "keyhouse.service.schema_service": ("acl", "service", "system"),
+    "keyhouse.settings": ("engine_urls", "settings", "sources"),
+    "keyhouse.studio": ("settings",),
+}
+OPERATOR_MODULES = frozenset(
+    f"{package}.{name}" for package, names in _OPERATORS.items() for name in names
+)
+"""Modules that the command line imports besides, as do the commands of a system."""
 
 
 ENGINE_CALLS = frozenset({"read", "scan", "commit", "watch", "sweep", "forget", "snapshot"})
 """The methods of an engine that read or write rows. Anyone may list its spaces, ask for its clock
 and capabilities, and close what it opened."""
 
-ENGINE_CALLERS = ("store", "engines", "testing", "bench", "metrics")
+ENGINE_CALLERS = ("store", "engines", "testing", "bench")
 """Layers that call an engine: the store, engines and their wrappers, benchmarks and tests."""
 
 ENGINE_CALLING_MODULES = {
     "keyhouse.serve.engine_opener": "its readiness probe",
     "keyhouse.serve.tracing": "a wrapper of an engine",
-    "keyhouse.demo.story": "a writer that bypasses the store, which verify then repairs",
+    "keyhouse.service.served_engine": "a wrapper of an engine",
 }
 """Modules elsewhere that call an engine, with the reason. The list only shrinks."""
 
 USES_PRIVATE_NAMES = {
-    "keyhouse.nats.eager_task": "asyncio's functions for other kinds of tasks, Python 3.11",
+    "keyhouse.scheduling.eager_task": "asyncio's functions for other kinds of tasks, Python 3.11",
     "keyhouse.nats.client": "the subclass of the client: tests/nats/test_private_names.py",
     "keyhouse.nats.parser": "the parser of that client: tests/nats/test_private_names.py",
 }

@@ -8,6 +8,7 @@ instead, so that a contributor need not read this file.
 import ast
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,15 @@ from tests.project.layer_tables import (
     IMPURE_CALLS,
     INSTEAD,
     MAY_IMPORT,
+    OPERATOR_MODULES,
+    PUBLIC_MODULES,
     PUBLIC_ONLY,
     PURE,
     PURE_IMPORTS,
     STANDARD_DRIVERS,
     THIRD_PARTY,
 )
-from tests.project.package_source import Source, last_name, layer_of
+from tests.project.package_source import Source, is_ours, last_name, layer_of, module_path
 
 
 def import_only_lower_layers(source: Source) -> Iterator[str]:
@@ -45,7 +48,7 @@ def import_only_lower_layers(source: Source) -> Iterator[str]:
         )
         return
     for line, module, _ in source.imports:
-        if module.split(".")[0] != "keyhouse":
+        if not is_ours(module):
             continue
         target = layer_of(module)
         inside = module.removeprefix("keyhouse").removeprefix(".")
@@ -68,13 +71,14 @@ def import_only_lower_layers(source: Source) -> Iterator[str]:
 
 
 def systems_are_independent(source: Source) -> Iterator[str]:
-    """No system imports another."""
-    if source.layer != "systems" or source.module.count(".") < 2:
-        return
-    own = source.module.split(".")[2]
+    """No system imports another, and the library names no system."""
+    own = source.module.split(".")[0]
     for line, module, _ in source.imports:
-        parts = module.split(".")
-        if parts[:2] == ["keyhouse", "systems"] and parts[2:3] not in ([], [own]):
+        if module.split(".")[0] in ("keyhouse", own) or not is_ours(module):
+            continue
+        if own == "keyhouse":
+            yield f"{source.at(line)} imports {module}: the library names no system"
+        else:
             yield (
                 f"{source.at(line)} imports {module}: systems are independent; move shared code "
                 "to keyhouse.service"
@@ -87,7 +91,7 @@ def libraries_only_where_allowed(source: Source) -> Iterator[str]:
         library = module.split(".")[0]
         if library in STANDARD_DRIVERS:
             yield f"{source.at(line)} imports {module}: {STANDARD_DRIVERS[library]}"
-        if library == "keyhouse" or library in sys.stdlib_module_names:
+        if is_ours(library) or library in sys.stdlib_module_names:
             continue
         if library not in THIRD_PARTY:
             yield (
@@ -188,72 +192,60 @@ def no_type_checking_imports(source: Source) -> Iterator[str]:
 
 
 def public_names_only(source: Source) -> Iterator[str]:
-    """Systems, CLI, demo and adapters use public names: those in an `__all__`."""
-    if source.layer not in PUBLIC_ONLY:
-        return
+    """Systems, CLI, demo and adapters import the public names of PUBLIC_MODULES."""
+    if source.layer in PUBLIC_ONLY:
+        commands = OPERATOR_MODULES if source.layer == "cli" else frozenset[str]()
+        yield from names_outside(source, PUBLIC_MODULES | commands)
+
+
+def names_outside(source: Source, modules: frozenset[str]) -> Iterator[str]:
+    """Yield what a file imports of the library that these modules do not publish."""
     for line, module, name in source.imports:
         if module.split(".")[0] != "keyhouse" or _is_own_package(source.module, module):
             continue
-        dotted = module if name is None else f"{module}.{name}"
-        if name == "__version__":
+        if name is None and module not in modules:  # `from keyhouse.store import sweep`
+            module, _, name = module.rpartition(".")
+        if name is None or (module in modules and _publishes(source.roots, module, name)):
             continue
-        if any(part.startswith("_") for part in dotted.split(".")):
-            package = ".".join(module.split(".")[:2])
-            yield (
-                f"{source.at(line)} imports {dotted}, which is private: use a public name of "
-                f"{package}"
-            )
-        elif name is None and not _is_public(source.root, module):
-            package = module.rpartition(".")[0]
-            yield (
-                f"{source.at(line)} imports {module}, the inside of {package}: use the names that "
-                f"{package} publishes"
-            )
-        elif name is not None and not _publishes(source.root, module, name):
-            instead = _published_at(source.root, module, name)
-            yield f"{source.at(line)} imports {dotted}, which no __all__ publishes: {instead}"
+        yield (
+            f"{source.at(line)} imports {module}.{name}, which is not public: "
+            f"{_public_instead(source.roots, module, name, modules)}"
+        )
 
 
 def _is_own_package(importer: str, module: str) -> bool:
-    """Return whether both are in one layer, or in one system."""
-    depth = 3 if layer_of(importer) == "systems" else 2
-    return importer.split(".")[:depth] == module.split(".")[:depth]
+    """Return whether both are in one layer of the library."""
+    return importer.split(".")[:2] == module.split(".")[:2]
 
 
-def _is_public(root: Path, module: str) -> bool:
-    """A module is public if it is a package, directly in keyhouse, has an `__all__`, or is named
-    like a name that its package publishes: `from keyhouse.store import sweep`."""
-    is_package = root.joinpath(*module.split(".")).is_dir()
-    package, _, name = module.rpartition(".")
-    named = name in (published(root, package) or ())
-    return is_package or named or module.count(".") == 1 or published(root, module) is not None
+def _publishes(roots: tuple[Path, ...], module: str, name: str) -> bool:
+    names = published(roots, module)
+    is_all = names is None and not name.startswith("_")
+    return is_all or name == "__version__" or name in (names or ())
 
 
-def _publishes(root: Path, module: str, name: str) -> bool:
-    """Look in `__all__`; a module without one publishes all public names if it is directly in
-    keyhouse, or the limits of a package."""
-    names = published(root, module)
-    if names is not None:
-        return name in names
-    return module.count(".") == 1 or module.endswith(".limits")
+def _public_instead(
+    roots: tuple[Path, ...], module: str, name: str, modules: frozenset[str]
+) -> str:
+    for other in sorted(modules):
+        if name in (published(roots, other) or ()):
+            return f"import it from {other}"
+    if module in modules:
+        return f"add it to the __all__ of {module}, if it is for applications"
+    return f"publish it in a package, or add {module} to PUBLIC_MODULES, if it is for applications"
 
 
-def _published_at(root: Path, module: str, name: str) -> str:
-    parents = module.split(".")
-    for length in range(len(parents) - 1, 0, -1):
-        package = ".".join(parents[:length])
-        if name in (published(root, package) or ()):
-            return f"import it from {package}"
-    return f"add it to the __all__ of {module}, if it is public"
-
-
-def published(root: Path, module: str) -> list[str] | None:
+def published(roots: tuple[Path, ...], module: str) -> list[str] | None:
     """Return the `__all__` of a module or package, or None."""
-    place = root.joinpath(*module.split("."))
-    path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-    if not path.is_file():
-        return None
-    for node in ast.parse(path.read_text()).body:
+    path = module_path(roots, module)
+    if path is not None and path.is_dir():
+        path = path / "__init__.py"
+    return _published(path.read_text()) if path is not None and path.is_file() else None
+
+
+@cache
+def _published(text: str) -> list[str] | None:
+    for node in ast.parse(text).body:
         match node:
             case (
                 ast.Assign(targets=[ast.Name(id="__all__")], value=value)

@@ -82,7 +82,6 @@ def test_the_media_servers_of_the_benchmark_deliver_events_and_ranges(tmp_path: 
         ):
             streams = Streams(int(ours.line), 3)
             await streams.open()
-            await asyncio.sleep(0.5)
             assert await streams.change(1) >= 0
             streams.close()
             return [

@@ -3,10 +3,8 @@ bounds it calls it. Folding and lower case take linear time, and may be anywhere
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-import keyhouse
-from tests.project.package_source import Source, sources
+from tests.project.package_source import Source, package_sources
 
 NORMALIZER = "keyhouse.normalization"
 
@@ -25,8 +23,7 @@ def normalizing(source: Source) -> Iterator[str]:
 
 def test_only_the_bounded_normalizer_calls_the_one_of_python() -> None:
     """Keys, search and passwords called it before the length was checked."""
-    package = sources(Path(keyhouse.__file__).parent.parent)
-    places = {source.module: list(normalizing(source)) for source in package}
+    places = {source.module: list(normalizing(source)) for source in package_sources()}
     found = places.pop(NORMALIZER)
     assert len(found) == 1, "the rule finds the one place that there is"
     assert not any(places.values()), places

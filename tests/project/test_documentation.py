@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
-from keyhouse.cli.app import _COMMANDS
-from keyhouse.systems.registry import NAMES
+from keyhouse.cli.app import COMMAND_FUNCTIONS
+from keyhouse.service.registry import system_names
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = {*_COMMANDS, *NAMES}
+COMMANDS = {*COMMAND_FUNCTIONS, *system_names()}
 ARCHITECTURE_LINES_MAX = 160
 
 
@@ -164,6 +164,27 @@ def test_relative_links_resolve(path: Path) -> None:
     assert list(broken_links(path)) == []
 
 
+def test_a_file_of_the_repository_that_a_page_names_exists() -> None:
+    """The guides of the systems named `keyhouse/systems/NAME/schema.py`, of before they were
+    packages."""
+    named = [
+        (page, name)
+        for page in tracked("*.md")
+        if not {"adr", "reports", "CHANGELOG.md"} & set(page.parts)
+        for name in re.findall(
+            r"`((?:keyhouse\w*|systems|examples|tests|tools)/[\w/.]+)`", page.read_text()
+        )
+        if "NAME" not in name
+    ]
+    assert len(named) > 20
+    for page, name in named:
+        places = (ROOT / name, ROOT / "src" / name, page.parent / "src" / name)
+        assert any(each.exists() or each.with_suffix(".py").is_file() for each in places), (
+            page,
+            name,
+        )
+
+
 def test_the_architecture_page_is_short() -> None:
     assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) < ARCHITECTURE_LINES_MAX
 
@@ -194,7 +215,12 @@ def test_every_command_that_a_text_names_exists() -> None:
     """The error of a remote store named `keyhouse forget`, which is not a command."""
     found = {
         (str(path.relative_to(ROOT)), command)
-        for folder, suffix in (("src", ".py"), ("docs", ".md"))
+        for folder, suffix in (
+            ("src", ".py"),
+            ("systems", ".py"),
+            ("systems", ".md"),
+            ("docs", ".md"),
+        )
         for path in sorted((ROOT / folder).rglob(f"*{suffix}"))
         for command in re.findall(r"`keyhouse ([a-z][a-z-]*)", path.read_text())
         if command not in COMMANDS
@@ -239,7 +265,7 @@ def test_every_release_of_the_changelog_has_the_four_sections_in_order() -> None
         "engines/commit_queue.py",
         "engines/jetstream/feed.py",
         "engines/jetstream/mirror.py",
-        "nats/eager_task.py",
+        "scheduling/eager_task.py",
     ],
 )
 def test_the_head_of_a_hard_module_has_the_theory_and_a_table_of_states(module: str) -> None:

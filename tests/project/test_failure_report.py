@@ -15,8 +15,12 @@ PLANTED = '''
 from pathlib import Path
 from hypothesis import given, strategies
 from tests.support.program import run
+from tests.support.seeds import new_seed
 
 def test_passes(): pass
+
+def test_has_a_seed():
+    assert new_seed() % 2 == 2, "planted"
 
 def test_fails(tmp_path):
     """a sentence with 'quotes'"""
@@ -34,7 +38,7 @@ def test_draws(number):
 def pytest_run(folder: Path, *arguments: str, **variables: str) -> str:
     """Run pytest on the planted tests with the suite's configuration, and return its output."""
     (folder / "test_planted.py").write_text(PLANTED)
-    plugins = ("no:cacheprovider", "no:schemathesis", "no:langsmith_plugin", "tests.conftest")
+    plugins = ("no:cacheprovider", "no:schemathesis", "no:langsmith_plugin", "conftest")
     command = ["-m", "pytest", "-q", *(word for name in plugins for word in ("-p", name))]
     place = [f"--rootdir={folder}", f"--basetemp={folder / 'temporary'}", "-c", os.devnull]
     environment = os.environ | {"PYTEST_ADDOPTS": "", "PYTHONPATH": str(ROOT)} | variables
@@ -58,11 +62,12 @@ def test_a_failure_shows_its_replay_the_commands_it_ran_and_the_logs_it_left(
     start = shlex.join(f"{name}={value}" for name, value in variables.items())
     assert replay.startswith(f"{start} "), output
     assert re.search(r"--hypothesis-seed=\d+ test_planted.py::test_draws$", output, re.MULTILINE)
+    assert re.search(r"^TEST_SEED=\d+ .* test_planted.py::test_has_a_seed$", output, re.MULTILINE)
     assert "'an argument'\nexit code 0\nwas said\n" in output
     assert f"({99 - LINES_MAX} lines before)\nline {99 - LINES_MAX}\n" in output
     assert "line 98" in output and "line 10\n" not in output
 
-    first, last = re.findall(r"^(.*) -n 0 (@build/replay/main-\d\.txt)$", output, re.MULTILINE)
+    first, _, last = re.findall(r"^(.*) -n 0 (@build/replay/main-\d\.txt)$", output, re.MULTILINE)
     assert "TEST_ORDER" not in last[0], "the file is the order"
     assert (tmp_path / first[1][1:]).read_text() in (tmp_path / last[1][1:]).read_text()
     again = pytest_run(tmp_path, last[1])

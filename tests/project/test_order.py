@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.conftest import order_for_workers, shuffled
+from conftest import order_for_workers, shuffled
 
 
 class Named:

@@ -1,4 +1,4 @@
-"""The cost of the tests themselves: see `tests/conftest.py`."""
+"""The cost of the tests themselves: see `conftest.py`."""
 
 from coverage import Coverage
 

@@ -15,7 +15,7 @@ CHECKED = ("src", "tests", "benchmarks", "examples", "tools", "docs", "*.md")
 SELF = ("tests/project/vocabulary.py", "tests/project/test_vocabulary.py")
 """They contain the banned words."""
 
-OWN_WORDS = re.compile(r"engines/|systems/\w+/(records|schema)\.py")
+OWN_WORDS = re.compile(r"engines/|keyhouse_\w+/(records|schema)\.py")
 """An engine's classes are its own, and a system's records have the names of its document."""
 
 

@@ -79,7 +79,6 @@ REJECTED: list[Call] = [
     lambda s: s.page(SHOW, limit=0),
     lambda s: s.page(SHOW, limit=10_001),
     lambda s: s.page(SHOW, limit="5"),
-    lambda s: s.page(SHOW, reverse="yes"),
     lambda s: s.page(SHOW, unreadable="hide"),
     lambda s: s.keys(SHOW, limit=10_001),
     lambda s: s.keys(SHOW, gnre="drama"),

@@ -157,7 +157,7 @@ def test_the_program_over_nats(tmp_path: Path, expected: list[object]) -> None:
                 metrics=CollectorRegistry(),
                 settings={"jwt_secret": SECRET, "rate_per_second": 1e6},
             )
-            spec: Any = schema_service(BOX).build(context)
+            spec: Any = schema_service(BOX)(context)
             url = nats_server().url
             async with (
                 connect(url) as serving,

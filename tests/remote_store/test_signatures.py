@@ -29,7 +29,7 @@ STORE_ONLY = {
         "row_watch",
         "rows",
     ),
-    *("rows_in_pages", "check_newer", "check_state", "transaction_type", "version_keys"),
+    *("rows_in_pages", "guard", "with_attempts"),
 }
 """Names for programs where the rows are, which a service does not have."""
 

@@ -33,6 +33,7 @@ from tests.service.schema_service.support.events import watching
 from tests.service.schema_service.support.served import ENGINES, Served, start_server
 from tests.support.engine_openers import ALL
 from tests.support.nats_servers import nats_server
+from tests.support.polling import until
 from tests.support.threaded_service import SECRET
 
 WriteOld = Callable[[str], Awaitable[object]]
@@ -67,12 +68,10 @@ async def story(store: Any, write_old: WriteOld) -> list[object]:
     met.clear()
     async with aclosing(named) as events:
         waiting = asyncio.ensure_future(anext(events))
-        while not met:
-            await asyncio.sleep(0.01)
+        await until(lambda: met)
         noted.append([each.row.key for each in met])
         await write_old("lynx")
-        while len(met) < 2:  # told at once, without another change behind it
-            await asyncio.sleep(0.01)
+        await until(lambda: len(met) >= 2)
         noted.append(met[-1].row.key)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
@@ -104,7 +103,7 @@ async def over_nats(kind: str, folder: Path) -> list[object]:
             metrics=CollectorRegistry(),
             settings={"jwt_secret": SECRET, "rate_per_second": 1e6},
         )
-        spec: Any = schema_service(GUIDE).build(context)
+        spec: Any = schema_service(GUIDE)(context)
         async with (
             connect(url) as serving,
             NatsListener(serving, spec.endpoints, name=spec.name, version="1.0.0"),

@@ -25,16 +25,19 @@ from keyhouse import (
     open_store,
     sync,
 )
-from keyhouse.cli.rows import view_remote
+from keyhouse.cli.rows import view_row
 from keyhouse.engine import Engine, Row
+from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import UnreadableError
 from keyhouse.nats.connection import connect
 from keyhouse.nats.listener import NatsListener
-from keyhouse.service.schema_service.catalog import Catalog
-from keyhouse.service.schema_service.omitted_rows import OmittedRows
+from keyhouse.operations.catalog import Catalog
+from keyhouse.operations.omitted_rows import OmittedRows
 from keyhouse.service.schema_service.remote import SchemaRemotes
 from keyhouse.service.schema_service.service import schema_service
+from keyhouse.service.schema_service.space import SchemaSpace
 from keyhouse.service.spec import ServiceContext
+from keyhouse.service.usage import Quota
 from tests.remote_store.support.shows import (
     BY_GENRE,
     GUIDE,
@@ -130,7 +133,7 @@ async def over_nats(folder: Path) -> AsyncIterator[RemoteStore]:
             metrics=CollectorRegistry(),
             settings={"jwt_secret": SECRET, "rate_per_second": 1e6},
         )
-        spec: Any = schema_service(GUIDE).build(context)
+        spec: Any = schema_service(GUIDE)(context)
         url = nats_server().url
         async with (
             connect(url) as serving,
@@ -201,7 +204,7 @@ def test_the_data_commands_show_rows_that_the_service_could_not_read(served: Ser
     async def main() -> list[tuple[str, object, bool]]:
         remote = await SchemaRemotes(GUIDE).connect(served.url, "ann", served.token())
         rows = remote.rows("", reverse=True, keys_only=False)
-        views = [view_remote(GUIDE, "ann", row) async for row in rows]
+        views = [view_row(GUIDE, "ann", row) async for row in rows]
         await remote.close()
         return [(view.key, view.value, bool(view.unreadable)) for view in views]
 
@@ -216,10 +219,11 @@ def test_the_data_commands_show_rows_that_the_service_could_not_read(served: Ser
 def test_the_key_of_an_index_row_with_private_members_is_not_shown() -> None:
     by_title = Index("title:{title}:{id}", name="title")
     show = Record(Show, "show:{id}", by_title, name="show", private=("title",))
-    served = Catalog(Schema("tv", show, space=Space("a home")), {}).find("http", "show")
+    schema = Schema("tv", show, space=Space("a home"))
+    served = Catalog(schema, {}).find("http", "show")
     omitted = OmittedRows(served.indexes["title"])
     error = UnreadableError("The index row is not JSON.")
     for key in ("title:secret:dark", "show:dark"):
         omitted.add(UnreadableRow(Row(key, b"", 3, None), error))
-    items = omitted.items("list", "ann", None)
+    items = omitted.items("list", SchemaSpace("ann", MemoryEngine(), Quota(), schema=schema))
     assert [item.key for item in items or ()] == ["title:{title}:{id}", "show:dark"]

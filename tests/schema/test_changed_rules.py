@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from keyhouse import Index, Record, RecordCount, Summary, Unique
 from keyhouse.errors import DeclarationError
 from keyhouse.schema import FromAttribute
+from tests.support.bound_rows import bound
 
 
 class Item(msgspec.Struct, kw_only=True):
@@ -58,28 +59,30 @@ ITEMS: st.SearchStrategy[Any] = st.builds(
 @given(ITEMS, ITEMS)
 def test_rows_that_differ_are_those_of_changed_rules(before: Item, after: Item) -> None:
     changed = [
-        *ITEM.changed_owned.between(before, after),
-        *ITEM.changed_shared.between(before, after),
+        *ITEM.unbound.changed_owned.between(before, after),
+        *ITEM.unbound.changed_shared.between(before, after),
     ]
-    for derived in ITEM.derived:
+    for derived in ITEM.unbound.derived:
         if derived.rows(before, ("1",)) != derived.rows(after, ("1",)):
             assert derived in changed, derived
 
 
 def test_an_unchanged_record_has_no_changed_rules_but_those_of_entries() -> None:
     item, same = Item(id="1", name="a", tags=["x"]), Item(id="1", name="a", tags=["x"])
-    assert ITEM.changed_owned.between(item, same) == []
-    assert [each.template.text for each in ITEM.changed_shared.between(item, same)] == ["entries"]
+    assert ITEM.unbound.changed_owned.between(item, same) == []
+    assert [each.template.text for each in ITEM.unbound.changed_shared.between(item, same)] == [
+        "entries"
+    ]
 
 
 def test_equal_values_of_different_types_count_as_changed() -> None:
     before, after = Item(id="1", number=1), Item(id="1", number=True)
-    assert ITEM.derived[1] in ITEM.changed_owned.between(before, after)
+    assert ITEM.unbound.derived[1] in ITEM.unbound.changed_owned.between(before, after)
 
 
 def test_a_source_that_raises_leaves_it_to_the_rows_to_raise() -> None:
     broken = Item(id="1", owner=None)  # type: ignore[arg-type]  # the broken value
-    assert ITEM.changed_owned.between(Item(id="1"), broken) == ITEM.owned
+    assert ITEM.unbound.changed_owned.between(Item(id="1"), broken) == ITEM.unbound.owned
 
 
 def test_a_function_of_an_attribute_is_called_only_where_the_attribute_changed() -> None:
@@ -91,14 +94,20 @@ def test_a_function_of_an_attribute_is_called_only_where_the_attribute_changed()
 
     by_first = Index("by_first:{tag}:{id}", fields={"tag": FromAttribute("tags", first)})
     record = Record(Item, "item:{id}", by_first)
-    assert record.changed_owned.between(Item(id="1", tags=["x"]), Item(id="1", tags=["x"])) == []
+    assert (
+        record.unbound.changed_owned.between(Item(id="1", tags=["x"]), Item(id="1", tags=["x"]))
+        == []
+    )
     assert calls == []
     assert (
-        record.changed_owned.between(Item(id="1", tags=["x", "y"]), Item(id="1", tags=["x"])) == []
+        record.unbound.changed_owned.between(
+            Item(id="1", tags=["x", "y"]), Item(id="1", tags=["x"])
+        )
+        == []
     )
-    assert record.changed_owned.between(Item(id="1", tags=["y"]), Item(id="1", tags=["x"])) == [
-        by_first
-    ]
+    assert record.unbound.changed_owned.between(
+        Item(id="1", tags=["y"]), Item(id="1", tags=["x"])
+    ) == [bound(record, by_first)]
     assert len(calls) == 4
 
 

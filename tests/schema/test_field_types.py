@@ -94,7 +94,7 @@ ACCEPTED: dict[str, tuple[Callable[[], Record[Thing]], str]] = {
 def test_a_type_that_works(case: str) -> None:
     declare, row = ACCEPTED[case]
     record = declare()
-    assert list(record.derived[0].rows(Thing(), ("1",))) == ([row] if row else [])
+    assert list(record.unbound.derived[0].rows(Thing(), ("1",))) == ([row] if row else [])
 
 
 REJECTED: dict[str, tuple[Callable[[], object], str]] = {
@@ -183,9 +183,9 @@ def test_a_type_whose_members_are_not_seen_is_rejected(type_: Any) -> None:
 def test_a_misspelled_field_of_a_call_is_named() -> None:
     record = Record(Thing, "t:{ide}", fields={"ide": None})
     with pytest.raises(KeyFieldError, match=r"field='ide'.*nearest='id'"):
-        record.address(Thing(), {})
-    with pytest.raises(UsageError, match=r"fields=\['idd'\], nearest='ide'"):
-        record.address(Thing(), {"ide": "1", "idd": "1"})
+        record.unbound.address(Thing(), {})
+    with pytest.raises(UsageError, match=r"fields=\['idde'\], nearest='ide'"):
+        record.unbound.address(Thing(), {"ide": "1", "idde": "1"})
 
 
 def test_an_option_that_does_not_exist_is_pythons_own_error() -> None:
@@ -224,14 +224,14 @@ def test_a_misspelled_key_field_is_rejected_when_it_is_declared() -> None:
 
 def test_a_key_takes_some_fields_from_the_value_and_the_others_as_given() -> None:
     record = Record(Thing, "t:{list}:{id}", name="thing")
-    assert record.address(Thing(id="a"), {"list": "b"}) == (("b", "a"), "t:b:a")
-    assert record.address(Thing(id="a"), {"list": "b", "id": "a"}) == (("b", "a"), "t:b:a")
+    assert record.unbound.address(Thing(id="a"), {"list": "b"}) == (("b", "a"), "t:b:a")
+    assert record.unbound.address(Thing(id="a"), {"list": "b", "id": "a"}) == (("b", "a"), "t:b:a")
     for given, field in (({"list": ""}, "list"), ({"list": 1}, "list"), ({}, "list")):
         with pytest.raises(KeyFieldError) as raised:
-            record.address(Thing(id="a"), given)
+            record.unbound.address(Thing(id="a"), given)
         assert raised.value.fields["field"] == field
     with pytest.raises(KeyFieldError):
-        record.address(Thing(id="a"), {"list": "b", "id": "c"})
+        record.unbound.address(Thing(id="a"), {"list": "b", "id": "c"})
 
 
 class Timed(msgspec.Struct, kw_only=True):
@@ -265,9 +265,11 @@ def test_a_record_expires_at_a_datetime_or_a_text() -> None:
     record = Record(Timed, "timed:{id}", expiry=at_field("moment"))
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     timed = Timed(id="a", moment=moment)
-    assert record.expires(timed, None, None, 0) == record.times.parse("2026-01-01T00:00:00Z")
-    read = record.decode(record.encode(timed), "timed:a")
-    assert record.field_expiry(read, "timed:a") == record.expires(timed, None, None, 0)
-    assert record.expires(Timed(id="a"), None, None, 0) is None
+    assert record.unbound.expires(timed, None, None, 0) == record.times.parse(
+        "2026-01-01T00:00:00Z"
+    )
+    read = record.json.decode(record.json.encode(timed), "timed:a")
+    assert record.json.field_expiry(read, "timed:a") == record.unbound.expires(timed, None, None, 0)
+    assert record.unbound.expires(Timed(id="a"), None, None, 0) is None
     with pytest.raises(DocumentError, match="has no zone"):
-        record.expires(Timed(id="a", moment=datetime(2026, 1, 1)), None, None, 0)
+        record.unbound.expires(Timed(id="a", moment=datetime(2026, 1, 1)), None, None, 0)

@@ -31,13 +31,13 @@ def test_an_unknown_member_named_like_the_attribute_for_unknown_members_is_store
             "extra": extra,
             "deeper": {"list": [1, 2.0]},
         }
-        read = NOTE.decode(json.dumps(value).encode())
+        read = NOTE.json.decode(json.dumps(value).encode())
         assert read.extra == {"extra": extra, "deeper": {"list": [1, 2.0]}}
-        assert json.dumps(json.loads(NOTE.encode(read))) == json.dumps(value)
+        assert json.dumps(json.loads(NOTE.json.encode(read))) == json.dumps(value)
 
 
 def test_a_known_member_wins_over_an_unknown_one_of_its_name() -> None:
-    assert json.loads(NOTE.encode(Note(id="1", extra={"id": "2", "scaleX": 3})))["id"] == "1"
+    assert json.loads(NOTE.json.encode(Note(id="1", extra={"id": "2", "scaleX": 3})))["id"] == "1"
 
 
 def test_a_private_attribute_is_hidden_under_the_name_it_has_in_the_json() -> None:
@@ -52,4 +52,4 @@ def test_a_private_attribute_is_hidden_under_the_name_it_has_in_the_json() -> No
 @pytest.mark.parametrize("row", [b"[]", b"5", b"null", b"{", b'{"id":5}', b'{"id":"\xff"}', b""])
 def test_a_row_that_is_another_object_is_unreadable(row: bytes) -> None:
     with pytest.raises(UnreadableError):
-        NOTE.decode(row, "n:1")
+        NOTE.json.decode(row, "n:1")

@@ -66,7 +66,7 @@ def user(**changes: Any) -> User:
 
 def test_a_write_sets_version_and_times_and_leaves_the_callers_value_alone() -> None:
     mine = user()
-    stored = USER.stamp(USER.compute(mine), None, NOW)
+    stored = USER.unbound.stamp(USER.unbound.compute(mine), None, NOW)
     assert (stored.schema_version, stored.created_at, stored.updated_at) == (
         3,
         "2026-01-01T00:00:00Z",
@@ -79,15 +79,15 @@ def test_a_write_sets_version_and_times_and_leaves_the_callers_value_alone() -> 
 def test_computing_from_a_value_of_the_wrong_type_raises_record_error() -> None:
     """The slug is computed by `lower()` of the name: a number raised AttributeError."""
     with pytest.raises(RecordError):
-        USER.compute(user(display_name=5))
+        USER.unbound.compute(user(display_name=5))
     failing = Record(User, "u:{id}", computed={"slug": lambda value: value.nope})
     with pytest.raises(AttributeError, match="nope"):
-        failing.compute(user())
+        failing.unbound.compute(user())
 
 
 def test_a_second_write_keeps_when_the_record_was_created() -> None:
-    first = USER.stamp(user(), None, NOW)
-    second = USER.stamp(user(created_at="what the caller says"), first, NOW + 5_000)
+    first = USER.unbound.stamp(user(), None, NOW)
+    second = USER.unbound.stamp(user(created_at="what the caller says"), first, NOW + 5_000)
     assert (second.created_at, second.updated_at) == (
         "2026-01-01T00:00:00Z",
         "2026-01-01T00:00:05Z",
@@ -100,9 +100,9 @@ def test_a_record_with_nothing_to_set_is_stored_as_it_came() -> None:
 
     record = Record(Note, "n:{id}")
     note = Note("1")
-    assert record.compute(note) is note
-    assert record.stamp(note, None, NOW) is note
-    assert not record.needs_previous
+    assert record.unbound.compute(note) is note
+    assert record.unbound.stamp(note, None, NOW) is note
+    assert record.unbound.is_single_row
 
 
 # Round trips
@@ -119,8 +119,8 @@ def test_a_record_with_nothing_to_set_is_stored_as_it_came() -> None:
     )
 )
 def test_a_record_reads_back_as_it_was_stored(value: User) -> None:
-    value = USER.stamp(value, None, NOW)
-    assert USER.decode(USER.encode(value)) == value
+    value = USER.unbound.stamp(value, None, NOW)
+    assert USER.json.decode(USER.json.encode(value)) == value
 
 
 def test_unknown_members_are_stored() -> None:
@@ -128,15 +128,15 @@ def test_unknown_members_are_stored() -> None:
         b'{"id":"1","displayName":"Ann","schemaVersion":3,'
         b'"newThing":{"a":[1]},"extra":"theirs","z":null}'
     )
-    value = USER.decode(row)
+    value = USER.json.decode(row)
     assert value.extra == {"newThing": {"a": [1]}, "extra": "theirs", "z": None}
-    again = msgspec.json.decode(USER.encode(value))
+    again = msgspec.json.decode(USER.json.encode(value))
     assert again["newThing"] == {"a": [1]} and again["extra"] == "theirs" and again["z"] is None
 
 
 def test_an_unknown_member_never_replaces_a_known_one() -> None:
     value = user(extra={"displayName": "Mallory", "passwordHash": "x", "more": 1})
-    again = msgspec.json.decode(USER.encode(value))
+    again = msgspec.json.decode(USER.json.encode(value))
     assert again["displayName"] == "Ann" and again["passwordHash"] == "" and again["more"] == 1
 
 
@@ -146,8 +146,8 @@ def test_a_record_that_omits_defaults_keeps_unknown_members_too() -> None:
         other: dict[str, Any] = {}
 
     record = Record(Sparse, "s:{id}", unknown="other")
-    assert record.encode(Sparse("1")) == b'{"id":"1"}'
-    assert record.decode(b'{"id":"1","x":2}') == Sparse("1", {"x": 2})
+    assert record.json.encode(Sparse("1")) == b'{"id":"1"}'
+    assert record.json.decode(b'{"id":"1","x":2}') == Sparse("1", {"x": 2})
 
 
 # Private members
@@ -216,7 +216,7 @@ HELD = Record(Held, "h:{id}")
 )
 def test_nan_is_rejected_and_not_stored_as_null(value: Held) -> None:
     with pytest.raises(DocumentError):
-        HELD.encode(value)
+        HELD.json.encode(value)
 
 
 @pytest.mark.parametrize("type_", [Position, Pair, Shape], ids=lambda type_: type_.__name__)
@@ -230,7 +230,7 @@ def test_a_type_with_a_number_somewhere_inside_is_always_looked_into(type_: Any)
 
     part = {"x": math.nan} if type_ is Shape else type_(math.nan)
     with pytest.raises(DocumentError):
-        Record(Holder, "h:{id}").encode(Holder("1", part))
+        Record(Holder, "h:{id}").json.encode(Holder("1", part))
 
 
 def test_a_recursive_type_is_rejected_when_a_value_is_too_deep() -> None:
@@ -242,9 +242,9 @@ def test_a_recursive_type_is_rejected_when_a_value_is_too_deep() -> None:
         value = Deep("1", value)
     assert value is not None
     with pytest.raises(DocumentError, match="too deep"):
-        record.encode(value)
+        record.json.encode(value)
     assert value.inner is not None
-    assert record.decode(record.encode(value.inner)) == value.inner
+    assert record.json.decode(record.json.encode(value.inner)) == value.inner
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_a_recursive_type_is_rejected_when_a_value_is_too_deep() -> None:
 )
 def test_a_value_of_the_wrong_type_is_rejected(value: Held) -> None:
     with pytest.raises(RecordError):
-        HELD.encode(value)
+        HELD.json.encode(value)
 
 
 @pytest.mark.parametrize(
@@ -274,14 +274,14 @@ def test_a_value_of_the_wrong_type_is_rejected(value: Held) -> None:
 )
 def test_a_value_that_is_not_json_is_rejected(value: Held) -> None:
     with pytest.raises(DocumentError):
-        HELD.encode(value)
+        HELD.json.encode(value)
 
 
 @pytest.mark.parametrize("value", [{"id": "1"}, None, 5, "text"], ids=repr)
 def test_a_value_of_another_type_is_rejected_by_name(value: Any) -> None:
     """A dict has no attribute `id`: that raised AttributeError, which no API handles."""
     with pytest.raises(RecordError):
-        Record(Held, "h:{id}").keys(value, {})
+        Record(Held, "h:{id}").unbound.key_values(value, {})
 
 
 ANY: Record[Any] = Record(Any, "v:{key}", name="value")
@@ -290,14 +290,14 @@ ANY: Record[Any] = Record(Any, "v:{key}", name="value")
 @pytest.mark.parametrize("value", [{1, 2}, (1, 2), b"bytes", {"a": (1,)}, Held("1")], ids=repr)
 def test_a_record_of_any_json_is_made_of_jsons_own_types(value: Any) -> None:
     with pytest.raises(DocumentError):
-        ANY.encode(value)
+        ANY.json.encode(value)
 
 
 @pytest.mark.parametrize(
     "value", [None, True, 0, -0.0, 1.0, "", [], {}, {"a": [1, 2.5, None]}, 2**70, "\0"], ids=repr
 )
 def test_a_record_of_any_json_keeps_any_json(value: Any) -> None:
-    assert repr(ANY.decode(ANY.encode(value))) == repr(value)
+    assert repr(ANY.json.decode(ANY.json.encode(value))) == repr(value)
 
 
 # Rows that a read rejects
@@ -323,7 +323,7 @@ UNREADABLE = {
 @pytest.mark.parametrize("row", UNREADABLE.values(), ids=UNREADABLE)
 def test_a_row_that_is_not_of_its_record_is_unreadable_by_name(row: bytes) -> None:
     with pytest.raises(UnreadableError) as refused:
-        USER.decode(row, "u:1")
+        USER.json.decode(row, "u:1")
     assert refused.value.fields["key"] == "u:1"
 
 
@@ -341,14 +341,14 @@ def test_a_row_nested_without_end_is_unreadable_and_nothing_worse(
     """Another program may have written it. The parser ran out of stack with a RecursionError, and
     `verify` with it."""
     with pytest.raises(UnreadableError):
-        record.decode(row, "k")
+        record.json.decode(row, "k")
 
 
 @given(row=st.binary(max_size=60))
 def test_any_row_decodes_or_is_rejected_by_name(row: bytes) -> None:
     for record in (USER, HELD, ANY):
         with suppress(DataError):
-            record.decode(row, "k")
+            record.json.decode(row, "k")
 
 
 NEWER = {
@@ -362,27 +362,27 @@ def test_a_row_of_newer_code_is_rejected_as_such(row: bytes) -> None:
     """The version was looked for under the attribute's name and not the member's: newer rows were
     read, and written back as old ones."""
     with pytest.raises(NewerError) as refused:
-        USER.decode(row, "u:1")
+        USER.json.decode(row, "u:1")
     assert refused.value.fields["known"] == 3
 
 
 def test_a_row_of_older_code_is_brought_up_to_date_as_it_is_read() -> None:
-    value = USER.decode(b'{"id":"1","name":"Ann","schemaVersion":1}')
+    value = USER.json.decode(b'{"id":"1","name":"Ann","schemaVersion":1}')
     assert (value.display_name, value.schema_version) == ("Ann", 3)
-    unversioned = USER.decode(b'{"id":"1","name":"Ann"}')
+    unversioned = USER.json.decode(b'{"id":"1","name":"Ann"}')
     assert (unversioned.display_name, unversioned.schema_version) == ("Ann", 3)
 
 
 def test_a_row_of_todays_version_is_not_upgraded() -> None:
-    assert USER.decode(b'{"id":"1","displayName":"Ann","name":"Bob","schemaVersion":3}').extra == {
-        "name": "Bob"
-    }
+    assert USER.json.decode(
+        b'{"id":"1","displayName":"Ann","name":"Bob","schemaVersion":3}'
+    ).extra == {"name": "Bob"}
 
 
 def test_a_record_without_a_version_reads_what_decodes() -> None:
-    assert HELD.decode(b'{"id":"1","number":1.5}') == Held("1", 1.5)
+    assert HELD.json.decode(b'{"id":"1","number":1.5}') == Held("1", 1.5)
     with pytest.raises(UnreadableError):
-        HELD.decode(b'{"id":2}')
+        HELD.json.decode(b'{"id":2}')
 
 
 # Keys
@@ -401,8 +401,12 @@ EVENT = Record(
 
 
 def test_key_fields_come_from_the_record_or_are_given() -> None:
-    assert EVENT.keys(Event("5", "x"), {"stream": "s"}) == ("s", "5", "X")
-    assert EVENT.keys(Event("5", "x"), {"stream": "s", "when": "5"}) == ("s", "5", "X")
+    assert EVENT.unbound.key_values(Event("5", "x"), {"stream": "s"}) == ("s", "5", "X")
+    assert EVENT.unbound.key_values(Event("5", "x"), {"stream": "s", "when": "5"}) == (
+        "s",
+        "5",
+        "X",
+    )
 
 
 @pytest.mark.parametrize(
@@ -418,7 +422,7 @@ def test_key_fields_that_do_not_fit_are_rejected(
     given_: dict[str, object], error: type[KeyhouseError]
 ) -> None:
     with pytest.raises(error):
-        EVENT.keys(Event("5", "x"), given_)
+        EVENT.unbound.key_values(Event("5", "x"), given_)
 
 
 # Expiry
@@ -435,38 +439,44 @@ def session(**options: Any) -> Record[Session]:
 
 def test_a_fixed_expiry_is_that_of_the_first_write() -> None:
     record = session(expiry=fixed(60))
-    assert record.expires(Session("1"), None, None, NOW) == NOW + 60_000
-    assert record.expires(Session("1"), NOW + 10, None, NOW) == NOW + 10
-    assert record.needs_previous
+    assert record.unbound.expires(Session("1"), None, None, NOW) == NOW + 60_000
+    assert record.unbound.expires(Session("1"), NOW + 10, None, NOW) == NOW + 10
+    assert not record.unbound.is_single_row
 
 
 def test_a_sliding_expiry_is_that_of_the_last_write() -> None:
     record = session(expiry=sliding(60))
-    assert record.expires(Session("1"), NOW + 10, None, NOW) == NOW + 60_000
-    assert record.expires(Session("1"), NOW + 10, 5, NOW) == NOW + 5_000
+    assert record.unbound.expires(Session("1"), NOW + 10, None, NOW) == NOW + 60_000
+    assert record.unbound.expires(Session("1"), NOW + 10, 5, NOW) == NOW + 5_000
 
 
 def test_an_expiry_per_write_is_the_ttl_of_the_write() -> None:
     record = session(expiry=per_write())
-    assert record.expires(Session("1"), NOW + 10, None, NOW) is None
-    assert record.expires(Session("1"), None, 5, NOW) == NOW + 5_000
+    assert record.unbound.expires(Session("1"), NOW + 10, None, NOW) is None
+    assert record.unbound.expires(Session("1"), None, 5, NOW) == NOW + 5_000
 
 
 def test_an_expiry_at_a_field_is_the_time_that_it_holds() -> None:
     record = session(expiry=at_field("until"))
-    assert record.expires(Session("1", "2026-01-01T00:00:01.500Z"), None, None, NOW) == NOW + 1_500
-    assert record.expires(Session("1", "2026-01-01T01:00:01+01:00"), None, None, NOW) == NOW + 1_000
-    assert record.expires(Session("1"), None, None, NOW) is None
+    assert (
+        record.unbound.expires(Session("1", "2026-01-01T00:00:01.500Z"), None, None, NOW)
+        == NOW + 1_500
+    )
+    assert (
+        record.unbound.expires(Session("1", "2026-01-01T01:00:01+01:00"), None, None, NOW)
+        == NOW + 1_000
+    )
+    assert record.unbound.expires(Session("1"), None, None, NOW) is None
     for bad in ("tomorrow", "2026-01-01T00:00:00", "", "2026-13-01T00:00:00Z"):
         with pytest.raises(DocumentError):
-            record.expires(Session("1", bad), None, None, NOW)
+            record.unbound.expires(Session("1", bad), None, None, NOW)
 
 
 def test_a_record_that_does_not_expire_takes_no_ttl() -> None:
-    assert session().expires(Session("1"), None, None, NOW) is None
+    assert session().unbound.expires(Session("1"), None, None, NOW) is None
     for record in (session(), session(expiry=at_field("until"))):
         with pytest.raises(UsageError):
-            record.expires(Session("1"), None, 5, NOW)
+            record.unbound.expires(Session("1"), None, 5, NOW)
 
 
 @pytest.mark.parametrize(
@@ -474,9 +484,9 @@ def test_a_record_that_does_not_expire_takes_no_ttl() -> None:
 )
 def test_a_ttl_is_a_number_of_seconds_within_bounds(ttl: Any) -> None:
     with pytest.raises(RecordError):
-        session(expiry=per_write()).expires(Session("1"), None, ttl, NOW)
+        session(expiry=per_write()).unbound.expires(Session("1"), None, ttl, NOW)
     assert (
-        session(expiry=per_write()).expires(Session("1"), None, TTL_SECONDS_MAX, NOW)
+        session(expiry=per_write()).unbound.expires(Session("1"), None, TTL_SECONDS_MAX, NOW)
         == NOW + TTL_SECONDS_MAX * 1_000
     )
 

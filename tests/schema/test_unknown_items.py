@@ -79,8 +79,10 @@ def test_every_order_gives_each_item_its_own_members(document: Songs, data: st.D
 
 @given(songs())
 def test_a_sorted_list_has_the_members_of_its_items(document: Songs) -> None:
-    value, plain = SORTED.parse_document(msgspec.json.encode({"id": "a", "songs": document}))
-    stored = msgspec.json.decode(SORTED.keep_from_document(SORTED.encode(value), plain))["songs"]
+    value, plain = SORTED.json.parse_document(msgspec.json.encode({"id": "a", "songs": document}))
+    stored = msgspec.json.decode(SORTED.json.keep_from_document(SORTED.json.encode(value), plain))[
+        "songs"
+    ]
     assert [song["title"] for song in stored] == sorted(song["title"] for song in document)
     for title in "abc":
         assert stars(stored, title) == stars(document, title)
@@ -91,8 +93,8 @@ def test_an_item_of_a_set_has_its_own_members(found: dict[str, int]) -> None:
     """The items of a set are stored in another order than those of the document."""
     items = [{"title": title, "stars": count} for title, count in found.items()]
     text = msgspec.json.encode({"id": "a", "hidden": items})
-    value, plain = ALBUM.parse_document(text)
-    stored = msgspec.json.decode(ALBUM.keep_from_document(ALBUM.encode(value), plain))
+    value, plain = ALBUM.json.parse_document(text)
+    stored = msgspec.json.decode(ALBUM.json.keep_from_document(ALBUM.json.encode(value), plain))
     assert {song["title"]: song["stars"] for song in stored["hidden"]} == found
 
 
@@ -115,9 +117,11 @@ def test_items_are_the_same_if_they_decode_as_equal_values() -> None:
     tags = [{"name": name} for name in "abcdef"]
     song = {"title": "a", "tags": tags, "at": "2026-01-18T13:00:00+01:00", "stars": 3}
     text = msgspec.json.encode({"id": "a", "songs": [{"title": "b", "stars": 1}, song]})
-    value, plain = ALBUM.parse_document(text)
+    value, plain = ALBUM.json.parse_document(text)
     value.songs.reverse()
-    stored = msgspec.json.decode(ALBUM.keep_from_document(ALBUM.encode(value), plain))["songs"]
+    stored = msgspec.json.decode(ALBUM.json.keep_from_document(ALBUM.json.encode(value), plain))[
+        "songs"
+    ]
     assert [(each["title"], each["stars"]) for each in stored] == [("a", 3), ("b", 1)]
 
 
@@ -179,16 +183,16 @@ def test_members_inside_of_a_tuple_are_known_by_their_place(name: str) -> None:
     part, path = PLACES[name]
     document = {"id": "a", name: part}
     with pytest.raises(RecordError) as error:
-        Record(Places, "p/{id}", name="p").strictly_accepted(document)
+        Record(Places, "p/{id}", name="p").json.strictly_accepted(document)
     assert error.value.fields["member"] == path
     keeping = Record(Places, "p/{id}", name="p", unknown="keep")
-    value, plain = keeping.parse_document(msgspec.json.encode(document))
-    row = keeping.keep_from_document(keeping.encode(value), plain)
+    value, plain = keeping.json.parse_document(msgspec.json.encode(document))
+    row = keeping.json.keep_from_document(keeping.json.encode(value), plain)
     assert msgspec.json.decode(row)[name] == part
     assert keeping.shown(value, row)[name] == (
         tuple(part) if name in ("both", "many", "pair") else part
     )
-    _, patched = keeping.patched(value, {}, row)
+    _, patched = keeping.json.patched(value, {}, row)
     assert msgspec.json.decode(msgspec.json.encode(patched))[name] == part
 
 

@@ -33,6 +33,8 @@ from tests.search.support.library import (
     volume,
 )
 from tests.support.engine_openers import OPENERS
+from tests.support.polling import loop_turns
+from tests.support.seeds import new_seed
 
 
 @pytest.mark.parametrize("name", OPENERS)
@@ -329,10 +331,12 @@ def test_searches_run_beside_writes_and_can_be_cancelled(tmp_path: Path) -> None
                 await store.put(VOLUME, volume(str(number), f"Title {number}"))
                 await asyncio.sleep(0)
 
+        dice = random.Random(new_seed())
+
         async def search() -> None:
             for _ in range(60):
                 task = asyncio.create_task(found(index, "title"))
-                await asyncio.sleep(random.uniform(0, 0.002))
+                await loop_turns(dice.randrange(30))
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
                 assert await found(index, "title")

@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import time
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from tests.search.support.library import (
     store_on,
     volume,
 )
+from tests.support.polling import until
 from tests.support.program import STDERR, PipedProcess
 
 
@@ -74,11 +74,11 @@ def test_a_file_damaged_while_it_is_open_is_built_again(tmp_path: Path) -> None:
         data[3 * 4_096 :] = os.urandom(len(data) - 3 * 4_096)
         path.write_bytes(data)
         index = index_on(engine, folder)
-        hits = 0
-        while hits < 500:  # until it is repaired
-            with suppress(UnavailableError):
-                hits = len(await found(index, "title"))
-            await asyncio.sleep(0.05)
+
+        async def is_repaired() -> bool:
+            return len(await found(index, "title")) >= 500
+
+        await until(is_repaired, retry=UnavailableError)
         await index.close()
 
     run(scenario, tmp_path)

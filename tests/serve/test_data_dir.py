@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from keyhouse.errors import LockedError, UsageError
-from keyhouse.serve.data_dir import DataDir, _is_alive
+from keyhouse.serve.data_dir import DataDir, is_alive
 from keyhouse.serve.nats_access import embedded_nats
+from tests.support.polling import until
 from tests.support.program import SOURCE
 
 HOLDER = """
@@ -28,7 +29,7 @@ async def main():
     server.HAS_PARENT_DEATH_SIGNAL = sys.argv[2] == "kernel" and server.HAS_PARENT_DEATH_SIGNAL
     async with embedded_nats(DataDir.take(Path(sys.argv[1])), 0) as nats:
         print(nats.process_id, flush=True)
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
 asyncio.run(main())
 """
@@ -72,7 +73,7 @@ def test_the_nats_server_ends_with_a_parent_that_is_killed(tmp_path: Path, ended
         holder.wait()
         with subprocess.Popen(["/bin/sh", "-c", f"sleep 0.5; kill -CONT {nats}"]):
             DataDir.take(tmp_path).release()
-    assert not _is_alive(nats)
+    assert not is_alive(nats)
 
 
 def test_a_nats_server_that_exits_is_restarted(
@@ -97,9 +98,7 @@ def test_a_nats_server_that_exits_is_restarted(
             first = server.process_id
             assert first is not None
             os.kill(first, signal.SIGKILL)
-            async with asyncio.timeout(60):
-                while server.process_id in (None, first):
-                    await asyncio.sleep(0.05)
+            await until(lambda: server.process_id not in (None, first))
             await asyncio.to_thread(server.ready)
         assert failed and server.process_id is None
         data.release()

@@ -13,7 +13,7 @@ import nats
 import pytest
 
 from keyhouse import Record, Schema, Space
-from keyhouse.cli.access import _with_user
+from keyhouse.cli.access import with_user
 from keyhouse.errors import UnavailableError, UsageError
 from keyhouse.nats.connection import connect
 from keyhouse.nats.embedded_users import (
@@ -28,7 +28,7 @@ from keyhouse.remote_store import RemoteStore
 from keyhouse.serve.data_dir import DataDir
 from keyhouse.serve.nats_access import embedded_nats, enable_jetstream
 from keyhouse.service.nats_client import connect_to_service
-from keyhouse.systems.rosey.client import PluginStorage, ServiceUnavailable
+from keyhouse_rosey.client import PluginStorage, tenant_of
 from tests.support.nats_servers import nats_server
 
 
@@ -72,7 +72,7 @@ def test_a_password_is_required_and_found_by_the_same_user(
                 monkeypatch.setenv("KEYHOUSE_DATA", str(tmp_path))
                 for url in (None, plain):
                     async with PluginStorage.connect("trivia", url) as kv:
-                        with pytest.raises(ServiceUnavailable, match="No plugin storage"):
+                        with pytest.raises(UnavailableError, match="No plugin storage"):
                             await kv.get("theme")
         finally:
             data.release()
@@ -92,13 +92,13 @@ def test_the_error_without_the_password_names_its_place(
             async with embedded_nats(data, 0, require_password=True) as server:
                 plain = f"nats://127.0.0.1:{server.port}"
                 with pytest.raises(UnavailableError, match="set KEYHOUSE_DATA to the data folder"):
-                    await connect_to_service(plain, "rosey", "plugin", "trivia")
+                    await connect_to_service(plain, tenant_of("trivia"))
                 async with asyncio.timeout(30), RemoteStore(BOX, plain, space="ann") as store:
                     with pytest.raises(UnavailableError, match="Authorization Violation"):
                         await store.get(RECIPE, name="soup")
                 (tmp_path / "keyhouse.toml").write_text(f'data = "{tmp_path}"')
                 monkeypatch.chdir(tmp_path)
-                assert _with_user(plain, "rosey") == embedded_url(tmp_path)
+                assert with_user(plain, "rosey") == embedded_url(tmp_path)
         finally:
             data.release()
 
@@ -289,7 +289,7 @@ def test_a_reply_of_another_program_is_an_error_of_the_client(answer: bytes) -> 
 
         await connection.subscribe("spied.kv.*.*", cb=respond)
         kv = PluginStorage(connection, "trivia", prefix="spied.kv")
-        with pytest.raises(ServiceUnavailable, match="Another program"):
+        with pytest.raises(UnavailableError, match="Another program"):
             await kv.get("theme")
         await connection.close()
 

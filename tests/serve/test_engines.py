@@ -27,6 +27,7 @@ from keyhouse.serve.server import Server
 from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings.engine_urls import default_url, embedded_server, url_of, with_server
 from keyhouse.settings.sources import load_settings
+from tests.support.polling import until
 from tests.support.program import run as run_program
 
 
@@ -250,8 +251,13 @@ def test_commands_read_rows_on_the_embedded_server_while_it_runs(tmp_path: Path)
                 run_program, "get", "rosey", "theme", "--space", "trivia", cwd=tmp_path
             )
             assert "dark" in got.stdout
+            # Doctor called the default server not durable: its URL lacked what serve adds.
+            checked = await asyncio.to_thread(run_program, "doctor", "rosey", cwd=tmp_path)
+            assert "No problems." in checked.stdout and "sync=always" in checked.stdout
 
     asyncio.run(start())
+    checked = run_program("doctor", "rosey", cwd=tmp_path, code=1)
+    assert "runs only while `keyhouse serve` does" in " ".join(checked.stdout.split())
     with pytest.raises(UsageError, match="none has run with this data folder"):
         embedded_server(tmp_path)
 
@@ -275,8 +281,7 @@ def test_the_bus_starts_nats_and_is_connected_before_tasks_run(tmp_path: Path) -
     async def start() -> None:
         async with served(tmp_path, build, {"engine": "memory:"}) as url:
             assert url is not None
-            while not got:
-                await asyncio.sleep(0.01)
+            await until(lambda: got)
 
     asyncio.run(start())
     assert got == [b"hello"]

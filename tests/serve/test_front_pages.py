@@ -4,26 +4,23 @@ The systems are those of the registry, and the routes those of the running servi
 are tested without being listed here.
 """
 
-import asyncio
 import html
 import os
 import re
 import signal
 import subprocess
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
-import msgspec
 import pytest
 
-from keyhouse.systems.registry import NAMES, has_service
+from keyhouse.service.registry import has_service, system_names
 from tests.abuse.support.server import ServerProcess
 from tests.serve.support.serve_process import environment
-from tests.support.browser_pages import open_browser
+from tests.support.browser_pages import Pages, run_in_browser
 from tests.support.program import write_program
 
-SYSTEMS = [name for name in NAMES if has_service(name)]
+SYSTEMS = [name for name in system_names() if has_service(name)]
 SCHEMAS = {
     "recipes": "tests.service.schema_service.support.recipes:BOX",
     "clips": "keyhouse.demo.clips:BOARD",
@@ -54,17 +51,12 @@ def examples(page: str) -> list[list[str]]:
     return [html.unescape(block).splitlines() for block in blocks]
 
 
-def routes(server: ServerProcess) -> list[dict[str, Any]]:
-    decoded: list[dict[str, Any]] = msgspec.json.decode(server.routes_path.read_bytes())
-    return decoded
-
-
 # The OpenAPI documents
 
 
 def test_every_summary_is_the_first_sentence_of_its_docstring(server: ServerProcess) -> None:
     """It was the first line, so 16 summaries ended in the middle of a sentence."""
-    listed = [route for route in routes(server) if route["doc"] is not None and route["system"]]
+    listed = [route for route in server.routes if route["doc"] is not None and route["system"]]
     documents = {
         name: httpx.get(f"{server.http}/{name}/openapi.json", trust_env=False).json()["paths"]
         for name in {route["system"] for route in listed}
@@ -97,7 +89,7 @@ def test_every_service_has_a_page_in_a_browser_and_is_an_api_for_programs(
     server: ServerProcess,
 ) -> None:
     """`/streamkit/` in a browser was the JSON of a 404, although it is the base URL of its API."""
-    own = {route["system"] for route in routes(server) if route["path"] == f"/{route['system']}/"}
+    own = {route["system"] for route in server.routes if route["path"] == f"/{route['system']}/"}
     with httpx.Client(base_url=server.http, trust_env=False) as client:
         for name in served(server):
             for path in (f"/{name}", f"/{name}/"):
@@ -157,27 +149,24 @@ def test_every_command_to_try_runs_with_what_is_installed(server: ServerProcess)
 
 
 @pytest.mark.browser
-@pytest.mark.long
 def test_the_front_pages_and_references_fit_and_load_everything(server: ServerProcess) -> None:
     """`/docs` with five systems was 454 px wide on a phone, and its icon was a 404."""
-    own = {route["system"] for route in routes(server) if route["path"] == f"/{route['system']}/"}
+    own = {route["system"] for route in server.routes if route["path"] == f"/{route['system']}/"}
     names = [name for name in served(server) if name not in own]
 
-    async def main() -> None:
-        async with open_browser() as browser:
-            for path in ("/", *(f"/{name}/" for name in names)):
-                await browser.check(server.http + path)
-            for path in ("/docs", f"/{names[-1]}/docs"):
-                for width in WIDTHS:
-                    async with browser.visit(server.http + path, width=width) as page:
-                        await page.locator(".opblock-summary").first.wait_for()
-                        box = await page.locator("nav").bounding_box()
-                        assert box is not None and box["width"] <= width
-                        assert (
-                            await page.evaluate("document.documentElement.scrollWidth") <= width
-                        ), (path, width)
+    async def scenario(browser: Pages) -> None:
+        for path in ("/", *(f"/{name}/" for name in names)):
+            await browser.check(server.http + path)
+        for path in ("/docs", f"/{names[-1]}/docs"):
+            for width in WIDTHS:
+                async with browser.visit(server.http + path, width=width) as page:
+                    await page.locator(".opblock-summary").first.wait_for()
+                    box = await page.locator("nav").bounding_box()
+                    assert box is not None and box["width"] <= width
+                    scrolled = await page.evaluate("document.documentElement.scrollWidth")
+                    assert scrolled <= width, (path, width)
 
-    asyncio.run(main())
+    run_in_browser(scenario)
 
 
 def test_an_icon_is_served_where_browsers_ask_for_it(server: ServerProcess) -> None:

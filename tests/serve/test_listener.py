@@ -198,11 +198,9 @@ def test_a_header_with_a_line_break_is_never_sent() -> None:
 @pytest.mark.parametrize("method", [b"GET", b"HEAD"])
 @pytest.mark.parametrize("close", [b"", b"Connection: close\r\n"])
 @pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
-def test_a_coalesced_response_equals_that_of_uvicorn(
+def test_a_whole_response_is_the_same_with_each_method_and_version(
     method: bytes, close: bytes, version: bytes
 ) -> None:
-    """Most are put together at once, and the others by uvicorn: nobody should be able to tell."""
-
     async def scenario() -> None:
         asked = (
             method

@@ -7,7 +7,7 @@ import pytest
 from keyhouse.clock import Clock
 from keyhouse.engine import Engine
 from keyhouse.limits import CHANGES_KEPT
-from keyhouse.metrics import MeteredEngine
+from keyhouse.service.served_engine import ServedEngine
 from keyhouse.testing.conformance import Conformance, Opener
 from tests.support.engine_openers import ALL
 
@@ -17,7 +17,7 @@ def opener(tmp_path: Path) -> Opener:
     inner = ALL["sqlite"](tmp_path)
 
     async def opened(clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Engine:
-        return MeteredEngine(await inner(clock, changes_kept=changes_kept))
+        return ServedEngine(await inner(clock, changes_kept=changes_kept))
 
     return opened
 

@@ -21,11 +21,12 @@ from keyhouse.nats.embedded_users import LISTENER_USER, embedded_url
 from keyhouse.nats.endpoint import Endpoint, Request, partition_of
 from keyhouse.serve import nats_access
 from keyhouse.serve.nats_access import EmbeddedNats
-from keyhouse.serve.server import Server, _nats_check
+from keyhouse.serve.server import Server, nats_check
 from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings.sources import load_settings
-from tests.nats.support.listeners import ask, until
+from tests.nats.support.listeners import ask
 from tests.support.nats_servers import nats_server, own_server
+from tests.support.polling import until
 
 MAPPINGS = {"tested.*.*": "tested.{{wildcard(1)}}.{{wildcard(2)}}.{{partition(16,1)}}"}
 
@@ -114,13 +115,9 @@ def test_a_restarted_server_has_the_mappings(
             [server] = servers
             assert server.process_id is not None
             os.kill(server.process_id, signal.SIGKILL)
-            await until(lambda: client.stats["reconnects"], 30)
-            while True:
-                try:
-                    await ask(client, "tested.trivia.echo")
-                    break
-                except NoRespondersError:  # the service has not reconnected yet
-                    await asyncio.sleep(0.05)
+            await until(lambda: client.stats["reconnects"])
+            # until the service has reconnected
+            await until(lambda: ask(client, "tested.trivia.echo"), retry=NoRespondersError)
             assert await subject_observed(client) == MAPPED
 
     asyncio.run(story())
@@ -154,7 +151,7 @@ def test_a_lost_connection_of_a_partition_is_not_ready() -> None:
     async def story() -> None:
         url = nats_server().url
         async with connect(url) as main, connect(url) as partition:
-            check = _nats_check(main, [partition])
+            check = nats_check(main, [partition])
             await check()
             await partition.close()
             with pytest.raises(UnavailableError, match="is lost"):

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from keyhouse.cli.commands.serve import _announce
+from keyhouse.cli.commands.serve import announce
 from keyhouse.serve.own_pages import DEPTH_MAX
 from keyhouse.serve.server import Addresses
 from tests.serve.support.serve_process import Serving, refused, serving
@@ -107,7 +107,7 @@ def test_a_page_may_load_scripts_of_its_origin_and_run_none_inside_html(running:
 
 
 def test_a_person_is_shown_the_address_of_the_pages(capsys: pytest.CaptureFixture[str]) -> None:
-    _announce(Addresses("http://127.0.0.1:1", None, None, "http://127.0.0.1:1/pages/"))
+    announce(Addresses("http://127.0.0.1:1", None, None, "http://127.0.0.1:1/pages/"))
     assert "Your pages: http://127.0.0.1:1/pages/\n" in capsys.readouterr().out
 
 

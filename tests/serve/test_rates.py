@@ -6,8 +6,7 @@ import pytest
 
 from keyhouse.clock import ManualClock, MonotonicClock, SystemClock, monotonic
 from keyhouse.errors import RateError, UsageError
-from keyhouse.limits import READ_ROWS_PER_REQUEST
-from keyhouse.service.limits import READ_BYTES_PER_REQUEST
+from keyhouse.service.limits import READ_BYTES_PER_REQUEST, READ_ROWS_PER_REQUEST
 from keyhouse.service.rates import RateLimiter
 from keyhouse.service.settings import TenantSettings, rate_limiter
 
@@ -80,9 +79,19 @@ def test_rates_do_not_go_by_the_time_of_day() -> None:
     assert isinstance(monotonic(SystemClock()), MonotonicClock)
     assert isinstance(monotonic(clock := ManualClock()), ManualClock)
     assert monotonic(clock) is clock
-    settings = TenantSettings(rate_per_second=1)
-    limiter = rate_limiter(settings, SystemClock())
-    assert limiter is not None and isinstance(limiter._clock, MonotonicClock)
+
+    class SetBack(SystemClock):
+        hours = 0
+
+        def now(self) -> int:
+            return super().now() - 3_600_000 * self.hours
+
+    clock_of_day = SetBack()
+    limiter = rate_limiter(TenantSettings(rate_per_second=0.001, rate_burst=2), clock_of_day)
+    assert limiter is not None
+    limiter.check("ann")
+    clock_of_day.hours = 1
+    limiter.check("ann")
 
 
 def test_what_is_spent_without_a_check_is_owed_up_to_a_burst() -> None:

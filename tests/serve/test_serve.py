@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
@@ -22,6 +21,7 @@ from keyhouse.testing.servers.postgres import postgres_server
 from tests.docs.pages import DOCS, blocks
 from tests.serve.support.serve_process import JARS, Serving, command, environment, refused, serving
 from tests.support.engine_openers import OPENERS
+from tests.support.polling import until, wait_until
 from tests.support.program import run
 
 
@@ -126,14 +126,13 @@ def test_a_nats_server_that_hangs_is_not_ready(tmp_path: Path) -> None:
 
 def _ready_until(running: Serving, status: int, why: str = "") -> None:
     """Wait for a status and its reason. A check on a busy machine may time out first."""
-    deadline = time.monotonic() + 60
-    while True:
+
+    def is_as_expected() -> bool:
         answer = running.get("/ready")
         reason = answer.json()["systems"]["jars"].get("why", "")
-        if answer.status_code == status and reason.startswith(why):
-            return
-        assert time.monotonic() < deadline, answer.text
-        time.sleep(0.1)
+        return answer.status_code == status and str(reason).startswith(why)
+
+    wait_until(is_as_expected)
 
 
 def test_the_ready_line_is_text_without_json(tmp_path: Path) -> None:
@@ -237,7 +236,7 @@ def test_a_second_process_on_the_same_folder_is_rejected_with_the_first(tmp_path
     with serving(tmp_path) as running:
         said = refused(tmp_path, JARS, "--data", "data")
         assert said["fields"] == {"data": "data", "process": running.process.pid}
-        assert "choose another with --data" in said["error"]
+        assert "choose another folder" in said["error"]
         assert asyncio.run(once(running, "jam", 7)) == 7
 
 
@@ -295,8 +294,7 @@ def test_a_signal_under_load_loses_no_acknowledged_write(tmp_path: Path) -> None
                 acknowledged[f"jar-{number}"] = count
 
         writers = [asyncio.create_task(writer(number)) for number in range(16)]
-        while sum(acknowledged.values()) < 500:
-            await asyncio.sleep(0.01)
+        await until(lambda: sum(acknowledged.values()) >= 500)
         running.process.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(running.process.wait, 30) == 0
         await asyncio.gather(*writers)
@@ -348,14 +346,9 @@ def test_a_second_signal_exits_at_once(tmp_path: Path) -> None:
 
 def _drain_while_slow(data: Path, running: Serving) -> None:
     """Send SIGTERM when a slow request has started; return when connections are refused."""
-    deadline = time.monotonic() + 30
-    while not (data / "slow-started").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until((data / "slow-started").exists)
     running.process.send_signal(signal.SIGTERM)
-    while _listens(running.http):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not _listens(running.http))
 
 
 # Errors
@@ -392,8 +385,31 @@ def test_a_startup_error_is_one_sentence_with_advice(tmp_path: Path) -> None:
     )
 
 
+def test_a_rejected_setting_names_its_table(tmp_path: Path) -> None:
+    """Of five systems with the same settings, the sentence did not tell whose was wrong."""
+    (tmp_path / "short.toml").write_text('[streamkit]\njwt_secret = "short"\n')
+    said = refused(tmp_path, "history", "streamkit", "--config", "short.toml")
+    assert "too short" in said["error"] and said["fields"]["table"] == "streamkit"
+    (tmp_path / "ring.toml").write_text('[audiobooks]\nkey_ring = "none.json"\n')
+    options = ("--http", "127.0.0.1:0", "--nats", "off")
+    said = refused(tmp_path, "audiobooks", "history", *options, "--config", "ring.toml")
+    assert "key ring" in said["error"] and said["fields"]["system"] == "audiobooks"
+
+
+def test_a_setting_of_the_studio_is_rejected_before_anything_is_opened(tmp_path: Path) -> None:
+    """Its table was read last, after every engine had been opened."""
+    (tmp_path / "studio.toml").write_text("[studio]\nenabledd = true\n")
+    said = refused(tmp_path, "history", "--config", "studio.toml")
+    assert said["fields"] == {
+        "setting": "studio.enabledd",
+        "nearest": "studio.enabled",
+        "source": "studio.toml",
+    }
+    assert {each.name for each in tmp_path.iterdir()} == {"studio.toml"}
+
+
 def test_an_unknown_system_is_rejected(tmp_path: Path) -> None:
-    assert refused(tmp_path, "rosie")["error"].startswith("No such system;")
+    assert refused(tmp_path, "rosie")["error"].startswith("No such system is installed;")
 
 
 # The README

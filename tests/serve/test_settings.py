@@ -102,7 +102,7 @@ def test_the_http_table_may_shorten_the_drain(
         gathered(tmp_path, {}, {"KEYHOUSE_DRAIN_SECONDS": "5", **environment}), {}
     )
     with socket.socket() as bound:
-        served._http([], bound, served._read_settings()[0])
+        served.http_listener([], bound, served.read_settings()[0])
     assert logged["drain_seconds"] == drains
 
 
@@ -169,7 +169,8 @@ def test_variables_that_an_orchestrator_injects_are_ignored() -> None:
             {
                 "setting": "log_level",
                 "reason": "Invalid enum value 'loud'",
-                "known": ["debug", "info", "warning", "error"],
+                "value": "loud",
+                "known": ["debug", "error", "info", "warning"],
                 "source": "KEYHOUSE_LOG_LEVEL",
             },
         ),
@@ -322,6 +323,15 @@ def test_each_system_has_its_own_location_in_a_shared_engine(
     system: str, url: str, placed: str
 ) -> None:
     assert url_of(system, url, alone=False) == placed
+
+
+def test_the_own_engine_of_a_system_has_the_tables_that_its_url_names() -> None:
+    """The URL of the guide, with the table `history`, created `history-history`."""
+    url = "dynamodb://history?region=eu-central-1&layout=history"
+    loaded = load_settings(
+        {"data": "d"}, {"KEYHOUSE_HISTORY_ENGINE": url}, None, systems=["history"]
+    )
+    assert loaded.engine_url("history", alone=False) == url
 
 
 @pytest.mark.parametrize(

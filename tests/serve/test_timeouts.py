@@ -2,20 +2,17 @@
 
 import asyncio
 import socket
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import uvicorn
-from uvicorn.server import ServerState
+import structlog
 
 from keyhouse.http import make_app
 from keyhouse.http.limits import HTTP_KEEP_ALIVE_SECONDS
-from keyhouse.http.response import EncodedResponse
+from keyhouse.http.response import EncodedResponse, ResponseSender
 from keyhouse.serve import listener
-from keyhouse.serve.uvicorn_protocol import HttpProtocol
-from keyhouse.serve.write_buffer_limit import WriteBufferLimit
-from keyhouse.serve.write_coalescing import WriteBatch, coalesced
+from keyhouse.serve.http1 import Connection
+from keyhouse.serve.http1_server import Http1Server, WriteBufferLimit
 from tests.http.support.shop import shop
 from tests.serve.support.raw_connections import (
     BRIEF,
@@ -27,6 +24,7 @@ from tests.serve.support.raw_connections import (
     served,
     to_the_end,
 )
+from tests.support.polling import loop_turns, until
 
 # Header timeout
 
@@ -98,7 +96,7 @@ def test_a_slow_handler_is_not_subject_to_the_header_timeout() -> None:
                 to_the_end(port, b"GET /wide/wait HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             )
             await wide.started.wait()
-            await asyncio.sleep(1)
+            await to_the_end(port, b"GET /shop HTTP/1.1\r\n")  # the timeout of a later request
             wide.resume.set()
             assert b"done" in await talking
 
@@ -140,16 +138,8 @@ def test_a_client_that_reads_nothing_is_disconnected() -> None:
 
 def test_a_client_that_reads_slowly_is_not_disconnected() -> None:
     async def scenario() -> None:
-        config = uvicorn.Config(make_app([shop()]), lifespan="off")
         under = Written()
-        protocol = HttpProtocol(
-            config,
-            ServerState(),
-            {},
-            header_timeout_seconds=TIMEOUT_SECONDS,
-            write_timeout_seconds=0.001,
-        )
-        protocol.connection_made(under)
+        protocol = connected(http1_server(write_timeout_seconds=0.001), under)
         under.unread = [9, 8, 5, 1, 1]  # at each look
         protocol.pause_writing()
         await under.aborted.wait()
@@ -165,22 +155,11 @@ def test_beyond_the_write_buffer_limit_the_longest_waiting_client_is_aborted() -
     """
 
     async def scenario() -> None:
-        config = uvicorn.Config(make_app([shop()]), lifespan="off")
-        unread, timeout = WriteBufferLimit(10), TIMEOUT_SECONDS
+        unread = WriteBufferLimit(10)
+        server = http1_server(write_buffer_limit=unread)
         unders = [Written() for _ in range(5)]
-        protocols = [
-            HttpProtocol(
-                config,
-                ServerState(),
-                {},
-                header_timeout_seconds=timeout,
-                write_timeout_seconds=timeout,
-                write_buffer_limit=unread,
-            )
-            for _ in unders
-        ]
-        for protocol, under, size in zip(protocols, unders, (6, 3, 1, 4, 90), strict=True):
-            protocol.connection_made(under)
+        protocols = [connected(server, under) for under in unders]
+        for under, size in zip(unders, (6, 3, 1, 4, 90), strict=True):
             under.unread = [size, size]
         for number in (0, 1, 2):
             protocols[number].pause_writing()
@@ -202,28 +181,77 @@ def test_a_stream_of_large_documents_counts_as_what_it_holds() -> None:
     """One with 1 MiB to write counted as 2 MiB, and has the document several times."""
 
     async def scenario() -> None:
-        config = uvicorn.Config(make_app([shop()]), lifespan="off")
-        unread = WriteBufferLimit(11 * 2**20)
+        server = http1_server(write_buffer_limit=WriteBufferLimit(11 * 2**20))
         unders = [Written() for _ in range(3)]
         for under in unders:
             under.unread = [2**20] * 2
-            protocol = HttpProtocol(
-                config,
-                ServerState(),
-                {},
-                header_timeout_seconds=TIMEOUT_SECONDS,
-                write_timeout_seconds=TIMEOUT_SECONDS,
-                write_buffer_limit=unread,
-            )
-            protocol.connection_made(under)
-            protocol.cycle = SimpleNamespace(response_complete=False)  # type: ignore[assignment]
+            protocol = connected(server, under)
+            protocol.data_received(GET)  # its response is not complete
             protocol.pause_writing()
         assert [under.aborted.is_set() for under in unders] == [True, False, False]
 
     run(scenario)
 
 
+# Buffers and shutdown
+
+
+def test_a_body_that_nobody_reads_is_not_buffered() -> None:
+    """Regression: a large read resumed reading, however much of the body waited already."""
+
+    async def scenario() -> None:
+        resume = asyncio.Event()
+        received = 0
+
+        async def app(scope: object, receive: Any, send: ResponseSender) -> None:
+            nonlocal received
+            await resume.wait()
+            while (message := await receive())["more_body"]:
+                received += len(message["body"])
+            await send.send_response("an-id", EncodedResponse(204, []))
+
+        under = Written()
+        connection = connected(http1_server(app), under)
+        size = 40_000
+        head = b"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (3 * size)
+        for data in (head, b"x" * size):
+            connection.data_received(data)
+            assert under.is_reading()
+        connection.data_received(b"x" * size)
+        assert not under.is_reading()
+        resume.set()
+        await until(lambda: under.is_reading() and received == 2 * size)
+        connection.data_received(b"x" * size)
+        await until(lambda: under.writes)
+        connection.connection_lost(None)
+
+    run(scenario)
+
+
+def test_a_request_that_takes_longer_than_the_shutdown_may_is_cancelled() -> None:
+    async def scenario() -> None:
+        server, under = http1_server(app=never_responds), Written()
+        connection = connected(server, under)
+        connection.data_received(GET)
+        await loop_turns(1)
+        await server.drain(0)
+        await until(lambda: under.writes)
+        assert under.writes[0].startswith(b"HTTP/1.1 500 ") and under.closed_after == 1
+        connection.connection_lost(None)
+        await server.drain(TIMEOUT_SECONDS)
+
+    run(scenario)
+
+
+async def never_responds(scope: object, receive: object, send: object) -> None:
+    await asyncio.Event().wait()
+
+
 # Write coalescing
+
+SECURITY_LINES = (
+    b"x-content-type-options: nosniff\r\nx-frame-options: DENY\r\nx-request-id: an-id\r\n\r\n"
+)
 
 
 class Written(asyncio.Transport):
@@ -233,6 +261,16 @@ class Written(asyncio.Transport):
         self.closed_after: int | None = None
         self.unread: list[int] = []
         self.aborted = asyncio.Event()
+        self.is_paused = False
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+    def is_reading(self) -> bool:
+        return not self.is_paused
 
     def get_write_buffer_size(self) -> int:
         return self.unread.pop(0)
@@ -251,26 +289,27 @@ class Written(asyncio.Transport):
         return self.closed_after is not None
 
 
+def http1_server(app: Any = None, **settings: Any) -> Http1Server:
+    seconds = ("header_timeout_seconds", "write_timeout_seconds", "keep_alive_seconds")
+    settings = dict.fromkeys(seconds, TIMEOUT_SECONDS) | settings
+    return Http1Server(app or make_app([shop()]), **settings)
+
+
+def connected(server: Http1Server, under: Written) -> Connection:
+    connection = Connection(server)
+    connection.connection_made(under)
+    return connection
+
+
 async def one_request(under: Written, *received: bytes, app: Any = None) -> None:
-    batch = WriteBatch(asyncio.get_running_loop())
-    application = coalesced(app or make_app([shop()]), batch)
-    config = uvicorn.Config(application, lifespan="off", interface="asgi3")
-    config.load()
-    protocol = HttpProtocol(
-        config,
-        ServerState(),
-        {},
-        header_timeout_seconds=TIMEOUT_SECONDS,
-        write_timeout_seconds=TIMEOUT_SECONDS,
-        write_batch=batch,
-    )
-    protocol.connection_made(under)
+    server = http1_server(app)
+    connection = connected(server, under)
     for data in received:
-        protocol.data_received(data)
-        while not batch._pending and not under.writes:
-            await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    protocol.connection_lost(None)
+        connection.data_received(data)
+        while not server.pending_writes and not under.writes:
+            await loop_turns(1)
+    await loop_turns(1)
+    connection.connection_lost(None)
 
 
 def test_a_whole_response_is_one_write() -> None:
@@ -284,23 +323,50 @@ def test_a_whole_response_is_one_write() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [(b"x-own", b"a\r\nx-other: b"), (b"x-own\n", b"a"), (b"connection", b"close")],
+    ("header", "status"),
+    [
+        ((b"x-own", b"a"), b"204 No Content"),
+        ((b"x-own", b"a\r\nx-other: b"), b"500 Internal Server Error"),
+        ((b"x-own\n", b"a"), b"500 Internal Server Error"),
+        ((b"connection", b"close"), b"204 No Content"),
+    ],
 )
-def test_an_invalid_header_is_not_written_with_a_whole_response(name: bytes, value: bytes) -> None:
+def test_an_invalid_header_is_not_written_with_a_whole_response(
+    header: tuple[bytes, bytes], status: bytes
+) -> None:
     async def scenario() -> None:
-        written: list[bool] = []
+        async def app(scope: object, receive: object, send: ResponseSender) -> None:
+            await send.send_response("an-id", EncodedResponse(204, [header]))
 
-        async def app(scope: object, receive: object, send: Any) -> None:
-            written.append(send.respond("an-id", EncodedResponse(200, [(name, value)], b"{}")))
-            written.append(send.respond("an-id", EncodedResponse(204, [(b"x-own", b"a")])))
+        under = Written()
+        with structlog.testing.capture_logs() as lines:
+            await one_request(under, GET, app=app)
+        [response] = under.writes
+        assert response.startswith(b"HTTP/1.1 %b\r\ndate: " % status)
+        if status.startswith(b"204"):
+            assert response.endswith(b"\r\n%b: %b\r\n" % header + SECURITY_LINES), response
+            assert not lines
+        else:
+            assert b"x-other" not in response
+            assert [line["event"] for line in lines] == ["application failed"]
+        assert (under.closed_after is None) == (header == (b"x-own", b"a"))
+
+    run(scenario)
+
+
+def test_a_complete_response_is_sent_although_its_application_fails_after_it() -> None:
+    """Regression: the connection was closed before the end of the turn of the event loop, in which
+    the response leaves."""
+
+    async def scenario() -> None:
+        async def app(scope: object, receive: object, send: ResponseSender) -> None:
+            await send.send_response("an-id", EncodedResponse(200, [], b"{}"))
+            raise ValueError
 
         under = Written()
         await one_request(under, GET, app=app)
-        assert written == [False, True]
         [response] = under.writes
-        assert response.startswith(b"HTTP/1.1 204 No Content\r\nx-own: a\r\n")
-        assert response.endswith(b"x-request-id: an-id\r\n\r\n")
+        assert response.startswith(b"HTTP/1.1 200 ") and under.closed_after is None
 
     run(scenario)
 

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -12,13 +13,20 @@ from keyhouse.clock import SystemClock
 from keyhouse.engine import Engine
 from keyhouse.errors import (
     BusyError,
+    ConflictError,
     RecordError,
     UsageError,
 )
+from keyhouse.schema import Schema, Space
 from keyhouse.service.background_operations import BackgroundOperations, OperationKind
+from keyhouse.service.background_records import (
+    DefaultOperationRecords,
+    OperationRun,
+    RunStatus,
+)
 from keyhouse.service.background_task import OperationTask
-from keyhouse.store import Store
-from keyhouse.systems.audiobooks.schema import NEXT_SEQ, OPERATION, OPERATION_LOG
+from keyhouse.store import Store, Transaction
+from keyhouse_audiobooks.schema import NEXT_SEQ, OPERATION, OPERATION_LOG
 from tests.service.support.background import (
     COUNT,
     LIBRARY,
@@ -34,6 +42,7 @@ from tests.service.support.background import (
     store_on,
 )
 from tests.support.engine_openers import OPENERS
+from tests.support.polling import loop_turns, until
 
 
 @pytest.mark.parametrize("name", OPENERS)
@@ -149,8 +158,7 @@ def test_a_waiting_operation_is_cancelled_at_once() -> None:
 
 def test_a_function_that_ignores_its_cancellation_is_still_cancelled() -> None:
     async def stubborn(task: OperationTask) -> None:
-        while not task.is_cancelled:
-            await asyncio.sleep(0.001)
+        await until(lambda: task.is_cancelled)
         with suppress(Exception):
             await task.commit(current=1)
 
@@ -159,8 +167,7 @@ def test_a_function_that_ignores_its_cancellation_is_still_cancelled() -> None:
         operations = counting(store, stubborn=OperationKind(run=stubborn))
         async with running(operations):
             id = await operations.submit("stubborn")
-            while not operations._running:
-                await asyncio.sleep(0.001)
+            await until(lambda: operations.running)
             await operations.cancel(id)
             await operations.wait(id, poll_seconds=0.01)
         status = await store.get(RECORDS.status, id=id)
@@ -178,9 +185,8 @@ def test_operations_wait_in_order_and_a_bounded_number_runs() -> None:
         operations = counting(store, gate=OperationKind(run=gate))
         async with running(operations):
             ids = [await operations.submit("gate") for _ in range(4)]
-            while gate.runs < 2:
-                await asyncio.sleep(0.001)
-            await asyncio.sleep(0.05)
+            await until(lambda: gate.runs >= 2)
+            await loop_turns(50)
             assert gate.runs == 2
             gate.resume.set()
             for id in ids:
@@ -221,7 +227,7 @@ def test_an_exclusive_operation_never_runs_beside_another_of_its_type() -> None:
             most = max(most, inside)
             for number in range(3):
                 await task.commit(current=number)
-                await asyncio.sleep(0.002)
+                await asyncio.sleep(0)
             inside -= 1
 
         kind = OperationKind(run=alone, exclusive=True)
@@ -273,5 +279,42 @@ def test_operations_of_several_spaces_are_found() -> None:
                 await operations.wait(id, space=space, poll_seconds=0.01)
         for space, id in ids.items():
             assert await store(space).get(COUNT, id=id) == 2
+
+    run(scenario)
+
+
+class OneAtATime(DefaultOperationRecords):
+    """Rejects the second operation."""
+
+    async def write(
+        self, tx: Transaction, run: OperationRun, status: RunStatus, **options: Any
+    ) -> None:
+        if run.input == "second":
+            raise ConflictError("Another one runs.")
+        await super().write(tx, run, status, **options)
+
+
+def test_an_operation_that_is_started_runs_here_and_gives_its_result_or_error() -> None:
+    async def scenario(engine: Engine) -> None:
+        async def double(task: OperationTask) -> int:
+            await task.commit(total=1)
+            if task.input < 0:
+                raise UsageError("It is negative.")
+            return int(task.input) * 2
+
+        records = OneAtATime()
+        store = store_on(engine, Schema("doubling", COUNT, *records.records, space=Space("one")))
+        kinds = {"double": OperationKind(run=double)}
+        operations = BackgroundOperations(store, records, kinds, name="doubling")
+        assert await (await operations.start("double", 21)) == 42  # without a runner
+        with pytest.raises(UsageError, match="negative"):
+            await (await operations.start("double", -1))
+        await until(lambda: not operations.tasks)
+        ends = [entry.record async for entry in store.scan(records.status)]
+        assert [each.status for each in ends] == ["completed", "failed"]
+        assert ends[1].error == "It is negative."
+        with pytest.raises(ConflictError):
+            await operations.start("double", "second")
+        assert await store.count(records.run) == 0
 
     run(scenario)

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from keyhouse.errors import (
 from keyhouse.service.background_operations import OperationKind
 from keyhouse.service.limits import OPERATION_ATTEMPTS_MAX
 from keyhouse.store import Store
-from keyhouse.systems.audiobooks.schema import OPERATION, OPERATION_LOG
-from keyhouse.testing.faults import FaultyEngine, Killed, die, fail
+from keyhouse.testing.faults import FaultyEngine, Killed, die, fail, meanwhile
+from keyhouse_audiobooks.schema import OPERATION, OPERATION_LOG
 from tests.serve.support.serve_process import environment
 from tests.service.support.background import (
     COUNT,
@@ -30,6 +31,7 @@ from tests.service.support.background import (
     RESUMED,
     SCHEMA,
     Gate,
+    count,
     counting,
     lines,
     run,
@@ -37,6 +39,7 @@ from tests.service.support.background import (
     store_on,
 )
 from tests.sizes import size
+from tests.support.polling import loop_turns, until
 from tests.support.program import PipedProcess
 
 
@@ -51,7 +54,7 @@ def test_one_process_runs_each_operation_and_others_leave_it_alone() -> None:
             id = await first.submit("gate")
             await gate.started.wait()
             async with running(second):
-                await asyncio.sleep(0.1)
+                await loop_turns(50)
                 status = await store.get(RECORDS.status, id=id)
                 assert status is not None and status.status == "running"
                 gate.resume.set()
@@ -74,8 +77,11 @@ def test_a_long_chunk_keeps_its_lease() -> None:
                 for _ in range(5):  # longer than a lease, whose clock waits for each renewal
                     before = await store.get(RECORDS.run, id=id)
                     clock.advance(seconds=0.2)
-                    while await store.get(RECORDS.run, id=id) == before:
-                        await asyncio.sleep(0.01)
+
+                    async def is_renewed() -> bool:
+                        return await store.get(RECORDS.run, id=id) != before  # noqa: B023
+
+                    await until(is_renewed)
                 assert gate.runs == 1
                 gate.resume.set()
                 await second.wait(id, poll_seconds=0.01)
@@ -95,15 +101,18 @@ def test_a_runner_that_stalled_commits_nothing_after_another_took_over() -> None
         async with running(stalled):
             id = await stalled.submit("gate")
             await gate.started.wait()
-            while (await store.get(RECORDS.run, id=id)).chunks == 0:  # type: ignore[union-attr]
-                await asyncio.sleep(0.001)
+
+            async def has_committed() -> bool:
+                run = await store.get(RECORDS.run, id=id)
+                return run is not None and run.chunks > 0
+
+            await until(has_committed)
             clock.advance(seconds=61)
             async with running(other):
                 await other.wait(id, poll_seconds=0.01)
                 ended = await store.row(f"operation:{id}")
                 gate.resume.set()
-                while stalled._running:
-                    await asyncio.sleep(0.001)
+                await until(lambda: not stalled.running)
         assert await store.row(f"operation:{id}") == ended
         assert await lines(store, id) == ["waiting", "waiting", "done"]
 
@@ -160,7 +169,7 @@ async def _until_killed(engine: Engine, schema: Any, records: Any) -> str | None
     except Killed:
         pass
     runner.cancel()
-    for task in [runner, *operations._tasks]:
+    for task in [runner, *operations.tasks]:
         with suppress(BaseException):
             await task
     return id
@@ -232,12 +241,12 @@ def test_an_operation_that_does_not_resume_is_interrupted_after_a_crash() -> Non
         await gate.started.wait()
         gate.resume.set()
         with suppress(BaseException):
-            await asyncio.gather(runner, *operations._tasks)
+            await asyncio.gather(runner, *operations.tasks)
         store = store_on(engine)
         assert await store.get(RECORDS.run, id=id) is not None
         again = counting(store, gate=kinds["gate"])
         async with running(again):
-            await asyncio.sleep(0.05)
+            await loop_turns(50)
             assert await store.get(RECORDS.run, id=id) is not None  # its lease is still valid
             clock.advance(seconds=61)
             await again.wait(id, poll_seconds=0.01)
@@ -255,7 +264,7 @@ def test_an_operation_whose_process_dies_each_time_is_interrupted_at_last() -> N
         id = await counting(store).submit("count", 3)
         for attempt in range(1, OPERATION_ATTEMPTS_MAX + 1):
             claimed = await store.transact(
-                lambda tx: counting(store)._claim(store, id, store.ids.new(), [], tx)
+                lambda tx: counting(store).claim(store, id, store.ids.new(), [], tx)
             )
             assert claimed is not None and claimed.attempts == attempt
             clock.advance(seconds=61)
@@ -276,13 +285,69 @@ def test_a_cancelled_operation_whose_process_died_is_cancelled_not_resumed() -> 
         store = store_on(engine)
         operations = counting(store)
         id = await operations.submit("count", 3)
-        await store.transact(lambda tx: operations._claim(store, id, store.ids.new(), [], tx))
+        await store.transact(lambda tx: operations.claim(store, id, store.ids.new(), [], tx))
         assert await operations.cancel(id)
         clock.advance(seconds=61)
         async with running(operations):
             await operations.wait(id, poll_seconds=0.01)
         status = await store.get(RECORDS.status, id=id)
         assert status is not None and (status.error, status.current) == ("cancelled", 0)
+
+    clock = ManualClock()
+    run(scenario, MemoryEngine(clock))
+
+
+def test_an_exclusive_operation_waits_for_one_whose_runner_is_cut_off() -> None:
+    """Another one started when the lease of the first had expired; then its runner came back, and
+    both ran. Found by the simulation."""
+
+    async def scenario(engine: Engine) -> None:
+        store = store_on(engine)
+        operations = counting(store, alone=OperationKind(run=count, resumes=True, exclusive=True))
+        waiting, started = await operations.submit("alone", 3), await operations.submit("alone", 3)
+
+        async def claim(id: str, *others: str) -> bool:
+            owner = store.ids.new()
+            work = partial(operations.claim, store, id, owner, [*others])
+            return await store.transact(work) is not None
+
+        assert await claim(started)  # `waiting` was not listed yet
+        clock.advance(seconds=61)
+        assert not await claim(waiting, started)
+        assert await claim(started, waiting)
+
+    clock = ManualClock()
+    run(scenario, MemoryEngine(clock))
+
+
+def test_an_exclusive_operation_is_given_back_if_a_later_one_was_claimed_meanwhile() -> None:
+    """A second operation was submitted and claimed by another process after the first process had
+    listed what waits, and both ran. Found by the simulation."""
+
+    async def scenario(engine: Engine) -> None:
+        other = store_on(engine)
+        kind = OperationKind(run=count, resumes=True, exclusive=True)
+        theirs = counting(other, alone=kind)
+        first = await theirs.submit("alone", 1)
+
+        async def submit_and_claim() -> None:
+            second = await theirs.submit("alone", 1)
+            work = partial(theirs.claim, other, second, other.ids.new(), [])
+            assert await other.transact(work) is not None
+            faulty.faults.clear()
+
+        faulty = FaultyEngine(engine, meanwhile(None, submit_and_claim, call="commit"))
+        store = store_on(faulty)
+        operations = counting(store, alone=kind)
+        async with running(operations):
+            await until(lambda: not faulty.faults)
+            await loop_turns(200)
+            status = await store.get(RECORDS.status, id=first)
+            assert status is not None and status.current == 0
+            clock.advance(seconds=61)  # the other process has died
+            await operations.wait(first, poll_seconds=0.01)
+        status = await store.get(RECORDS.status, id=first)
+        assert status is not None and status.status == "completed"
 
     clock = ManualClock()
     run(scenario, MemoryEngine(clock))
@@ -308,6 +373,7 @@ def test_chunks_survive_an_engine_that_is_away_and_count_once(error: type[Except
 
 
 @pytest.mark.long
+@pytest.mark.soak
 def test_an_operation_continues_after_its_process_is_killed_again_and_again(tmp_path: Path) -> None:
     number, path = size(150, 400, 400), str(tmp_path / "rows.db")
     chance = random.Random(7)

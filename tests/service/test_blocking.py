@@ -12,6 +12,7 @@ from prometheus_client.exposition import generate_latest
 
 from keyhouse.errors import BusyError, UnavailableError
 from keyhouse.service.blocking import BlockingPool
+from tests.support.polling import loop_turns, until
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -41,11 +42,6 @@ class Gate:
         with self._lock:
             self._inside -= 1
         return value
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 def test_a_call_runs_in_another_thread_with_the_callers_context() -> None:
@@ -126,7 +122,7 @@ def test_a_cancelled_call_that_runs_keeps_its_thread_until_it_returns() -> None:
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
         second = asyncio.create_task(pool.run(gate))
-        await asyncio.sleep(0.01)
+        await loop_turns(50)
         assert (pool.running, pool.pending, gate.calls) == (1, 1, 1)
         gate.open.set()
         await second
@@ -144,7 +140,7 @@ def test_a_call_cancelled_as_it_gets_its_thread_passes_the_thread_on() -> None:
         second = asyncio.create_task(pool.run(gate, 2))
         third = asyncio.create_task(pool.run(gate, 3))
         await asyncio.sleep(0)
-        pool._release()  # as the end of the first does
+        pool.release()  # as the end of the first does
         second.cancel()
         assert (await asyncio.gather(second, return_exceptions=True))[0].__class__ is (
             asyncio.CancelledError

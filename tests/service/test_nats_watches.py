@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import msgspec
 
-from keyhouse.service.nats_watches import _Push
+from keyhouse.service.nats_watches import WatchPush
 from keyhouse.store import Event
 
 
@@ -28,7 +28,7 @@ def test_a_heartbeat_within_a_commit_does_not_skip_its_other_changes() -> None:
 
     async def scenario() -> None:
         sent = Sent()
-        push = _Push("ann", "changes", cast(Any, sent), 5, lambda event: {"key": str(event)})
+        push = WatchPush("ann", "changes", cast(Any, sent), 5, lambda event: {"key": str(event)})
         await push.change(Event("1", "a", ("a",), 7))
         await push.has_listener()
         await push.change(Event("1", "b", ("b",), 7))

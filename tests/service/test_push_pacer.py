@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from keyhouse.service.push_pacer import PUSHES_PER_TURN, PushPacer
+from tests.support.polling import loop_turns
 
 
 class Turns:
@@ -78,7 +79,7 @@ def test_a_delivery_to_one_stream_is_done_in_the_same_turn() -> None:
             before = turns.number
             await pacer.push(turns.push, ["one"])
             assert turns.number == before
-            await asyncio.sleep(0.001)
+            await loop_turns(3)
         assert len(turns.pushed) == 3
 
     run(scenario)

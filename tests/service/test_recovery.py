@@ -3,7 +3,6 @@
 import asyncio
 import multiprocessing
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from keyhouse import ManualClock, Store
 from keyhouse.engine import Engine, Span
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.engines.sqlite import SqliteEngine
-from keyhouse.metrics import Metrics
+from keyhouse.serve.metrics import Metrics
 from keyhouse.serve.server import BackgroundTasks
 from keyhouse.service.operation_log import OperationLog
 from keyhouse.service.recovery import Recovery
@@ -26,19 +25,15 @@ from keyhouse.store import FORGET_KEY, verify
 from keyhouse.testing.faults import FaultyEngine, Killed, die
 from tests.service.support.killed_erasure import erase
 from tests.store.support.linked_schema import ENTRY, LIST, MARKS_WITH_TAG, PERSON, SCHEMA, fill
+from tests.support.polling import loop_turns, until
 
 PROCESSES = multiprocessing.get_context("forkserver")
 HOUR_MS = 3_600_000
+FINISHED = {"interrupted erasure of a space finished", "interrupted deletions finished"}
 
 
 async def rows(engine: Engine, space: str) -> list[str]:
     return [row.key for row in (await engine.scan(space, Span(), limit=1_000)).rows]
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(60):
-        while not await condition():
-            await asyncio.sleep(0.02)
 
 
 def kill_midway(path: Path, work: str, space: str) -> int:
@@ -86,13 +81,14 @@ def test_services_finish_what_a_process_killed_with_9_has_left_exactly_once(tmp_
                 context = ServiceContext(
                     engine=engine, data=tmp_path / str(number), metrics=CollectorRegistry()
                 )
-                spec: Any = schema_service(SCHEMA).build(context)
+                spec: Any = schema_service(SCHEMA)(context)
                 await stack.enter_async_context(BackgroundTasks([spec], Metrics("0")))
             store = Store(SCHEMA, engines[0], "space")
 
             async def is_finished() -> bool:
                 jobs = [key for key in await rows(engines[0], "space") if "delete-" in key]
-                return not jobs and not await rows(engines[0], "gone")
+                said = {line["event"] for line in lines}
+                return not jobs and not await rows(engines[0], "gone") and said >= FINISHED
 
             await until(is_finished)
             assert await store.get(PERSON, id="ada") is None
@@ -101,7 +97,7 @@ def test_services_finish_what_a_process_killed_with_9_has_left_exactly_once(tmp_
             )
             assert [key for key in await rows(engines[0], "space") if "ada" in key] == []
             assert [finding async for finding in verify(store)] == []
-            await asyncio.sleep(0.1)  # for a line of the second service, if it did the work again
+            await loop_turns(500)  # for a line of the second service, if it did the work again
 
     asyncio.run(prepare())
     kill_midway(path, "delete", "space")
@@ -109,7 +105,6 @@ def test_services_finish_what_a_process_killed_with_9_has_left_exactly_once(tmp_
     with capture_logs() as lines:
         asyncio.run(serve())
     assert [line["event"] for line in lines].count("interrupted erasure of a space finished") == 1
-    assert any(line["event"] == "interrupted deletions finished" for line in lines)
     assert not [line for line in lines if line["log_level"] == "error"]
 
 

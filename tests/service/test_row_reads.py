@@ -7,8 +7,9 @@ import pytest
 
 from keyhouse import Record, Schema, Space, Store, open_engine
 from keyhouse.engine import Batch, Put
-from keyhouse.service.limits import SERVED_PAGE_BYTES_MAX
+from keyhouse.operations.limits import SERVED_PAGE_BYTES_MAX
 from keyhouse.service.row_reads import ROWS_MAX, RowsPage, RowsQuery, read_rows
+from keyhouse.service.served_engine import ServedEngine
 from tests.support.event_loop_turns import turns_during
 
 
@@ -25,7 +26,7 @@ COUNT = 150
 
 
 async def opened() -> Store:
-    store = Store(SCHEMA, await open_engine("memory:"), "u")
+    store = Store(SCHEMA, ServedEngine(await open_engine("memory:")), "u")
     await store.put_many(NOTE, [Note(f"{n:03}", "x" * LARGE, "hidden") for n in range(COUNT)])
     return store
 

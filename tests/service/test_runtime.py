@@ -1,4 +1,4 @@
-"""A service from settings: metered routes, the error format of its system, and tasks that every
+"""A service from settings: measured routes, the error format of its system, and tasks that every
 service has."""
 
 import asyncio
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
 
@@ -15,7 +14,6 @@ from keyhouse.auth import Caller
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import NotFoundError
 from keyhouse.http import Route, make_app
-from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.service.settings import TenantSettings
 from keyhouse.service.spec import ServiceContext
@@ -47,19 +45,18 @@ def runtime(
         context,
         TenantSettings(**settings),
         lambda name, engine, quota: Tenant(name, SCHEMA, engine, quota),
-        metrics=OperationMetrics("items", ("get",)),
     )
 
 
 async def requested(service: ServiceRuntime[Tenant], path: str) -> httpx.Response:
     routes = {"get": Route(method="GET", path="/items/{id}", handler=Handlers().get)}
-    app = make_app([service.spec(routes=service.metered(routes))])
+    app = make_app([service.spec(routes=routes)])
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         return await client.get(path)
 
 
-def test_a_metered_route_counts_its_requests_and_errors() -> None:
+def test_a_route_counts_its_requests_and_errors() -> None:
     async def story() -> None:
         registry = CollectorRegistry()
         service = runtime(system(), registry)
@@ -80,28 +77,6 @@ def test_a_slow_operation_is_logged_with_its_path_parameters() -> None:
             )
         [slow] = [line for line in lines if line["event"] == "items get slow"]
         assert (slow["log_level"], slow["id"]) == ("warning", "a")
-
-    asyncio.run(story())
-
-
-@pytest.mark.parametrize(
-    ("name", "media_type", "members"),
-    [
-        ("problem", "application/problem+json", {"type", "title", "status", "detail", "code"}),
-        ("flat", "application/json", {"error", "code", "status"}),
-        ("nested", "application/json", {"error"}),
-    ],
-)
-def test_errors_have_the_format_that_the_system_declares(
-    name: str, media_type: str, members: set[str]
-) -> None:
-    async def story() -> None:
-        for path in ("/items/items/absent", "/items/no-such-route"):
-            service = runtime(system(error_format=name), CollectorRegistry())
-            response = await requested(service, path)
-            assert response.status_code == 404
-            assert response.headers["content-type"] == media_type
-            assert members <= response.json().keys()
 
     asyncio.run(story())
 

@@ -14,9 +14,9 @@ from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 
 from keyhouse.serve.server import Server
+from keyhouse.service.registry import load_service
 from keyhouse.service.schema_service.service import schema_service
 from keyhouse.settings.sources import load_settings
-from keyhouse.systems.registry import load_service
 from tests.service.schema_service.support.recipes import BOX
 from tests.support.nats_servers import own_server
 
@@ -83,7 +83,7 @@ async def processes(kind: str, folder: Path) -> AsyncIterator[Caller]:
     async with AsyncExitStack() as stack:
         server = stack.enter_context(own_server(folder / "nats"))
         name = kind if kind == "rosey" else BOX.name
-        build = load_service("rosey").build if kind == "rosey" else schema_service(BOX).build
+        build = load_service("rosey") if kind == "rosey" else schema_service(BOX)
         for number in range(2):
             flags = {
                 "data": str(folder / str(number)),

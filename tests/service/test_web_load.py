@@ -12,7 +12,7 @@ import pytest
 from tests.http.support.real_server import run
 from tests.sizes import SOAK, size
 
-STREAMS, LISTENERS, PINGS = size(250, 1_000, 1_000), size(16, 64, 64), size(200, 800, 800)
+STREAMS, LISTENERS, PINGS = size(100, 1_000, 1_000), size(16, 64, 64), size(200, 800, 800)
 FLOOR_SECONDS = 0.003
 """Below this a 99th percentile is fast enough: it is less than a time slice of the scheduler, which
 decides when a process runs whose core is in use. Only a soak has the cores for itself: other runs

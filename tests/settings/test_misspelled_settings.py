@@ -9,18 +9,18 @@ from msgspec import inspect
 
 from keyhouse.errors import UsageError
 from keyhouse.http.settings import HttpSettings
+from keyhouse.service.registry import has_service, load_service, system_names
 from keyhouse.service.schema_service.settings import SchemaSettings
 from keyhouse.settings import read_settings
 from keyhouse.settings.settings import ServerSettings
 from keyhouse.studio.settings import StudioSettings
-from keyhouse.systems.registry import NAMES, has_service, load_service
 
 TABLES: dict[str, type[msgspec.Struct]] = {
     "": ServerSettings,
     "http": HttpSettings,
     "studio": StudioSettings,
     "recipes": SchemaSettings,
-    **{name: load_service(name).settings for name in NAMES if has_service(name)},
+    **{name: load_service(name).settings for name in system_names() if has_service(name)},
 }
 
 
@@ -70,3 +70,11 @@ def test_a_misspelled_setting_is_rejected_with_the_nearest(
 
 def test_tables_within_tables_are_covered() -> None:
     assert ("recipes", ("records", "some"), "http") in SETTINGS
+
+
+@pytest.mark.parametrize("name", [each.name for each in msgspec.structs.fields(SchemaSettings)])
+def test_the_error_of_a_setting_of_a_schema_outside_its_table_names_the_table(name: str) -> None:
+    """`quota_keys = 5` at the top of `keyhouse.toml` listed twenty names, and not this one."""
+    with pytest.raises(UsageError, match="Unknown setting") as rejected:
+        read_settings(ServerSettings, {name: 1})
+    assert "nearest" in rejected.value.fields or "in the table with its name" in str(rejected.value)

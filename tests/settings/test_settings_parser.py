@@ -56,6 +56,7 @@ def test_text_from_the_environment_is_read_as_the_fields_type(
             {
                 "setting": "shop.sort",
                 "reason": "Invalid enum value 'coal'",
+                "value": "coal",
                 "known": ["books", "tea"],
             },
         ),

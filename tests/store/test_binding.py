@@ -13,9 +13,8 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.keys import Regex, Template
-from keyhouse.schema import Index, Record, Schema, Space, Summary, Unique
+from keyhouse.schema import BoundSchema, Index, Record, Schema, Space, Summary, Unique
 from keyhouse.store import Store
-from keyhouse.store.binding import Binding
 from tests.store.support.harness import Harness, all_of, book, clean, everywhere, findings, session
 from tests.store.support.library_schema import (
     BOOK,
@@ -37,8 +36,10 @@ async def test_another_schemas_record_is_rejected(harness: Harness) -> None:
     for call in (store.get(other, id="1"), store.put(other, book()), store.delete(other, id="1")):
         with pytest.raises(UsageError, match="no such declaration"):
             await call
-    with pytest.raises(UsageError, match="no such declaration"):
+    with pytest.raises(UsageError, match=r"no such declaration\. List the record"):
         await store.lookup(BOOK, Index("x:{id}"), id="1")
+    with pytest.raises(UsageError, match=r"no such declaration\. Give the Record, such as CLIP"):
+        await store.put(Book, book())  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"no such declaration\. Give the declared object"):
         [entry async for entry in store.scan(BOOK, by="title")]  # type: ignore[arg-type]
 
@@ -222,9 +223,9 @@ def test_a_record_is_bound_when_it_is_first_asked_for_and_values_are_checked_bef
         space=Space("a customer", field="customer"),
     )
     note, tag = schema.records
-    binding = Binding(schema, {"customer": "7"})
+    binding = BoundSchema(schema, {"customer": "7"})
     assert binding.record(note) is binding.record(note)
     assert binding.record(note).template.text == "c_7_note_{id}"
     assert binding.record(tag).template.text == "c_7_tag_{id}"
     with pytest.raises(KeyFieldError):
-        Binding(schema, {"customer": "7_8"})
+        BoundSchema(schema, {"customer": "7_8"})

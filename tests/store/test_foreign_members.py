@@ -289,7 +289,7 @@ async def test_items_that_a_write_sorts_keep_their_own_members(harness: Harness)
     assert found is not None
     await store.put(MARKED, msgspec.structs.replace(found, title="y"))
     await check()
-    value, document = MARKED.parse_document(text)
+    value, document = MARKED.json.parse_document(text)
     await store.delete(MARKED, id="a")
     await store.transact(lambda tx: tx.put_document(MARKED, value, document))
     await check()

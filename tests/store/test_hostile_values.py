@@ -22,7 +22,7 @@ from keyhouse.limits import (
     VALUE_BYTES_MAX,
 )
 from keyhouse.schema import Record, document
-from keyhouse.store import Store, Transaction, append, verify
+from keyhouse.store import Store, Transaction, verify
 from tests.store.support import hostile_calls
 from tests.store.support.hostile_calls import (
     BY_SLUG,
@@ -62,7 +62,7 @@ async def seeded(engine: Engine) -> Store:
         await store.put(TICKET, "t", id="a", ttl=60)
         await store.add(HITS, 1, id="a")
         await store.put(HITS, COUNTER_MAX, id="full")
-        await append(store, EVENT, Event("first"), stream="s")
+        await store.append(EVENT, Event("first"), stream="s")
     return Store(SCHEMA, engine, SPACE)
 
 

@@ -6,7 +6,6 @@ engine's tests show that commits wait for the disk.
 
 import asyncio
 import multiprocessing
-import os
 import random
 import shutil
 import signal
@@ -21,6 +20,7 @@ from keyhouse.store import Store
 from tests.sizes import SOAK, size
 from tests.store.support.killed_writer import write
 from tests.store.support.shop_workload import SHOP, TASKS, Model, faults
+from tests.support.seeds import new_seed
 
 KILLS = size(8, 25, 125)
 """Kills in each of four tests: 32 in `make test`, 100 in `make test-all`, 500 for a release."""
@@ -43,8 +43,7 @@ class Killed:
 
     def __init__(self, path: Path, way: str = "") -> None:
         self.path = path
-        self.seed = os.environ.get("TEST_SEED") or str(random.randrange(10**9))
-        print(f"TEST_SEED={self.seed}")
+        self.seed = str(new_seed())
         self.way = way
         self.models = [Model(self.seed, task) for task in range(TASKS)]
         self.acknowledged = [0] * TASKS

@@ -5,18 +5,17 @@ Each run has a new seed. A failure prints it, with the number of the operation a
 """
 
 import asyncio
-import os
-import secrets
 from pathlib import Path
 
 import pytest
 
 from keyhouse.clock import ManualClock
-from keyhouse.store.link_guard import LinkGuard
+from keyhouse.store.writes.link_guard import LinkGuard
 from tests.model.comparison import Difference
 from tests.model.linked import WEIGHTS, LinkedPlayer, generate
 from tests.sizes import size
 from tests.support.engine_openers import ALL, OPENERS
+from tests.support.seeds import new_seed
 
 OPERATIONS = size(200, 600, 10_000)
 FEWER_OPERATIONS = dict.fromkeys(
@@ -25,9 +24,8 @@ FEWER_OPERATIONS = dict.fromkeys(
 
 
 def run(engine: str, folder: Path, operations: int) -> None:
-    seed = int(os.environ.get("TEST_SEED") or secrets.randbits(32))
+    seed = new_seed()
     label = f"TEST_SEED={seed} on {engine}"
-    print(label)
     player = LinkedPlayer(ALL[engine](folder), ManualClock())
     asyncio.run(player.play(generate(seed, operations), label))
 

@@ -6,9 +6,7 @@ many operations.
 """
 
 import asyncio
-import os
 import re
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -23,34 +21,30 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from keyhouse.engine import Put
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import KeyhouseError
-from keyhouse.schema import Unique
-from keyhouse.store import Transaction, transaction, write_plan
+from keyhouse.schema import BoundUnique
+from keyhouse.store import Transaction
 from keyhouse.store.reads.scan import Scan
-from keyhouse.store.row_buffer import RowBuffer
-from keyhouse.store.shared_rows import successor_of
+from keyhouse.store.writes import transaction, write_plan
+from keyhouse.store.writes.row_buffer import RowBuffer
+from keyhouse.store.writes.shared_rows import successor_of
 from keyhouse.testing.script import parse
 from tests.model import Difference, Generator, Player, generate, play
 from tests.model.generator import WEIGHTS
 from tests.sizes import size
 from tests.support.engine_openers import ALL, OPENERS
+from tests.support.seeds import new_seed
 
-OPERATIONS = size(1_000, 5_000, 50_000)
-FEWER_OPERATIONS = dict.fromkeys(("jetstream", "jetstream-buckets"), size(400, 2_500, 25_000)) | {
-    "postgres": size(500, 5_000, 50_000),
-    "dynamodb": size(200, 2_000, 10_000),
+OPERATIONS = size(800, 5_000, 50_000)
+FEWER_OPERATIONS = dict.fromkeys(("jetstream", "jetstream-buckets"), size(200, 2_500, 25_000)) | {
+    "postgres": size(250, 5_000, 50_000),
+    "dynamodb": size(100, 2_000, 10_000),
 }
-RUNS = dict.fromkeys(("memory", "sqlite", "rocksdb"), size(3, 6, 6))
-EXAMPLES = size(10, 25, 250)
-FEWER_EXAMPLES = dict.fromkeys(("jetstream", "jetstream-buckets", "postgres"), size(3, 10, 100)) | {
-    "dynamodb": size(2, 5, 50)
+RUNS = dict.fromkeys(("memory", "sqlite", "rocksdb"), size(2, 6, 6))
+EXAMPLES = size(6, 25, 250)
+FEWER_EXAMPLES = dict.fromkeys(("jetstream", "jetstream-buckets", "postgres"), size(2, 10, 100)) | {
+    "dynamodb": size(1, 5, 50)
 }
 PLANTED_OPERATIONS = 4_000
-
-
-def drawn() -> int:
-    seed = int(os.environ.get("TEST_SEED") or secrets.randbits(32))
-    print(f"TEST_SEED={seed}")
-    return seed
 
 
 def run(seed: int, engine: str, folder: Path, operations: int) -> int:
@@ -65,7 +59,7 @@ def run(seed: int, engine: str, folder: Path, operations: int) -> int:
 )
 def test_the_store_matches_the_model(engine: str, number: int, tmp_path: Path) -> None:
     operations = FEWER_OPERATIONS.get(engine, OPERATIONS)
-    assert run(drawn(), engine, tmp_path, operations) == operations
+    assert run(new_seed(), engine, tmp_path, operations) == operations
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -148,20 +142,20 @@ PLANTED: dict[str, tuple[object, str, Callable[[Method], Method]]] = {
         lambda restore: lambda self, kept: None,
     ),
     "a unique value is given twice": (
-        Unique,
+        BoundUnique,
         "merge",
         lambda merge: lambda self, key, row, removed, added: added,
     ),
     "the first has no successor": (transaction, "successor_of", answer(None)),
-    "a member goes though another record lists it": (Transaction, "_still_listed", answer(False)),
+    "a member goes though another record lists it": (Transaction, "still_listed", answer(False)),
     "a count never goes down": (RowBuffer, "add", count_only_upward),
     "an expectation is not looked at": (
         Transaction,
-        "_check_expected",
-        lambda check: lambda *arguments: None,
+        "apply",
+        lambda apply: lambda self, plan, expect=None: apply(self, plan),
     ),
-    "an expired row is shown": (MemoryEngine, "_live", show_what_has_expired),
-    "a cursor fits every scan": (Scan, "_checksum", lambda mark: lambda self: 0),
+    "an expired row is shown": (MemoryEngine, "live", show_what_has_expired),
+    "a cursor fits every scan": (Scan, "checksum", lambda mark: lambda self: 0),
 }
 
 
@@ -172,7 +166,7 @@ def test_the_model_finds_a_planted_bug(
     owner, name, plant = PLANTED[bug]
     monkeypatch.setattr(owner, name, plant(getattr(owner, name)))
     with pytest.raises(Difference) as found:
-        run(drawn(), "memory", tmp_path, PLANTED_OPERATIONS)
+        run(new_seed(), "memory", tmp_path, PLANTED_OPERATIONS)
     assert isinstance(found.value.__cause__, (Difference, KeyhouseError))
 
 

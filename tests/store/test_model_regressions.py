@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from keyhouse.clock import ManualClock, UlidSource
 from keyhouse.engines.memory import MemoryEngine
-from keyhouse.store import Store, append, verify
+from keyhouse.store import Store, verify
 from tests.model.keyspace import LOGS, SCHEMA, Played
 
 Story = Callable[[Store, ManualClock], Awaitable[None]]
@@ -28,12 +28,12 @@ def test_two_sources_with_slow_clocks_get_different_positions() -> None:
 
     async def story(store: Store, clock: ManualClock) -> None:
         later = LOGS["later"]
-        await append(store, later, Played("a"), user="u")
+        await store.append(later, Played("a"), user="u")
         clock.advance(seconds=-10)
         drawn = []
         for seed in range(4):
             store.ids = UlidSource(clock, seed=seed)
-            drawn.append((await append(store, later, Played("a"), user="u")).key)
+            drawn.append((await store.append(later, Played("a"), user="u")).key)
         assert drawn == sorted(set(drawn))
 
     run_story(story)

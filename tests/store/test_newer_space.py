@@ -139,3 +139,18 @@ def test_a_key_of_ones_own_at_the_place_of_the_version_is_not_read_as_a_version(
         await engine.close()
 
     asyncio.run(story())
+
+
+def test_the_error_of_another_schema_on_a_migrated_space_names_that_cause(tmp_path: Path) -> None:
+    """The error was "use the newer program", of which there is none."""
+    other = Schema("tasks", Record(Note, "task:{id}", name="task"), meta=Meta(), space=SPACE)
+    url = f"sqlite:{tmp_path}/desk.db"
+
+    async def run() -> None:
+        async with open_store(NEWEST, url, "ann"):
+            pass
+        with pytest.raises(NewerError, match="not the schema of the space, open its own file"):
+            async with open_store(other, url, "ann"):
+                pass
+
+    asyncio.run(run())

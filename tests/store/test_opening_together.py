@@ -2,18 +2,20 @@
 
 import asyncio
 import multiprocessing
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from keyhouse import open_store
+from keyhouse import Index, Meta, Record, RecordCount, Schema, Space, open_store
 from keyhouse.clock import ManualClock
 from keyhouse.engines.memory import MemoryEngine
+from keyhouse.engines.wrapper import EngineWrapper
 from keyhouse.errors import LeaseError
 from keyhouse.schema import JobState, migration_job
-from keyhouse.store import Store, migrate, version
+from keyhouse.store import Store, migrate, verify, version
 from tests.store.support.opening_process import AFTER, BEFORE, OLD_SONG, SONGS, OldSong
 from tests.store.support.opening_process import open_together as open_in_process
 from tests.support.engine_openers import OPENERS, postgres_schema
@@ -39,7 +41,8 @@ def test_four_processes_that_open_a_store_together_all_open_it(name: str, tmp_pa
         return url
 
     url = asyncio.run(fill())
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([open_in_process.__module__])
     barrier, answers = context.Barrier(PROCESSES), context.Queue()
     processes = [
         context.Process(target=open_in_process, args=(barrier, url, answers))
@@ -51,6 +54,69 @@ def test_four_processes_that_open_a_store_together_all_open_it(name: str, tmp_pa
     for process in processes:
         process.join()
     assert found == [f"{SONGS} songs, each counted {{1}}"] * PROCESSES
+
+
+class OtherOpens(EngineWrapper):
+    """Has another process open the space before one of the calls of this one."""
+
+    def __init__(self, engine: MemoryEngine, schema: Schema, at: int) -> None:
+        super().__init__(engine)
+        self.schema, self.at, self.calls = schema, at, 0
+
+    async def _before_call(self) -> None:
+        self.calls += 1
+        if self.calls == self.at:
+            with suppress(LeaseError):  # this one has the lease: the other would wait
+                await open_store(self.schema, self._engine, "radio", reindex=True, wait_seconds=0)
+
+    async def read(self, *args: Any, **options: Any) -> Any:
+        await self._before_call()
+        return await super().read(*args, **options)
+
+    async def scan(self, *args: Any, **options: Any) -> Any:
+        await self._before_call()
+        return await super().scan(*args, **options)
+
+    async def commit(self, *args: Any) -> Any:
+        await self._before_call()
+        return await super().commit(*args)
+
+
+COUNTED = Record(OldSong, "song:{id}", Index("idx:song:title:{title}:{id}"), RecordCount("songs"))
+OPENINGS = {
+    "a migration": (AFTER, False),
+    "a new index and a count": (
+        Schema("songs", COUNTED, space=Space("a channel"), meta=Meta()),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("songs", [0, 3])
+@pytest.mark.parametrize("opening", OPENINGS)
+def test_another_process_may_open_the_space_at_any_moment(opening: str, songs: int) -> None:
+    """The list of complete derived rows was read twice: it was absent, then another process wrote
+    it, so that the first one reported its index as not built."""
+    schema, reindex = OPENINGS[opening]
+
+    async def opened(at: int) -> int:
+        engine = MemoryEngine(ManualClock())
+        for song in range(songs):
+            before = Store(BEFORE, engine, "radio")
+            await before.put(OLD_SONG, OldSong(id=str(song), title=f"Song {song}"))
+        other = OtherOpens(engine, schema, at)
+        store = await open_store(schema, other, "radio", reindex=reindex)
+        assert len([entry async for entry in store.scan(schema.records[0])]) == songs
+        assert not [finding async for finding in verify(Store(schema, engine, "radio"))]
+        return other.calls
+
+    async def story() -> None:
+        calls = await opened(0)
+        assert calls > 5
+        for at in range(1, calls + 1):
+            await opened(at)
+
+    asyncio.run(story())
 
 
 async def _leased(engine: MemoryEngine) -> Store:

@@ -16,15 +16,15 @@ from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import KeyhouseError
 from keyhouse.keys.escape import Escape
 from keyhouse.schema import (
+    BoundSummary,
+    BoundUnique,
     JobState,
-    Summary,
-    Unique,
 )
-from keyhouse.store import Store, Transaction, write_plan
+from keyhouse.store import ANY, Store, Transaction
 from keyhouse.store.jobs import job, logs
 from keyhouse.store.jobs.lease import JobLease
-from keyhouse.store.reads.scan import Scan
-from keyhouse.store.row_buffer import RowBuffer
+from keyhouse.store.writes import write_plan
+from keyhouse.store.writes.row_buffer import RowBuffer
 from tests.store.support.planted_bug_checks import (
     CHECKS,
     Bug,
@@ -56,7 +56,7 @@ def index_rows_outside_the_commit(patch: pytest.MonkeyPatch) -> None:
             del self.rows.writes[key]
         revision = await whole(self, batch_id=batch_id)
         if revision is not None and index:
-            later = Transaction(self.rows.engine, self.rows.space, self.binding)
+            later = Transaction(self.source)
             later.rows.writes.update(index)
             await whole(later)
         return revision
@@ -68,7 +68,7 @@ def derived_rows_before_the_record(patch: pytest.MonkeyPatch) -> None:
     whole = Transaction.commit
 
     async def commit(self: Transaction, *, batch_id: str | None = None) -> int | None:
-        early = Transaction(self.rows.engine, self.rows.space, self.binding)
+        early = Transaction(self.source)
         early.rows.writes.update(
             {
                 key: put
@@ -101,29 +101,29 @@ def old_index_row_kept(patch: pytest.MonkeyPatch) -> None:
 
 def old_title_kept(patch: pytest.MonkeyPatch) -> None:
     """The unique row of the old value stays, so the value is never free again."""
-    whole = Unique.merge
+    whole = BoundUnique.merge
 
-    def merge(self: Unique, key: str, row: Any, removed: Any, added: Any) -> Any:
+    def merge(self: BoundUnique, key: str, row: Any, removed: Any, added: Any) -> Any:
         return row if added is None else whole(self, key, row, removed, added)
 
-    patch.setattr(Unique, "merge", merge)
+    patch.setattr(BoundUnique, "merge", merge)
 
 
 def title_not_checked(patch: pytest.MonkeyPatch) -> None:
-    def merge(self: Unique, key: str, row: Any, removed: Any, added: Any) -> Any:
+    def merge(self: BoundUnique, key: str, row: Any, removed: Any, added: Any) -> Any:
         return added
 
-    patch.setattr(Unique, "merge", merge)
+    patch.setattr(BoundUnique, "merge", merge)
 
 
 def summary_not_emptied(patch: pytest.MonkeyPatch) -> None:
-    whole = Summary.merge
+    whole = BoundSummary.merge
 
-    def merge(self: Summary, key: str, row: Any, removed: Any, added: Any) -> Any:
+    def merge(self: BoundSummary, key: str, row: Any, removed: Any, added: Any) -> Any:
         merged = whole(self, key, row, removed, added)
         return row if merged is None else merged
 
-    patch.setattr(Summary, "merge", merge)
+    patch.setattr(BoundSummary, "merge", merge)
 
 
 def count_off_on_update(patch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,12 @@ def absence_not_checked(patch: pytest.MonkeyPatch) -> None:
 
 
 def expectation_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Transaction, "_check_expected", lambda self, key, before, expect: None)
+    whole = Transaction.apply
+
+    async def apply(self: Transaction, plan: Any, expect: object = ANY) -> Any:
+        return await whole(self, plan)
+
+    patch.setattr(Transaction, "apply", apply)
 
 
 def expiry_not_filtered_in_scans(patch: pytest.MonkeyPatch) -> None:
@@ -208,11 +213,11 @@ def checkpoint_outside_the_commit(patch: pytest.MonkeyPatch) -> None:
     async def renew(self: JobLease, tx: Transaction, state: JobState) -> None:
         await tx.commit()
         tx.discard()
-        later = Transaction(tx.rows.engine, tx.rows.space, tx.binding)
+        later = Transaction(tx.source)
         await later.put(self.job, state, name=self.name)
         await later.commit()
 
-    patch.setattr(job, "_CHUNK_ROWS", 2)
+    patch.setattr(job, "CHUNK_ROWS", 2)
     patch.setattr(JobLease, "renew", renew)
 
 
@@ -227,12 +232,12 @@ def migration_starts_over(patch: pytest.MonkeyPatch) -> None:
         await tx.put(self.job, state, name=self.name)
         return state
 
-    patch.setattr(job, "_CHUNK_ROWS", 2)
+    patch.setattr(job, "CHUNK_ROWS", 2)
     patch.setattr(JobLease, "claim", claim)
 
 
 def through_not_moved(patch: pytest.MonkeyPatch) -> None:
-    whole = logs._fold_chunk
+    whole = logs.fold_chunk
 
     async def fold_chunk(
         store: Store, log: Any, stream: dict[str, Any], most: int, tx: Transaction
@@ -246,7 +251,7 @@ def through_not_moved(patch: pytest.MonkeyPatch) -> None:
             )
         return 0 if before is not None and before.through else folded
 
-    patch.setattr(logs, "_fold_chunk", fold_chunk)
+    patch.setattr(logs, "fold_chunk", fold_chunk)
 
 
 def pruned_before_it_was_folded(patch: pytest.MonkeyPatch) -> None:
@@ -263,15 +268,15 @@ def pruned_before_it_was_folded(patch: pytest.MonkeyPatch) -> None:
         return len(rows)
 
     patch.setattr(logs, "fold", nothing)
-    patch.setattr(logs, "_prune_chunk", prune_all)
+    patch.setattr(logs, "prune_chunk", prune_all)
 
 
 def cursor_leaves_its_span(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Scan, "_rest", lambda self, span, key: Span(key + "\0"))
+    patch.setattr(Span, "rest", lambda span, key, *, reverse: Span(key + "\0"))
 
 
 def cursor_repeats_its_row(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Scan, "_rest", lambda self, span, key: Span(key, span.stop))
+    patch.setattr(Span, "rest", lambda span, key, *, reverse: Span(key, span.stop))
 
 
 def space_missing_in_reads(patch: pytest.MonkeyPatch) -> None:
@@ -344,7 +349,7 @@ def test_without_a_bug_the_check_finds_nothing(
     check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert wrong(check) == []
-    monkeypatch.setattr(job, "_CHUNK_ROWS", 2)  # nor in small steps
+    monkeypatch.setattr(job, "CHUNK_ROWS", 2)  # nor in small steps
     assert wrong(check) == []
 
 

@@ -21,7 +21,7 @@ from keyhouse import (
 )
 from keyhouse.errors import KeyFieldError, RecordError, UsageError
 from keyhouse.remote_store import RemoteTransaction
-from keyhouse.store.transaction import Transaction as StoreTransaction
+from keyhouse.store.writes.transaction import Transaction as StoreTransaction
 
 
 class Clip(Struct):

@@ -20,8 +20,8 @@ from keyhouse.schema.description import describe
 from keyhouse.schema.explanation import Explanation, explain
 from keyhouse.store import BulkDelete, Store, convert_prefix, migrate, run_job, version
 from keyhouse.store.jobs.prefix_conversion import CONVERSION_KEY
-from keyhouse.systems.audiobooks.schema import SCHEMAS as AUDIOBOOKS
 from keyhouse.testing.faults import FaultyEngine, Killed, die, fail, meanwhile
+from keyhouse_audiobooks.schema import SCHEMAS as AUDIOBOOKS
 from tests.store.support.harness import SPACE, Harness, clean, everywhere, played, sound
 from tests.store.support.library_schema import BOOK, LIBRARY
 from tests.store.support.linked_schema import LIST, SCHEMA, fill

@@ -13,7 +13,7 @@ from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import CursorError, KeyFieldError, LimitError, RecordError, UsageError
 from keyhouse.limits import COUNTER_MAX
 from keyhouse.schema import Counter, FoldResult, Log, LogState, Record, Schema, Space
-from keyhouse.store import BulkDelete, Store, append, fold, prune
+from keyhouse.store import BulkDelete, Store, fold, prune
 from keyhouse.testing.faults import FaultyEngine
 from tests.store.support import hostile_calls
 from tests.store.support.hostile_calls import (
@@ -39,12 +39,12 @@ def test_pruning_keeps_all_events_of_a_stream_that_has_fewer_than_it_keeps() -> 
         clock = ManualClock()
         store = Store(SHOP, MemoryEngine(clock), "shop")
         for step in range(2):
-            await append(store, SALE, Sale(step=step, amount=1), task="t")
+            await store.append(SALE, Sale(step=step, amount=1), task="t")
         later = clock.advance(seconds=60)
         assert [gone async for gone in prune(store, SALE, before=later, keep=3)] == []
         assert [entry.record.step async for entry in store.scan(SALE)] == [0, 1]
         for step in range(2, 5):
-            await append(store, SALE, Sale(step=step, amount=1), task="t")
+            await store.append(SALE, Sale(step=step, amount=1), task="t")
         later = clock.advance(seconds=60)
         assert [gone async for gone in prune(store, SALE, before=later, keep=3)] == [2]
         assert [entry.record.step async for entry in store.scan(SALE)] == [2, 3, 4]
@@ -101,7 +101,7 @@ def test_rows_deleted_in_one_commit_are_read_at_once() -> None:
         engine = FaultyEngine(MemoryEngine(clock))
         store = Store(PLAYING, engine, "space")
         for number in range(40):
-            await append(store, PLAY, Play(book=f"b{number}"), user="ann")
+            await store.append(PLAY, Play(book=f"b{number}"), user="ann")
         engine.calls["read"] = 0
         assert [gone async for gone in prune(store, PLAY, before=clock.advance(seconds=1))] == [40]
         assert (await BulkDelete(PLAYING, engine, "space").empty()).records == 81, (
@@ -155,10 +155,10 @@ def test_an_append_after_the_last_ulid_raises_limit_error() -> None:
 
     async def scenario() -> None:
         store = Store(SHOP, MemoryEngine(ManualClock()), "shop")
-        await append(store, SALE, Sale(step=1, amount=1), task="t", at="7" + "Z" * 25)
+        await store.append(SALE, Sale(step=1, amount=1), task="t", at="7" + "Z" * 25)
         with pytest.raises(LimitError):
-            await append(store, SALE, Sale(step=2, amount=1), task="t")
-        await append(store, SALE, Sale(step=3, amount=1), task="another")
+            await store.append(SALE, Sale(step=2, amount=1), task="t")
+        await store.append(SALE, Sale(step=3, amount=1), task="another")
         assert [entry.record.step async for entry in store.scan(SALE)] == [3, 1]
 
     asyncio.run(scenario())
@@ -227,7 +227,7 @@ def test_a_declaration_of_another_kind_is_rejected_by_name(call: str) -> None:
             "get": lambda: store.get(BY_SLUG, slug="s"),
             "page": lambda: store.page(BY_TITLE),
             "watch": lambda: anext(store.watch(BY_TITLE)),
-            "append": lambda: append(store, PLAIN, Plain(id="a")),  # type: ignore[arg-type]
+            "append": lambda: store.append(PLAIN, Plain(id="a")),
             "members": lambda: store.members(BY_TITLE, title="t", id="a"),
             "record_count": lambda: store.record_count(BY_SLUG, slug="s"),
             "lookup": lambda: store.lookup(NOTE, NOTE, id="a"),

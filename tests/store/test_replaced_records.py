@@ -55,7 +55,7 @@ def test_the_record_is_a_handle_of_the_other_declaration(prefix: str) -> None:
 
 def test_the_schema_itself_stays_as_it_is() -> None:
     CLUB.replacing(MEMBER, SEALED)
-    assert CLUB.owner(MEMBER) is MEMBER and CLUB.owner(SEALED) is None
+    assert CLUB.record_of(MEMBER) is MEMBER and CLUB.record_of(SEALED) is None
 
 
 def test_another_record_or_other_rows_are_rejected() -> None:

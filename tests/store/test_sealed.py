@@ -12,7 +12,7 @@ from keyhouse.engine import Batch, Put
 from keyhouse.errors import DeclarationError, KeyFieldError, UnreadableError, UsageError
 from keyhouse.keyring import KeyRing
 from keyhouse.schema import Index, Meta, Record, Schema, Space, Unique
-from keyhouse.store import Store, convert_prefix, reseal, verify
+from keyhouse.store import Store, convert_prefix, has_sealed, reseal, verify
 from keyhouse.testing.faults import Killed, die
 from tests.store.support.harness import SPACE, Harness, everywhere
 
@@ -140,6 +140,28 @@ async def test_rotation_seals_with_the_new_key_and_the_old_one_can_be_removed(
     assert [each async for each in verify(store)] == []
 
 
+IN_CLEAR = Record(User, "u:{id}", Unique("idx:clear:{email:norm}", value="id"))
+BEFORE = Schema("users", IN_CLEAR, meta=Meta(), space=Space("one"))
+
+
+@everywhere
+async def test_a_space_written_in_clear_is_sealed_with_its_index(harness: Harness) -> None:
+    """A service that got a key ring had to know the keys of the index rows to delete."""
+    former = Store(BEFORE, harness.engine, SPACE)
+    await former.put_many(IN_CLEAR, [ANN, User(id="2"), User(id="3", email="bo@example.org")])
+    assert not await has_sealed(opened(harness, None))
+    store = opened(harness)
+    await store.put(USER, User(id="4", email="cy@example.org"))
+    assert await has_sealed(opened(harness, None))
+    assert await reseal(store, before=BEFORE) == 3 + 1 + 3  # two users with an index row
+    assert await reseal(store, before=BEFORE) == 0
+    rows = await harness.rows()
+    assert not any("example.org" in key + value.decode() for key, (value, _) in rows.items())
+    assert [each async for each in verify(store)] == []
+    found = await store.lookup(USER, BY_EMAIL, email="ann@example.org")
+    assert found is not None and found.record == ANN
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_rotation_that_is_killed_at_any_call_is_continued(tmp_path: Path, after: bool) -> None:
     """Each record is sealed again exactly once, wherever the job was cut off."""
@@ -191,8 +213,10 @@ def test_a_key_ring_is_a_file_of_its_owner(tmp_path: Path) -> None:
     )
     assert not any(key.hex() in repr(loaded) for key in RING.keys.values())
     path.write_text("{}")
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="not a key ring"):
         KeyRing.load(path)
+    with pytest.raises(UsageError, match="check its path"):
+        KeyRing.load(tmp_path / "none.json")
 
 
 @pytest.mark.parametrize(

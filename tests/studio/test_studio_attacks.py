@@ -297,8 +297,8 @@ def test_no_page_log_row_or_address_has_the_secret_of_a_session(tmp_path: Path) 
                     assert "no-store" in page.headers["cache-control"]
             for each in (secret.partition(".")[2], token(), link):
                 assert each not in str(logs)
-        own = served.studio.sessions
-        rows = [row async for row in own._store.row_scan()]
+        own = served.studio.sessions.stored
+        rows = [row async for row in own.store.row_scan()]
         for row in rows:
             assert secret.partition(".")[2].encode() not in row.value
             assert link.encode() not in row.value
@@ -323,7 +323,7 @@ def test_pages_that_are_loaded_at_once_are_rendered_one_after_the_other(
 ) -> None:
     """16 threads that render kept the event loop from the interpreter for 50 ms."""
     rendering, most = threading.Semaphore(1), []
-    render = PageRoutes.render
+    render = PageRoutes.render_now
 
     def alone(self: PageRoutes, *arguments: Any, **options: Any) -> HtmlPage:
         most.append(rendering.acquire(blocking=False))
@@ -332,7 +332,7 @@ def test_pages_that_are_loaded_at_once_are_rendered_one_after_the_other(
         finally:
             rendering.release()
 
-    monkeypatch.setattr(PageRoutes, "render", alone)
+    monkeypatch.setattr(PageRoutes, "render_now", alone)
 
     async def scenario(served: Library) -> None:
         async with served.signed_in() as client:

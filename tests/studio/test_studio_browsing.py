@@ -189,7 +189,7 @@ def test_fields_of_the_filter_may_be_parameters_of_the_address(tmp_path: Path) -
                 assert answer.status_code == 400, query
         async with served.client() as stranger:
             answer = await stranger.get(f"{MAIN}/book?author=lem&reverse=true")
-            back = "next=%2Fstudio%2Flibrary%2Fmain%2Fbook%3Freverse%3DTrue%26author%3Dlem"
+            back = "next=%2Fstudio%2Flibrary%2Fmain%2Fbook%3Freverse%3Dtrue%26author%3Dlem"
             assert answer.headers["location"] == f"/studio/login?{back}"
 
     run(tmp_path, scenario)

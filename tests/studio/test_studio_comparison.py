@@ -128,7 +128,7 @@ async def write_long_change(served: Library, texts: tuple[list[str], list[str]])
         msgspec.json.encode(Book("b000", "Title 0", "lem", tags=tags, lender="friend")).decode()
         for tags in texts
     )
-    return await served.studio._journal.write(
+    return await served.studio.journal.write(
         "ann",
         "save",
         system="library",
@@ -221,15 +221,15 @@ def test_pages_are_rendered_beside_other_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(served: Library) -> None:
-        pages = served.studio._pages
+        pages = served.studio.pages
         threads: list[threading.Thread] = []
 
         def render(*arguments: Any, **options: Any) -> HtmlPage:
             threads.append(threading.current_thread())
-            return PageRoutes.render(pages, *arguments, **options)
+            return PageRoutes.render_now(pages, *arguments, **options)
 
         async with served.signed_in() as client:
-            monkeypatch.setattr(pages, "render", render)
+            monkeypatch.setattr(pages, "render_now", render)
             await client.get(f"{MAIN}/edit?k=book:b000&mode=text")
             form = {"revision": "1", "action": "preview", "text": "{}"}
             await client.post(f"{MAIN}/edit?k=book:b000&mode=text", data=form)

@@ -5,14 +5,16 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from keyhouse import open_engine
 from keyhouse.clock import SystemClock, UlidSource
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.memory import MemoryEngine
-from keyhouse.metrics import MeteredEngine
-from tests.studio.support.jobs import ended, job_id, running_jobs
+from keyhouse.service.served_engine import ServedEngine
+from tests.studio.support.jobs import cancellation_noticed, ended, job_id, running_jobs
 from tests.studio.support.library import BOOK, Library, fill, library, send
+from tests.support.polling import until
 
 MAIN = "/studio/library/main"
 
@@ -70,12 +72,13 @@ def test_records_are_deleted_by_prefix_once_their_number_is_typed(tmp_path: Path
     run(tmp_path, scenario, books=12)
 
 
-def test_a_deletion_is_cancelled_half_way(tmp_path: Path) -> None:
+def test_a_deletion_is_cancelled_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(served: Library) -> None:
-        commit = served.engine.commit
+        commit, noticed = served.engine.commit, cancellation_noticed(monkeypatch)
 
         async def slow(space: str, batch: Batch) -> int | None:
-            await asyncio.sleep(0.05)
+            if space == served.store.space and await served.store.count(BOOK) < 2_000:
+                await noticed.wait()
             return await commit(space, batch)
 
         served.engine.commit = slow  # type: ignore[method-assign]
@@ -84,26 +87,25 @@ def test_a_deletion_is_cancelled_half_way(tmp_path: Path) -> None:
             answer = await send(client, f"{MAIN}/bulk", form)
             assert answer.status_code == 303
             id = job_id(answer)
-            async with asyncio.timeout(20):
-                while await served.store.count(BOOK) == 2_000:
-                    await asyncio.sleep(0.02)
+
+            async def has_started() -> bool:
+                return await served.store.count(BOOK) < 2_000
+
+            await until(has_started)
             await send(client, "/studio/job", {"id": id, "action": "cancel"})
             page = await ended(client, answer)
             assert page["job"]["error"] == "cancelled"
             lines = (await client.get("/studio/journal.json")).json()["lines"]
             named = {line["action"]: line["job"] for line in lines if line["job"]}
             assert named == {"start delete": id, "cancel job": id}
-            left = await served.store.count(BOOK)
-            assert 0 < left < 2_000
-            await asyncio.sleep(0.2)
-            assert await served.store.count(BOOK) == left
+            assert 0 < await served.store.count(BOOK) < 2_000
 
     run(tmp_path, scenario, books=2_000)
 
 
 def test_durations_of_engine_calls_are_shown(tmp_path: Path) -> None:
     async def main() -> None:
-        engine = MeteredEngine(MemoryEngine(SystemClock()))
+        engine = ServedEngine(MemoryEngine(SystemClock()))
         async with library(tmp_path, engine) as served:
             await fill(served.store)
             async with served.signed_in("studio:read") as client:
@@ -144,7 +146,7 @@ def test_a_change_that_is_cancelled_while_it_is_committed_can_be_undone(tmp_path
                 return revision
 
             served.engine.commit = slow  # type: ignore[method-assign]
-            changes = served.studio._edit._changes
+            changes = served.studio.changes
             deleting = asyncio.ensure_future(
                 changes.delete("ann", "library", "main", "book:b000", "x")
             )
@@ -161,7 +163,7 @@ def test_a_change_that_is_cancelled_while_it_is_committed_can_be_undone(tmp_path
                     if each["action"] == "delete"
                 ]
                 assert line["revision"] is not None
-                await served.studio._journal.write("ann", "save", system="library", key="book:x")
+                await served.studio.journal.write("ann", "save", system="library", key="book:x")
                 assert "outcome unknown" in (await client.get("/studio/journal")).text
                 answer = await client.post("/studio/journal", data={"id": line["id"]})
                 assert answer.status_code == 303

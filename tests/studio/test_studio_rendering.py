@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhouse.studio.rendering import local_path, pretty, tokens
+from keyhouse.studio.rendering import PATHS, pretty, tokens
 
 
 @pytest.mark.parametrize(
     "path", ["/studio/a..b/.c/", "/studio/library/a%2F..%2Fb/", "/studio/library/?q=a/../b"]
 )
 def test_dots_that_no_browser_resolves_are_part_of_a_path(path: str) -> None:
-    assert local_path(path) == path
+    assert PATHS.local(path) == path
 
 
 @given(st.text())

@@ -20,7 +20,7 @@ from keyhouse import Store, open_engine
 from keyhouse.engine import Batch, Engine, Put
 from keyhouse.http import make_app
 from keyhouse.service.spec import Keyspace
-from keyhouse.studio import StudioSettings, StudioSystem, SystemCatalog, build_studio
+from keyhouse.studio import Studio, StudioSettings, StudioSystem, SystemCatalog
 from tests.studio.support.jobs import ended, running_jobs
 from tests.studio.support.library import SECRET as JWT_SECRET
 from tests.studio.support.library import Library, send
@@ -46,9 +46,7 @@ async def planted(folder: Path) -> AsyncIterator[Library]:
     engine, own = await open_engine("memory:"), await open_engine("memory:")
     keyspace = Keyspace(schema=PLANTED, engine=engine, key_ring=RING)
     system = StudioSystem(name="planted", title="Planted", engine="memory:", keyspaces=[keyspace])
-    studio = build_studio(
-        SystemCatalog([system]), own, folder, StudioSettings(jwt_secret=JWT_SECRET)
-    )
+    studio = Studio(SystemCatalog([system]), own, folder, StudioSettings(jwt_secret=JWT_SECRET))
     served = Library(engine, studio, make_app([studio.spec()]), PLANTED)
     served.store = Store(PLANTED, engine, "main", key_ring=RING)
     try:

@@ -168,7 +168,7 @@ def test_a_count_that_takes_too_long_is_a_lower_bound_and_cannot_be_confirmed(
         async with served.signed_in(unlocked=True) as client:
             page = await client.get(f"{MAIN}/bulk", params={"prefix": "book:"})
             assert "At least" in page.text
-            assert "Count all records" in page.text
+            assert "Count all records" in " ".join(page.text.split())
             assert "Type the number" not in page.text
             whole = await client.get(f"{MAIN}/bulk", params={"prefix": "book:", "all": "true"})
             assert "<strong>600 records</strong>" in whole.text

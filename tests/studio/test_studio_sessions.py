@@ -47,6 +47,20 @@ def test_a_twin_without_a_session_is_401_and_takes_a_bearer_token(tmp_path: Path
     run(tmp_path, scenario)
 
 
+def test_a_client_that_takes_html_alone_signs_in(tmp_path: Path) -> None:
+    """The form was 406: its route did not say that it returns a page."""
+
+    async def scenario(served: Library) -> None:
+        async with served.client() as client:
+            client.headers["accept"] = "text/html"
+            wrong = await client.post("/studio/login", data={"token": "wrong"})
+            assert (wrong.status_code, wrong.headers["content-type"][:9]) == (401, "text/html")
+            answer = await client.post("/studio/login", data={"token": token()})
+            assert answer.status_code == 303
+
+    run(tmp_path, scenario)
+
+
 def test_wrong_tokens_are_slowed_and_never_keep_out_a_right_one(tmp_path: Path) -> None:
     """Five wrong tokens, from any address, kept every operator out, and the one-time link too: all
     attempts counted as those of one account."""
@@ -168,15 +182,15 @@ def test_the_page_at_the_root_leads_to_the_studio(tmp_path: Path) -> None:
 
 def test_a_session_that_is_revoked_while_it_is_renewed_does_not_come_back(tmp_path: Path) -> None:
     async def scenario(served: Library) -> None:
-        sessions = served.studio.sessions
+        sessions = served.studio.sessions.stored
         async with served.signed_in():
             [session], _ = await sessions.page()
             later = session.expires + 1_000
             await asyncio.gather(
-                *(sessions._renew(session.id, later) for _ in range(5)),
-                sessions.revoke(session.id),
+                *(sessions.renew(session.id, later) for _ in range(5)),
+                sessions.end(session.id),
             )
-            await sessions._renew(session.id, later)
+            await sessions.renew(session.id, later)
             assert await sessions.page() == ([], "")
 
     run(tmp_path, scenario)
@@ -197,7 +211,7 @@ def test_a_link_that_was_used_is_reported_as_such(tmp_path: Path) -> None:
 
 def test_all_sessions_are_listed_page_by_page_with_the_newest_first(tmp_path: Path) -> None:
     async def scenario(served: Library) -> None:
-        store = served.studio.sessions._store
+        store = served.studio.sessions.stored.store
         for number in range(230):
             session = Session(
                 id=f"{number:05d}",

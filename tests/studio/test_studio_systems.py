@@ -10,24 +10,24 @@ from keyhouse import load_system, open_engine
 from keyhouse.engine import Batch, Put
 from keyhouse.errors import NotFoundError
 from keyhouse.http import make_app
+from keyhouse.service.registry import system_names
 from keyhouse.service.spec import Keyspace
-from keyhouse.studio import StudioSettings, StudioSystem, SystemCatalog, build_studio
+from keyhouse.studio import Studio, StudioSettings, StudioSystem, SystemCatalog
 from keyhouse.studio.rendering import record_segment
-from keyhouse.systems.registry import NAMES
 from tests.studio.support.library import SECRET, Library
 
 SPACES = ("main", "trivia", "12", "default")
 """Names of spaces, of which each system takes one."""
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", system_names())
 def test_every_record_of_a_system_has_its_pages(name: str, tmp_path: Path) -> None:
     async def main() -> None:
         engine, own = await open_engine("memory:"), await open_engine("memory:")
         keyspaces = [Keyspace(schema=each, engine=engine) for each in load_system(name).schemas]
         system = StudioSystem(name=name, title=name, engine="memory:", keyspaces=keyspaces)
         catalog = SystemCatalog([system])
-        studio = build_studio(catalog, own, tmp_path, StudioSettings(jwt_secret=SECRET))
+        studio = Studio(catalog, own, tmp_path, StudioSettings(jwt_secret=SECRET))
         named = [each.schema.space.name for each in keyspaces if each.schema.space.name]
         spaces = named or [next(each for each in SPACES if has(catalog, system, each))]
         app = make_app([studio.spec()])

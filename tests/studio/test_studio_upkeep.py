@@ -11,7 +11,7 @@ from keyhouse.clock import SystemClock
 from keyhouse.demo.clips import BOARD, CLIP, NEXT_BOARD, Clip
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.memory import MemoryEngine
-from keyhouse.metrics import HttpMetrics
+from keyhouse.http.metrics import HttpMetrics
 from keyhouse.schema import JobState
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog
@@ -22,6 +22,7 @@ from keyhouse.store import MARK_SPACE, build_indexes
 from keyhouse.studio.overview import OperationRates
 from tests.studio.support.jobs import ended, running_jobs
 from tests.studio.support.library import BOOK, Book, library
+from tests.support.polling import until
 
 MAIN = "/studio/library/main"
 
@@ -86,7 +87,11 @@ def test_expired_rows_are_swept_by_a_job(tmp_path: Path) -> None:
     async def main() -> None:
         async with library(tmp_path) as served, running_jobs(served):
             await served.store.put(BOOK, Book("b1", "T", "lem"), ttl=0.01)
-            await asyncio.sleep(0.05)
+
+            async def is_expired() -> bool:
+                return await served.store.get(BOOK, id="b1") is None
+
+            await until(is_expired)
             async with served.signed_in(unlocked=True) as client:
                 form = {"action": "sweep"}
                 done = await ended(client, await client.post(f"{MAIN}/verify", data=form))

@@ -11,6 +11,7 @@ from keyhouse.engine import Batch, Put
 from keyhouse.schema import Owner
 from keyhouse.studio.rendering import SPACE_PAGES, record_name, record_segment
 from tests.studio.support.library import BOOK, Book, fill, library, send
+from tests.support.polling import until
 
 MAIN = "/studio/library/main"
 
@@ -166,11 +167,9 @@ def test_the_open_stream_of_a_revoked_session_ends(tmp_path: Path) -> None:
                 streaming = asyncio.ensure_future(served.app(scope, receive, send))
                 await asyncio.wait_for(opened.wait(), 10)
                 await served.store.put(BOOK, Book("b000", "Seen", "lem"))
-                async with asyncio.timeout(10):
-                    while "event: put" not in str(sent):
-                        await asyncio.sleep(0.01)
-                session = next(iter((await served.studio.sessions.page())[0]))
-                assert await served.studio.sessions.revoke(session.id)
+                await until(lambda: "event: put" in str(sent))
+                session = next(iter((await served.studio.sessions.stored.page())[0]))
+                assert await served.studio.sessions.stored.end(session.id)
                 await served.store.put(BOOK, Book("b000", "Unseen", "lem"))
                 await asyncio.wait_for(streaming, 10)
                 assert str(sent).count("event: put") == 1

@@ -10,11 +10,11 @@ from playwright.async_api import BrowserContext, Page
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Engine
-from keyhouse.systems.audiobooks.demo import write_demo
+from keyhouse_audiobooks.files.demo import write_demo
+from systems.audiobooks.tests.support.service import PASSWORD, LibraryService
 from tests.support import engine_openers
 from tests.support.browser_pages import Pages
 from tests.support.polling import wait_until
-from tests.systems.audiobooks.support.service import PASSWORD, LibraryService
 
 
 class ServedLibrary:

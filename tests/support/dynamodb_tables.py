@@ -4,9 +4,10 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from typing import Any
 
-from aiobotocore.session import get_session
+from aiobotocore.session import AioSession, get_session
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
 from keyhouse.engine import Batch, Put, Span
@@ -37,7 +38,7 @@ def settings(
 @asynccontextmanager
 async def plain_client() -> AsyncIterator[Any]:
     """Return a plain driver client, as another program would use it."""
-    async with get_session().create_client(
+    async with _session().create_client(
         "dynamodb",
         region_name=REGION,
         endpoint_url=dynamodb_server().endpoint,
@@ -45,6 +46,12 @@ async def plain_client() -> AsyncIterator[Any]:
         aws_secret_access_key=ACCESS_KEY,
     ) as client:
         yield client
+
+
+@cache
+def _session() -> AioSession:
+    """The session of this process: another one would read the description of the service again."""
+    return get_session()
 
 
 def client_error(code: str, *reasons: str) -> ClientError:
@@ -170,8 +177,8 @@ async def opened(where: Settings | None = None, **options: Any) -> AsyncIterator
 
 
 def intercept(engine: DynamoDBEngine) -> InterceptingClient:
-    stand = InterceptingClient(engine._client._driver)
-    engine._client._driver = stand
+    stand = InterceptingClient(engine.client.driver)
+    engine.client.driver = stand
     return stand
 
 

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.seeds import DRAWN
+
 LINES_MAX = 50
-VARIABLES = ("TEST_TIER", "TEST_SOAK", "TEST_ENGINES", "TEST_ORDER")
+VARIABLES = ("TEST_TIER", "TEST_SOAK", "TEST_ENGINES", "TEST_SEED", "TEST_ORDER")
 """Variables that change the tests of a run."""
 
 REPLAY = Path("build") / "replay"
@@ -40,6 +42,7 @@ class FailureReport:
         self._ran.append(item.nodeid)
         self._started = time.time()
         COMMANDS.clear()
+        DRAWN.clear()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -50,6 +53,12 @@ class FailureReport:
             report.sections.append(("run it again", self._commands(item)))
             report.sections += self._logs()
         return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Let pytest delete a deep folder that an aborted run has left: otherwise it ends with a
+        RecursionError, and shows no failure."""
+        sys.setrecursionlimit(10_000)
 
     def _commands(self, item: pytest.Item) -> str:
         before = self._config.rootpath / REPLAY / f"{self._worker}-{len(self._ran)}.txt"
@@ -86,6 +95,8 @@ def log_files() -> Iterator[Path]:
 def replay_command(item: pytest.Item) -> str:
     """Return the command that runs this test as it ran here."""
     words = [start(*VARIABLES), shlex.quote(item.nodeid)]
+    if DRAWN and "TEST_SEED" not in os.environ:
+        words.insert(0, f"TEST_SEED={DRAWN[0]}")
     function = getattr(item, "obj", None)
     seed = getattr(function, "_hypothesis_internal_use_generated_seed", None)
     if seed is not None:

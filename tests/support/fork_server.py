@@ -29,7 +29,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-IMPORTED = ("cli", "demo", "engines.sql", "http", "serve", "service", "studio", "systems")
+from keyhouse.service.registry import system_names
+
+IMPORTED = (
+    *(f"keyhouse.{name}" for name in ("cli", "demo", "engines.sql", "http", "serve", "service")),
+    "keyhouse.studio",
+    *(f"keyhouse_{name}" for name in system_names()),
+)
 """Packages whose modules are imported, with all that they import."""
 
 NOT_IMPORTED = (".__main__", ".env", ".v0001")
@@ -173,7 +179,7 @@ def import_program() -> None:
     for engine in ("memory", "sqlite", "postgres", "jetstream"):
         import_module(f"keyhouse.engines.{engine}")
     for name in IMPORTED:
-        package = import_module(f"keyhouse.{name}")
+        package = import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith(NOT_IMPORTED):
                 import_module(module.name)

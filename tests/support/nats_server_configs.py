@@ -13,10 +13,10 @@ class ConfiguredServer(NatsServer):
 
     def __init__(self, folder: Path, more: dict[str, Any]) -> None:
         super().__init__(folder)
-        self._more = more
+        self.more = more
 
     def _configuration(self) -> dict[str, Any]:
-        whole = super()._configuration() | self._more
+        whole = super()._configuration() | self.more
         return {name: value for name, value in whole.items() if value is not None}
 
     def address(self, user: str = "") -> str:

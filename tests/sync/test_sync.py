@@ -79,7 +79,7 @@ def test_the_verbs_of_a_store(store: Store) -> None:
         store.put(CLIP, Clip(id="d", title="b"))
     with pytest.raises(NotFoundError):
         store.update(CLIP, {"title": "x"}, id="none")
-    sync.append(store, PLAY, Play(clip="a"))
+    store.append(PLAY, Play(clip="a"))
     assert store.count(PLAY) == 1 and list(sync.verify(store)) == []
     assert store.delete(CLIP, id="a") and not store.delete(CLIP, id="a")
     assert store.clear() == 4

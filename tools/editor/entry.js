@@ -6,7 +6,9 @@ import {
 } from "@codemirror/language";
 import { linter, lintGutter, lintKeymap } from "@codemirror/lint";
 import { EditorState } from "@codemirror/state";
-import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
+import {
+  drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers,
+} from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 
 const colours = HighlightStyle.define([
@@ -16,19 +18,29 @@ const colours = HighlightStyle.define([
 ]);
 
 const theme = EditorView.theme({
-  "&": { color: "var(--text)", backgroundColor: "var(--panel)", border: "1px solid var(--line-strong)", borderRadius: "var(--radius)", maxHeight: "36rem" },
+  "&": {
+    color: "var(--text)", backgroundColor: "var(--panel)", border: "1px solid var(--line-strong)",
+    borderRadius: "var(--radius)", maxHeight: "36rem",
+  },
   "&.cm-focused": { outline: "3px solid var(--mark)", outlineOffset: "2px" },
-  ".cm-scroller": { fontFamily: "var(--mono)", fontSize: ".9em", overflow: "auto", minHeight: "14rem" },
+  ".cm-scroller": {
+    fontFamily: "var(--mono)", fontSize: ".9em", overflow: "auto", minHeight: "14rem",
+  },
   ".cm-content": { caretColor: "var(--text)" },
   ".cm-cursor": { borderLeftColor: "var(--text)" },
   ".cm-gutters": { color: "var(--quiet)", backgroundColor: "var(--sunken)", border: "0" },
   ".cm-activeLine": { backgroundColor: "transparent" },
-  "&.cm-focused .cm-selectionBackground, .cm-selectionBackground": { backgroundColor: "var(--info-ground) !important" },
+  "&.cm-focused .cm-selectionBackground, .cm-selectionBackground": {
+    backgroundColor: "var(--info-ground) !important",
+  },
   ".cm-matchingBracket": { backgroundColor: "var(--good-ground) !important" },
-  ".cm-tooltip": { color: "var(--text)", backgroundColor: "var(--panel)", border: "1px solid var(--line-strong)" },
+  ".cm-tooltip": {
+    color: "var(--text)", backgroundColor: "var(--panel)", border: "1px solid var(--line-strong)",
+  },
 });
 
-/* Open an editor in `parent`, which is in the shadow root `root`. `change` gets the text when it changes. */
+/* Open an editor in `parent`, which is in the shadow root `root`. `change` gets the text when it
+   changes. */
 export function openEditor({ parent, root, text, label, change }) {
   return new EditorView({
     parent,

@@ -18,7 +18,8 @@ function show(id, texts) {
 }
 
 const showNow = ([item]) => (document.getElementById("now").textContent = item?.value ?? "–");
-const showQueue = (items) => show("queue", items.map(({ value }) => `${value.title} (${value.user})`));
+const showQueue = (items) =>
+  show("queue", items.map(({ value }) => `${value.title} (${value.user})`));
 const showBest = (items) => show("best", items.map(({ value }) => `${value.user} ${value.points}`));
 
 store.live("now", showNow, { onError });
@@ -26,7 +27,8 @@ store.live("request", showQueue, { limit: 5, onError });
 
 function showToday() {
   const day = today();
-  const stop = store.live("points", showBest, { by: "best", day, order: "desc", limit: 5, onError });
+  const best = { by: "best", day, order: "desc", limit: 5, onError };
+  const stop = store.live("points", showBest, best);
   const timer = setInterval(() => {
     if (today() === day) return;
     clearInterval(timer);

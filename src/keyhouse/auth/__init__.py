@@ -13,6 +13,7 @@ from keyhouse.auth.session_auth import (
     NewToken,
     SessionAuth,
     StoredSession,
+    TokenForm,
     new_token,
     secret_hash,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "NewToken",
     "SessionAuth",
     "StoredSession",
+    "TokenForm",
     "jwt_auth",
     "load_or_create_secret",
     "mint",

@@ -55,6 +55,12 @@ class Authenticator(Protocol):
         """The OpenAPI security schemes by name. Any one of them is enough."""
         ...
 
+    @property
+    def anonymous(self) -> Caller | None:
+        """The caller of requests without credentials, on routes whose scope it has; None: there is
+        none. It has no tenant."""
+        return None
+
     def cached_caller(self, headers: Mapping[bytes, bytes]) -> Caller | None:
         """Return the caller if it is known without waiting, else None; then call `authenticate`.
 

@@ -33,6 +33,7 @@ __all__ = [
     "NewToken",
     "SessionAuth",
     "StoredSession",
+    "TokenForm",
     "new_token",
     "secret_hash",
 ]
@@ -92,9 +93,9 @@ class SessionAuth(Authenticator):
     `get` returns the stored session of an id. A token may come in the cookie `cookie`, in the
     header `header`, or as a bearer token if `bearer`. A browser sends a cookie until it is
     replaced, so a rejected one is like none: a page, whose caller is optional, can lead to the
-    login. `sliding_seconds` extends a session in use, with `renew(id, expires)`, which writes at
-    most 24 times per lifetime. `role_scopes` are the scopes that each role gives; the caller's own
-    are kept.
+    login; routes whose scope `anonymous` has get that caller. `sliding_seconds` extends a session
+    in use, with `renew(id, expires)`, which writes at most 24 times per lifetime. `role_scopes` are
+    the scopes that each role gives; the caller's own are kept.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class SessionAuth(Authenticator):
         sliding_seconds: float | None = None,
         renew: Callable[[str, int], Awaitable[None]] | None = None,
         role_scopes: Mapping[str, Collection[str]] | None = None,
+        anonymous: Caller | None = None,
         clock: Clock | None = None,
     ) -> None:
         if cookie is None and header is None and not bearer:
@@ -123,10 +125,12 @@ class SessionAuth(Authenticator):
         self._sliding_seconds = sliding_seconds
         self._renew = renew
         self._role_scopes = role_scopes or {}
+        self.anonymous = anonymous
         self._clock = clock or SystemClock()
         self.schemes = _schemes(cookie, header, bearer)
 
     schemes: Mapping[str, Mapping[str, Any]] = {}
+    anonymous: Caller | None = None
 
     async def authenticate(self, headers: HeaderPairs, *, renew: bool = True) -> Caller:
         token, from_cookie = self._find(headers)
@@ -209,6 +213,10 @@ class AnyAuth(Authenticator):
         }
 
     schemes: Mapping[str, Mapping[str, Any]] = {}
+
+    @property
+    def anonymous(self) -> Caller | None:
+        return self._authenticators[-1].anonymous
 
     def cached_caller(self, headers: Mapping[bytes, bytes]) -> Caller | None:
         return self._authenticators[0].cached_caller(headers)

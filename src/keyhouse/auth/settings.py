@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from keyhouse.advice.http_arguments import TENANT_CLAIMS
 from keyhouse.auth.jwks import check_location
 from keyhouse.auth.limits import SECRET_BYTES_MIN, SECRET_CHARS_MIN
 from keyhouse.errors import UsageError
@@ -54,7 +55,7 @@ class JwtSettings(msgspec.Struct, frozen=True, kw_only=True):
     jwt_tenant_claims: Annotated[
         Names,
         setting("Claims that name the tenant. The first one that the token has is used."),
-    ] = ("customerId", "userId", "sub")
+    ] = TENANT_CLAIMS
     jwt_tenants_claim: Annotated[
         str | None,
         setting("Claim with a list of further tenants that the token reaches, if there is one."),

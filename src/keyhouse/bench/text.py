@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
+from keyhouse.advice.nearest import nearest
 from keyhouse.bench.result import Result
 from keyhouse.bench.run import CASES, BenchReport, skipped_cases
 from keyhouse.bench.scratch import Scratch
@@ -20,7 +21,7 @@ def parse_cases(only: str | None) -> list[str]:
         return list(CASES)
     names = [name.strip() for name in only.split(",")]
     if unknown := [name for name in names if name not in CASES]:
-        raise UsageError("Unknown case.", unknown=unknown, known=list(CASES))
+        raise UsageError("Unknown case.", unknown=unknown, **nearest(unknown[0], CASES))
     return [case for case in CASES if case in names]
 
 

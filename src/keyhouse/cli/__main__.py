@@ -4,9 +4,9 @@ import errno
 import os
 import sys
 
+from keyhouse.advice import install_line
 from keyhouse.cli.output import show_error
 from keyhouse.errors import ConflictError, FullError, KeyhouseError, UnavailableError
-from keyhouse.install import install_line
 
 _SERVING = ("serve", "studio", "token")
 """Commands that need the extra `serve`, which includes `cli`."""

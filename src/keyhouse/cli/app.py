@@ -38,14 +38,15 @@ from keyhouse.cli.commands.token import token
 from keyhouse.cli.commands.verify import verify
 from keyhouse.cli.commands.watch import watch
 from keyhouse.cli.options import Command
-from keyhouse.systems.registry import NAMES, load_system
+from keyhouse.service.registry import load_system, system_names
 
 HELP = """Declare a keyspace once; get a typed, transactional, isolated, inspectable store.
 
 A command takes the schema first, then keys, files or URLs: your own as module:NAME
 (board:BOARD is BOARD in board.py), or a system that ships with Keyhouse, such as
-rosey. The rows are in a store (--store URL), in the data folder of a service
-(--data DIR) or behind a running one (--service URL), in one space.
+rosey. The rows are in one space of a store: --store is the URL of an engine, the
+data folder of a service, or the URL of a running one. Without it, the rows are in
+the data folder keyhouse-data, if there is one.
 
 \b
 Try it with the README's board.py:
@@ -61,8 +62,7 @@ Serve it: a service has its rows in a data folder, keyhouse-data.
 \b
 Defaults from the environment:
   KEYHOUSE_SYSTEM   the system, which may then be left out
-  KEYHOUSE_STORE    --store;  KEYHOUSE_SERVICE --service;  KEYHOUSE_TOKEN --token
-  KEYHOUSE_SPACE    --space
+  KEYHOUSE_STORE    --store;  KEYHOUSE_SPACE --space;  KEYHOUSE_TOKEN --token
 
 Each command has examples: keyhouse put --help"""
 
@@ -98,6 +98,9 @@ class SystemGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return self._group().get_command(ctx, cmd_name)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        return self._group().resolve_command(ctx, args)  # it knows the commands to suggest
+
     def _group(self) -> TyperGroup:
         group = typer.main.get_command(load_system(self.name or "").commands)
         assert isinstance(group, TyperGroup), "a system's commands have a callback"
@@ -112,7 +115,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_COMMANDS: dict[str, Callable[..., None]] = {
+COMMAND_FUNCTIONS: dict[str, Callable[..., None]] = {
     "serve": serve,
     "token": token,
     "acl": acl,
@@ -143,9 +146,9 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": doctor,
     "bench": bench,
 }
-for name, command in _COMMANDS.items():
+for name, command in COMMAND_FUNCTIONS.items():
     app.command(name, cls=Command)(command)
-for system in map(load_system, NAMES):
+for system in map(load_system, system_names()):
     if system.has("commands"):
         group = typer.Typer(
             cls=SystemGroup,

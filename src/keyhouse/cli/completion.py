@@ -38,7 +38,7 @@ def _offers(ctx: typer.Context, read: Any, incomplete: str) -> list[str]:
         from keyhouse.cli.target import store_url
 
         given = ctx.params
-        url = store_url(given.get("system"), given.get("store"), given.get("data"))
+        url = store_url(given.get("system"), given.get("store"))
         if url.startswith(_LOCAL):
             return list(islice(asyncio.run(read(url, given, incomplete)), _OFFERED_MAX))
     return []
@@ -52,7 +52,9 @@ async def _spaces(url: str, given: dict[str, Any], incomplete: str) -> list[str]
 
 
 async def _keys(url: str, given: dict[str, Any], incomplete: str) -> list[str]:
-    from keyhouse.cli.target import engine_at, load_system, target_of_space
+    from keyhouse.cli.spaces import target_of_space
+    from keyhouse.cli.systems import load_system
+    from keyhouse.cli.target import engine_at
     from keyhouse.keys import Span
 
     target = target_of_space(load_system(given["system"]), given.get("space"))

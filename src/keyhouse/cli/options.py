@@ -1,7 +1,6 @@
 """Arguments and options that commands share. Every command has the same form:
 
-    keyhouse COMMAND SYSTEM [KEY|FILE|URL...] --store URL --space NAME
-    keyhouse COMMAND SYSTEM [KEY] --service URL --space NAME
+    keyhouse COMMAND SYSTEM [KEY|FILE|URL...] --store STORE --space NAME
 
 The environment has the defaults: KEYHOUSE_SYSTEM here, the others in `target`.
 """
@@ -10,11 +9,10 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from functools import wraps
 from importlib.machinery import PathFinder
-from inspect import Parameter, cleandoc, signature
+from inspect import cleandoc
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast, get_type_hints
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 import typer
@@ -22,15 +20,15 @@ from typer.core import TyperCommand
 
 from keyhouse.cli.completion import complete_key, complete_space
 from keyhouse.errors import UsageError
+from keyhouse.service.registry import system_names
 from keyhouse.store import ANY, Unset
-from keyhouse.systems.registry import NAMES
 
 __all__ = [
     "SYSTEM_HELP",
     "After",
+    "AnyStore",
     "Command",
     "ConfigFile",
-    "DataFolder",
     "DryRun",
     "Json",
     "JsonLines",
@@ -39,43 +37,41 @@ __all__ = [
     "Location",
     "OptionalSystem",
     "Prefix",
-    "Query",
     "Reverse",
     "RowType",
     "Selection",
-    "ServiceUrl",
     "SpaceName",
     "SpaceNames",
-    "StoreUrl",
+    "StoreName",
     "SystemName",
     "Token",
     "Yes",
+    "access_token",
+    "complete_system",
     "examples",
     "expected_revision",
-    "spread",
-    "system_names",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SYSTEM_HELP = f"A system ({', '.join(NAMES)}), or your own schema as module:NAME."
+SYSTEM_HELP = f"A system ({', '.join(system_names())}), or your own schema as module:NAME."
 
 
-def system_names(incomplete: str) -> list[str]:
+def complete_system(incomplete: str) -> list[str]:
     """Return the systems that shell completion offers."""
-    return [name for name in NAMES if name.startswith(incomplete)]
+    return [name for name in system_names() if name.startswith(incomplete)]
 
 
 SystemName = Annotated[
     str,
     typer.Argument(
-        metavar="SYSTEM", help=f"{SYSTEM_HELP} [KEYHOUSE_SYSTEM]", autocompletion=system_names
+        metavar="SYSTEM", help=f"{SYSTEM_HELP} [KEYHOUSE_SYSTEM]", autocompletion=complete_system
     ),
 ]
 OptionalSystem = Annotated[
     str | None,
     typer.Argument(
-        metavar="SYSTEM", help=f"{SYSTEM_HELP} [KEYHOUSE_SYSTEM]", autocompletion=system_names
+        metavar="SYSTEM", help=f"{SYSTEM_HELP} [KEYHOUSE_SYSTEM]", autocompletion=complete_system
     ),
 ]
 Key = Annotated[
@@ -90,28 +86,25 @@ Prefix = Annotated[
         autocompletion=complete_key,
     ),
 ]
-StoreUrl = Annotated[
+StoreName = Annotated[
     str | None,
     typer.Option(
         "--store",
         "-s",
-        metavar="URL",
-        help="URL of the engine that holds the rows: sqlite:data.db [KEYHOUSE_STORE]",
+        metavar="STORE",
+        help="The rows: the URL of an engine, such as sqlite:data.db, or a data folder of keyhouse"
+        " serve [KEYHOUSE_STORE]",
     ),
 ]
-DataFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--data", "-d", metavar="DIR", help="Instead of --store: the data folder of keyhouse serve."
-    ),
-]
-ServiceUrl = Annotated[
+AnyStore = Annotated[
     str | None,
     typer.Option(
-        "--service",
-        metavar="URL",
-        help="Instead of --store: a running service, http://host:8080 for your own schema and"
-        " streamkit, nats://host:4222 for rosey [KEYHOUSE_SERVICE]",
+        "--store",
+        "-s",
+        metavar="STORE",
+        help="The rows: the URL of an engine, such as sqlite:data.db, a data folder of keyhouse"
+        " serve, or a running service, such as http://host:8080 or nats://host:4222"
+        " [KEYHOUSE_STORE]",
     ),
 ]
 Token = Annotated[
@@ -163,30 +156,26 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
 
 
-class Location(msgspec.Struct, frozen=True, kw_only=True):
-    """A space in a store or a running service. At most one of `store`, `data`, `service`."""
+class Location(msgspec.Struct, frozen=True):
+    """A space in a store or a running service: `--space`, `--store` and `--token`."""
 
-    space: SpaceName = None
-    store: StoreUrl = None
-    data: DataFolder = None
-    service: ServiceUrl = None
-    token: Token = None
+    space: str | None = None
+    store: str | None = None
+    token: str | None = None
 
 
-class Selection(Location, frozen=True, kw_only=True):
-    """The rows of a space with a prefix and a type."""
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows of a space with a prefix and a type, from `after` on and in this order."""
 
-    system: SystemName
-    prefix: Prefix = ""
-    type: RowType = None
+    prefix: str = ""
+    type: str | None = None
+    limit: int | None = None
+    after: str | None = None
+    reverse: bool = False
 
 
-class Query(Selection, frozen=True, kw_only=True):
-    """A page of a selection."""
-
-    limit: Limit = None
-    after: After = None
-    reverse: Reverse = False
+def access_token(token: str | None) -> str | None:
+    return token or os.environ.get("KEYHOUSE_TOKEN") or None
 
 
 def expected_revision(text: str | None) -> int | Unset | None:
@@ -202,6 +191,25 @@ def expected_revision(text: str | None) -> int | Unset | None:
 
 # Commands
 
+OTHER_WORDS: Final = {
+    "--bind": "--http",
+    "--channel": "--space",
+    "--customer": "--space",
+    "--database": "--store",
+    "--db": "--store",
+    "--expires": "--days",
+    "--fix": "--repair",
+    "--host": "--http",
+    "--origin": "--cors",
+    "--port": "--http",
+    "--static": "--pages",
+    "--tenant": "--space",
+    "--ttl": "--days",
+    "--url": "--store",
+    "--user": "--space",
+}
+"""Options that other programs have, and the option here: too far apart to be near."""
+
 
 class Command(TyperCommand):
     """A command whose SYSTEM argument defaults to KEYHOUSE_SYSTEM, or, if it is required, to the
@@ -213,6 +221,7 @@ class Command(TyperCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        self._reject_other_words(ctx, args)
         if (default := self._default_system(args)) is not None:
             args = [default, *args]
         ctx.allow_extra_args = True  # rejected below, with advice
@@ -222,6 +231,15 @@ class Command(TyperCommand):
             advice = _advice(ctx, extra)
             ctx.fail(f"Got unexpected extra {argument} ({' '.join(extra)}).{advice}")
         return extra
+
+    def _reject_other_words(self, ctx: Any, args: list[str]) -> None:
+        """Exit with 2 at an option that has another name here, and say which."""
+        known = {name for parameter in self.params for name in parameter.opts}
+        for word in args[: args.index("--") if "--" in args else None]:
+            name = word.partition("=")[0]
+            meant = OTHER_WORDS.get(name)
+            if meant in known and name not in known:
+                ctx.fail(f"No such option: {name}. Did you mean {meant}?")
 
     def _default_system(self, args: list[str]) -> str | None:
         """Return the system to put first, if the arguments do not name one."""
@@ -235,7 +253,7 @@ class Command(TyperCommand):
         ):
             return None  # it is the system, known or not
         if default := os.environ.get("KEYHOUSE_SYSTEM"):
-            return None if first in (*NAMES, default) else default
+            return None if first in (*system_names(), default) else default
         if not parameter.required or "--help" in args or "-h" in args or _is_system(first):
             return None
         from keyhouse.settings.sources import only_system
@@ -265,9 +283,9 @@ def _is_system(word: str | None) -> bool:
     """Return whether an argument names a system: a known one, or a schema in a module that can be
     imported, also from the working directory."""
     name = (word or "").partition("@")[0]
-    match = re.fullmatch(r"([A-Za-z_]\w*)[\w.]*:[A-Za-z_]\w*", name)
+    match = re.fullmatch(r"([A-Za-z_]\w*+)[\w.]*+:[A-Za-z_]\w*", name)
     if match is None or match[1] in sys.stdlib_module_names:
-        return name in NAMES
+        return name in system_names()
     return PathFinder.find_spec(match[1], [os.getcwd(), *sys.path]) is not None
 
 
@@ -278,57 +296,6 @@ def _advice(ctx: Any, extra: list[str]) -> str:
         return ""
     rest = [ctx.params["value"]] if ctx.params.get("value") else extra
     return f" A key is one argument, as in {':'.join([first, *rest])}."
-
-
-def spread(command: F) -> F:
-    """Replace a parameter that is a Struct of options by those options.
-
-    Options that several commands share are declared once, in such a Struct.
-    """
-    hints = get_type_hints(command, include_extras=True)
-    groups = {
-        name: kind
-        for name, kind in hints.items()
-        if isinstance(kind, type) and issubclass(kind, Location)
-    }
-
-    @wraps(command)
-    def call(**given: Any) -> Any:
-        structs = {
-            name: kind(**{field: given.pop(field) for field in kind.__struct_fields__})
-            for name, kind in groups.items()
-        }
-        return command(**structs, **given)
-
-    parameters = [
-        each
-        for parameter in signature(command).parameters.values()
-        for each in (_options(groups[parameter.name]) if parameter.name in groups else [parameter])
-    ]
-    return cast(F, _with_parameters(call, parameters))
-
-
-def _options(group: type[Location]) -> list[Parameter]:
-    """Return a group's options, its own first: a system and a key are the first arguments."""
-    hints = get_type_hints(group, include_extras=True)
-    own = [name for name in group.__struct_fields__ if name not in Location.__struct_fields__]
-    fields = {field.name: field for field in msgspec.structs.fields(group)}
-    return [
-        Parameter(
-            name,
-            Parameter.POSITIONAL_OR_KEYWORD,
-            annotation=hints[name],
-            default=Parameter.empty if fields[name].required else fields[name].default,
-        )
-        for name in (*own, *Location.__struct_fields__)
-    ]
-
-
-def _with_parameters(call: Any, parameters: list[Parameter]) -> Any:
-    """Set the signature that Typer reads."""
-    call.__signature__ = signature(call).replace(parameters=parameters)
-    call.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": None}
-    return call
 
 
 def examples(*commands: str) -> Callable[[F], F]:

@@ -7,7 +7,8 @@ a stored key may contain, are printed as escapes.
 import os
 import re
 import sys
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,6 +21,7 @@ __all__ = [
     "json_text",
     "number",
     "one_line",
+    "show",
     "show_error",
     "show_json",
     "show_line",
@@ -34,11 +36,24 @@ ALARMS = ("missing", "wrong", "unreadable")
 """Cells with only one of these words are highlighted."""
 
 
+T = TypeVar("T")
+
+Rows = Sequence[tuple[str, ...]]
+
+
 class Part(msgspec.Struct, frozen=True):
-    """A titled table without a header. Cells may contain `code`."""
+    """A titled table without a header. Cells may contain `code`. Of more rows than `most`, it has
+    the first ones, and how many more there are."""
 
     title: str
-    rows: list[tuple[str, ...]]
+    rows: Rows
+    most: int | None = None
+
+    @property
+    def shown(self) -> Rows:
+        if self.most is None or len(self.rows) <= self.most:
+            return self.rows
+        return [*self.rows[: self.most], (f"and {len(self.rows) - self.most:,} more",)]
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -47,6 +62,16 @@ class Report(msgspec.Struct, frozen=True):
     heading: str
     text: str
     parts: list[Part] = []
+
+
+def show(result: T, report: Callable[[T], Report | str], *, json: bool) -> None:
+    """Print the result of a command: JSON for programs, else the report or sentence made of it."""
+    if json:
+        show_json(result)
+    elif isinstance(text := report(result), str):
+        print(text)
+    else:
+        show_reports([text])
 
 
 def show_json(value: object) -> None:
@@ -152,9 +177,9 @@ def number(count: int, noun: str, plural: str | None = None) -> str:
 
 
 def _plain(part: Part) -> str:
-    columns = max(len(row) for row in part.rows)
+    columns = max(len(row) for row in part.shown)
     rows = [
-        [_bare(one_line(cell)) for cell in row] + [""] * (columns - len(row)) for row in part.rows
+        [_bare(one_line(cell)) for cell in row] + [""] * (columns - len(row)) for row in part.shown
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(columns)]
     lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
@@ -182,9 +207,9 @@ def _show_rich(report: Report, parts: list[Part]) -> None:
     for part in parts:
         console.print(Text("\n" + part.title, "bold green"))
         table = Table.grid(padding=(0, 2), pad_edge=True)
-        for _ in range(max(map(len, part.rows))):
+        for _ in range(max(map(len, part.shown))):
             table.add_column(overflow="fold")
-        for row in part.rows:
+        for row in part.shown:
             table.add_row(
                 *[
                     Text(cell, "bold red") if cell in ALARMS else styled(one_line(cell))

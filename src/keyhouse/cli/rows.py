@@ -8,12 +8,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
+from keyhouse.advice import nearest
 from keyhouse.cli.output import json_text, one_line, show_line, terminal
 from keyhouse.engine import Change, Row
 from keyhouse.errors import DataError, DocumentError, KeyFieldError, UsageError
 from keyhouse.keys import Span
-from keyhouse.schema import MILLISECONDS, KeyMatch, Record, Schema
-from keyhouse.schema.description import kind_of
+from keyhouse.schema import MILLISECONDS, KeyMatch, Schema
 from keyhouse.service.remote import RemoteRow
 
 GROUPS = ("records", "derived")
@@ -52,57 +52,41 @@ class RowView(msgspec.Struct, frozen=True):
 
 
 def view_row(
-    schema: Schema, space: str, row: Row, *, keys_only: bool = False, is_shown: bool = False
+    schema: Schema, space: str, row: Row | Change | RemoteRow, *, keys_only: bool = False
 ) -> RowView:
-    """Return the view of a row. `is_shown`: its private members may have been left out."""
+    """Return the view of a row of a store, of a change, or of a row that a service reports: its
+    private members may have been left out."""
     match = schema.find(row.key)
-    kind, record = (
-        ("unknown", None) if match is None else (kind_of(match.declared), match.record.name)
-    )
-    expires = None if row.expires is None else MILLISECONDS.format(row.expires)
+    kind, record = "unknown", None
+    if match is not None:
+        kind, record = match.declared.declared.kind, match.record.name
+    expires = MILLISECONDS.format(row.expires) if isinstance(row.expires, int) else row.expires
     view = RowView(space, row.key, kind, record, row.revision, expires)
-    if keys_only:
+    if isinstance(row, RemoteRow) and row.unreadable is not UNSET:
+        return msgspec.structs.replace(view, unreadable=row.unreadable)
+    if keys_only or row.value is None or row.value is UNSET:
         return view
     try:
-        return msgspec.structs.replace(view, value=_value(match, row, is_shown=is_shown))
+        is_shown = isinstance(row, RemoteRow)
+        return msgspec.structs.replace(
+            view, value=_value(match, row.key, row.value, is_shown=is_shown)
+        )
     except (DataError, DocumentError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         return msgspec.structs.replace(view, value=None, unreadable=str(error))
 
 
-def view_change(schema: Schema, space: str, change: Change) -> RowView:
-    gone = change.value is None
-    row = Row(change.key, change.value or b"null", change.revision, change.expires)
-    return msgspec.structs.replace(
-        view_row(schema, space, row, keys_only=gone), change="gone" if gone else "put"
-    )
+def view_change(view: RowView, change: Change | RemoteRow) -> RowView:
+    """Return the view of a row as a change: put, or gone."""
+    gone = change.gone if isinstance(change, RemoteRow) else change.value is None
+    return msgspec.structs.replace(view, change="gone" if gone else "put")
 
 
-def view_remote(
-    schema: Schema, space: str, remote: RemoteRow, *, keys_only: bool = False, watched: bool = False
-) -> RowView:
-    """Return the view of a row from a service."""
-    no_value = keys_only or remote.value is msgspec.UNSET
-    row = Row(remote.key, remote.value or b"null", remote.revision or 0, remote.expires or None)
-    view = view_row(schema, space, row, keys_only=no_value, is_shown=True)
-    expires = remote.expires if remote.expires is msgspec.UNSET else view.expires
-    change: str | msgspec.UnsetType = msgspec.UNSET
-    if watched:
-        change = "gone" if remote.gone else "put"
-    return msgspec.structs.replace(
-        view,
-        revision=remote.revision,
-        expires=expires,
-        change=change,
-        **{} if remote.unreadable is msgspec.UNSET else {"unreadable": remote.unreadable},
-    )
-
-
-def _value(match: KeyMatch | None, row: Row, *, is_shown: bool) -> Any:
-    if match is None or not isinstance(match.declared, Record):
-        return msgspec.json.decode(row.value)
-    if is_shown and match.record.private:
-        return match.record.without_private(msgspec.json.decode(row.value))
-    return match.record.shown(match.record.decode(row.value, row.key), row.value)
+def _value(match: KeyMatch | None, key: str, value: bytes, *, is_shown: bool) -> Any:
+    if match is None or not match.is_record:
+        return msgspec.json.decode(value)
+    if is_shown and match.record.declared.private:
+        return match.record.json.without_private(msgspec.json.decode(value))
+    return match.record.json.shown(match.record.decode(value, key), value)
 
 
 def key_filter(schema: Schema, row_type: str | None) -> Callable[[str], bool]:
@@ -111,13 +95,13 @@ def key_filter(schema: Schema, row_type: str | None) -> Callable[[str], bool]:
     if row_type is None:
         return lambda key: True
     if row_type not in (*GROUPS, *names):
-        raise UsageError("Unknown record.", type=row_type, known=[*GROUPS, *names])
+        raise UsageError("Unknown record.", type=row_type, **nearest(row_type, [*GROUPS, *names]))
 
     def accepts(key: str) -> bool:
         match = schema.find(key)
         if match is None:
             return False
-        is_record = isinstance(match.declared, Record)
+        is_record = match.is_record
         return (
             is_record == (row_type == "records")
             if row_type in GROUPS

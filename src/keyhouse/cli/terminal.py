@@ -1,87 +1,82 @@
 """The person at the terminal: progress of long work, confirmation before a destructive command, and
 the message after Ctrl-C.
 
-Progress is one line on standard error, overwritten in place, only on a terminal.
+Progress is one line on standard error, only on a terminal, and not with NO_COLOR: drawing it takes
+escape sequences.
 """
 
 import os
 import select
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Final
+from typing import Any
 
 import typer
 
 from keyhouse.cli.output import one_line, visible
 from keyhouse.errors import UsageError
 
-__all__ = ["REPORT_SECONDS", "ProgressLine", "confirm", "interruptible"]
+__all__ = ["ProgressLine", "confirm", "interruptible"]
 
-REPORT_SECONDS: Final = 0.1
 _NOTHING_DONE = "Nothing was changed."
 _INTERRUPTED = 130
 
 
 class ProgressLine:
-    """A context manager. `update` may be called often: at most ten updates a second are shown, and
-    the first of each phase, which is its first word."""
+    """A context manager that shows the newest text on one line. `update` may be called often: Rich
+    draws ten times a second, and at once for the first text of each phase, which is its first
+    word."""
 
     def __init__(self) -> None:
-        self._on_terminal = sys.stderr.isatty()
-        self._next_update = 0.0
+        self._is_shown = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        self._progress: Any = None
         self._phase = ""
-        self._width = 0
 
     def __enter__(self) -> "ProgressLine":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._write("")
+    def __exit__(self, *_: object) -> None:
+        self.clear()
 
     def update(self, text: str) -> None:
-        if not self._on_terminal:
+        if not self._is_shown:
             return
-        now, phase = time.monotonic(), text.partition(" ")[0]
-        if phase != self._phase or now >= self._next_update:
-            self._next_update, self._phase = now + REPORT_SECONDS, phase
-            self._write(text)
+        if self._progress is None:
+            self._progress = _one_line_progress()
+            self._progress.start()
+        phase = text.partition(" ")[0]
+        is_new, self._phase = phase != self._phase, phase
+        self._progress.update(0, description=one_line(text), refresh=is_new)
 
     def clear(self) -> None:
         """Erase the line, before other output."""
-        self._write("")
+        if self._progress is not None:
+            self._progress.stop()
+        self._progress, self._phase = None, ""
 
     def print(self, text: str) -> None:
         """Print a line that stays."""
         self.clear()
         print(visible(text), file=sys.stderr, flush=True)
 
-    def _write(self, text: str) -> None:
-        if self._on_terminal and (text or self._width):
-            line = one_line(text)[: _columns() - 1]
-            print(
-                "\r" + line.ljust(self._width) + ("" if line else "\r"),
-                end="",
-                file=sys.stderr,
-                flush=True,
-            )
-            self._width = len(line)
 
+def _one_line_progress() -> Any:
+    """Return Rich's progress with one task, whose text is cut at the width of the terminal."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn
+    from rich.table import Column
 
-def _columns() -> int:
-    """Return the terminal's current width. A longer line would wrap, and stay."""
-    try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
-    except OSError:
-        return 80
+    text = Column(no_wrap=True, overflow="ellipsis")
+    progress = Progress(
+        SpinnerColumn("line"),
+        TextColumn("{task.description}", markup=False, table_column=text),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    progress.add_task("", total=None)
+    return progress
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -1,7 +1,4 @@
-"""The guided tour of `make demo`: the tutorial's calls on a SQLite file, with the rows they write.
-
-`clips` is the program of docs/tutorial.md.
-"""
+"""The program of the tutorial: `clips` is that of docs/tutorial.md, and of `make demo`."""
 
 from keyhouse.demo.clips import BOARD, CLIP, Clip
 

@@ -19,7 +19,7 @@ One write goes through these states:
     settled     its future has the outcome    final
     withdrawn   its future is cancelled       final; the next group that meets it drops it
 
-A write settles with one of four outcomes, each staged while the group is planned and delivered by
+A write settles with one of four outcomes, each staged while the group is executed and delivered by
 `PendingWrite.settle` when nothing can change it any more:
 
     committed          `result` is the revision (for a sweep, the number of rows)
@@ -41,9 +41,10 @@ Rules that every engine relies on:
 4. A cancelled caller withdraws a queued write. In flight, the write runs to its end unobserved.
 5. `stop` rejects new writes and drains those already accepted.
 
-Two runners implement the queue. `thread_commit_queue` is for embedded engines: it plans a group on
-the event loop and makes it durable on a worker thread. `task_commit_queue` is for servers: worker
-tasks send groups, several at once where lanes allow it. This module knows no engine and no runner.
+Two runners implement the queue. `thread_commit_queue` is for embedded engines: it executes a group
+on the event loop and makes it durable on a worker thread. `task_commit_queue` is for servers:
+worker tasks send groups, several at once where lanes allow it. This module knows no engine and no
+runner.
 """
 
 import asyncio
@@ -80,7 +81,7 @@ class PendingWrite(Generic[Answer]):
     """One caller's write and the caller's wait for its outcome. A commit, a sweep or a prune.
 
     `rows` and `bytes` count towards the limits of a group; `alone` keeps the write in a group of
-    its own. `excluded`: the group is planned again without this write, which keeps its `error`.
+    its own. `excluded`: the group is executed again without this write, which keeps its `error`.
     """
 
     __slots__ = ("alone", "bytes", "error", "excluded", "future", "lane", "result", "rows")

@@ -88,11 +88,11 @@ class _State:
         return applied.revision
 
     def holds(self, space: str, check: Check) -> bool:
-        row = self._engine._live(space, check.key)
+        row = self._engine.live(space, check.key)
         return (None if row is None else row.revision) == check.revision
 
     def counter(self, space: str, key: str) -> tuple[bytes | None, int | None]:
-        row = self._engine._live(space, key)
+        row = self._engine.live(space, key)
         return (None, None) if row is None else (row.value, row.expires)
 
 
@@ -156,7 +156,7 @@ class MemoryEngine:
         self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
     ) -> list[Row | None]:
         self._check_open()
-        rows = [self._live(space, key) for key in keys]
+        rows = [self.live(space, key) for key in keys]
         if bytes_max is not None:
             sizes = [0 if row is None else len(row.value) for row in rows]
             return rows[: fitting_rows(sizes, bytes_max)]
@@ -177,7 +177,7 @@ class MemoryEngine:
         live = (
             row
             for key in (reversed(keys) if reverse else keys)
-            if (row := self._live(space, key)) is not None
+            if (row := self.live(space, key)) is not None
         )
         rows = list(islice(live, limit + 1))
         page = [Row(row.key, b"", row.revision, row.expires) for row in rows] if keys_only else rows
@@ -224,7 +224,7 @@ class MemoryEngine:
     async def spaces(self) -> AsyncIterator[str]:
         self._check_open()
         for name in sorted(self._spaces):
-            if any(self._live(name, key) is not None for key in self._spaces[name].keys):
+            if any(self.live(name, key) is not None for key in self._spaces[name].keys):
                 yield name
 
     @asynccontextmanager
@@ -246,7 +246,7 @@ class MemoryEngine:
     def _stored(self, space: str, key: str) -> Row | None:
         return self._spaces[space].rows.get(key) if space in self._spaces else None
 
-    def _live(self, space: str, key: str) -> Row | None:
+    def live(self, space: str, key: str) -> Row | None:
         row = self._stored(space, key)
         return (
             None

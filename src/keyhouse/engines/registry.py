@@ -7,13 +7,14 @@ from typing import Final, Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
+from keyhouse.advice.install import install_line
+from keyhouse.advice.nearest import nearest
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Engine
 from keyhouse.engines.opening import Opening
 from keyhouse.engines.sql.url import split_layout, sqlite_file
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
-from keyhouse.install import install_line
 
 __all__ = ["SCHEMES", "LoadingEngine", "ServerEngine", "open_engine", "public_url"]
 
@@ -67,7 +68,7 @@ async def _open(url: str, clock: Clock | None, create: bool) -> Engine:
         raise UsageError(
             "Unknown scheme in the engine URL; write one such as sqlite:data.db.",
             url=public_url(url),
-            known=sorted(SCHEMES),
+            **(nearest(scheme, sorted(SCHEMES)) if colon else {"known": sorted(SCHEMES)}),
         )
     return await _OPENERS[SCHEMES[scheme]](url, rest, clock or SystemClock(), create)
 

@@ -132,15 +132,15 @@ class TaskCommitQueue(CommitQueue, Generic[Write]):
         """Queue the write; the future has its outcome once the write is durable."""
         if self._closed:
             raise self._closed_error()
-        found = self._lanes.get(lane)
-        if found is None:
-            found = self._lanes[lane] = Lane(lane, self._pools[0])
+        open_lane = self._lanes.get(lane)
+        if open_lane is None:
+            open_lane = self._lanes[lane] = Lane(lane, self._pools[0])
         write.future = asyncio.get_running_loop().create_future()
-        write.lane = found
-        found.queue.append(write)  # type: ignore[arg-type]  # an engine submits its own writes
-        if not found.in_flight:
-            found.pool.ready[found] = None
-            self._start_workers(found.pool)
+        write.lane = open_lane
+        open_lane.queue.append(write)  # type: ignore[arg-type]  # an engine submits its own writes
+        if not open_lane.in_flight:
+            open_lane.pool.ready[open_lane] = None
+            self._start_workers(open_lane.pool)
         return write.future
 
     async def stop(self) -> None:

@@ -8,19 +8,24 @@ on, not a task, so neither a cancelled caller nor a loop that shuts down can sto
     idle        nothing       submit                       -> scheduled
     scheduled   loop          queue empty                  -> idle
                               first write is `alone`       -> blocking
-                              otherwise                    -> planning
-    planning    loop          nothing to make durable      -> settling
-                              rows written                 -> applying
+                              otherwise                    -> executing
+    executing   loop          nothing to make durable      -> settling
+                              rows written                 -> syncing
                               WouldBlock                   -> blocking
                               error                        -> settling, as the group's failure
-    applying    thread        durable, or failed           -> settling
-    blocking    thread        planned and applied there    -> settling
+    syncing     thread        durable, or failed           -> settling
+    blocking    thread        executed and durable         -> settling
     settling    loop          always                       -> scheduled
 
-Planning touches memory and the system's cache only, and a group is bounded, so the loop is never
+Executing touches memory and the system's cache only, and a group is bounded, so the loop is never
 held for long. Work that waits for the disk or for a lock runs on the thread, and so does a write
 that is too large for the loop. `scheduled` comes one loop turn after `settling`, so the callers
 that were just settled can submit their next writes to the next group.
+
+Callers that wait for their writes come back together, as the group that they were in: one group is
+made durable while the callers of the other work. Groups of 4 and 60 writes would stay so, and the
+loop would have nothing to do while the 60 are synced. So a group that follows another leaves some
+writes to the next: it has the mean of what waits and of the group before it (`_next_count`).
 """
 
 import asyncio
@@ -47,21 +52,24 @@ GROUP_WRITES_MAX: Final = 128
 """Writes in one group."""
 
 GROUP_ROWS_MAX: Final = 1_024
-"""Rows read or written by a group that is planned on the event loop: about 2 ms."""
+"""Rows read or written by a group that is executed on the event loop: about 2 ms."""
+
+UNDIVIDED_WRITES: Final = 16
+"""Writes that are not divided into two groups: a sync costs more."""
 
 GROUP_BYTES_MAX: Final = 1_024 * 1_024
-"""Bytes of values in a group that is planned on the event loop."""
+"""Bytes of values in a group that is executed on the event loop."""
 
 
 class WouldBlock(Exception):
-    """The engine cannot take the group without waiting: it is planned on the thread instead."""
+    """The engine cannot take the group without waiting: it is executed on the thread instead."""
 
 
 class TransactionWrite(PendingWrite[Answer]):
     """A write as a callable on the group's transaction.
 
     Errors of type `OWN_ERRORS` are the write's own and leave nothing to undo. An error of type
-    `EXCLUDING_ERRORS` interrupts the write half-way: the group is planned again without it. Any
+    `EXCLUDING_ERRORS` interrupts the write half-way: the group is executed again without it. Any
     other error is the group's, and is raised.
     """
 
@@ -80,18 +88,18 @@ class TransactionWrite(PendingWrite[Answer]):
         self.error = None
         self.excluded = False
 
-    def plan(self, transaction: object) -> None:
+    def execute(self, transaction: object) -> None:
         """Run the write, and stage its result or its error."""
         self.error = None
         try:
-            self.result = self._run(transaction)
+            self.result = self._apply(transaction)
         except self.EXCLUDING_ERRORS as error:
             self.error = error
             self.excluded = True
         except self.OWN_ERRORS as error:
             self.error = error
 
-    def _run(self, transaction: Any) -> Answer:
+    def _apply(self, transaction: Any) -> Answer:
         return self._work(transaction)
 
 
@@ -113,13 +121,14 @@ class TransactionGroup(CommitGroup[TransactionWrite[Any]]):
 
 
 class ThreadCommitQueue(CommitQueue):
-    """The engine plans a group on the loop, applies it on the thread, finishes it on the loop."""
+    """The engine executes a group on the loop, syncs it on the thread, finishes it on the loop."""
 
     def __init__(self, name: str) -> None:
         self._queue: deque[TransactionWrite[Any]] = deque()
         self._thread = WorkerThread(f"keyhouse-{name}")
         self._loop: asyncio.AbstractEventLoop
         self._running = False
+        self._writes_before = 0  # of the group that was settled in the turn before
         self.settled = 0
         """Writes settled so far: shows background work whether others write."""
         self._drained: list[asyncio.Future[None]] = []
@@ -127,11 +136,11 @@ class ThreadCommitQueue(CommitQueue):
 
     # Implemented by the engine
 
-    def _recover(self) -> None:  # optional
+    def recover(self) -> None:  # optional
         """Repair the state that an earlier group left; an error fails the next group."""
 
     @abstractmethod
-    def _plan(self, group: TransactionGroup) -> bool:
+    def execute(self, group: TransactionGroup) -> bool:
         """On the loop: do all but the waiting for the disk. Return False if nothing was written.
 
         Raises WouldBlock if it would have to wait; any other error is the group's.
@@ -139,13 +148,13 @@ class ThreadCommitQueue(CommitQueue):
         ...
 
     @abstractmethod
-    def _apply(self, group: TransactionGroup) -> KeyhouseError | None:
-        """On the thread: make the planned group durable. Return the group's failure, if any."""
+    def make_durable(self, group: TransactionGroup) -> KeyhouseError | None:
+        """On the thread: make the executed group durable. Return the group's failure, if any."""
         ...
 
     @abstractmethod
-    def _plan_and_apply(self, group: TransactionGroup) -> KeyhouseError | None:
-        """On the thread: wait until the group can be planned, then do both."""
+    def _commit_on_thread(self, group: TransactionGroup) -> KeyhouseError | None:
+        """On the thread: execute the group as soon as that is possible, and make it durable."""
         ...
 
     def _finish(self, failure: KeyhouseError | None) -> None:  # optional
@@ -196,7 +205,8 @@ class ThreadCommitQueue(CommitQueue):
 
     def _run_next(self) -> None:
         group = TransactionGroup()
-        group.fill(self._queue)
+        group.fill(self._queue, self._next_count())
+        self._writes_before = 0
         if not group.writes:
             self._running = False
             for waiter in self._drained:
@@ -204,34 +214,41 @@ class ThreadCommitQueue(CommitQueue):
                     waiter.set_result(None)
             return
         try:
-            self._recover()
+            self.recover()
         except Exception as error:
             self._settle(group, unexpected_error(error))
             return
         if isinstance(group.writes[0], ThreadWork):
             self._on_thread(self._run_work, group)
         elif group.writes[0].alone:
-            self._on_thread(self._plan_and_apply, group)
+            self._on_thread(self._commit_on_thread, group)
         else:
             self._on_loop(group)
 
+    def _next_count(self) -> int:
+        """Return the writes of the next group at most."""
+        waiting, before = len(self._queue), self._writes_before
+        if not before or waiting <= UNDIVIDED_WRITES:
+            return waiting
+        return (waiting + before + 1) // 2
+
     def _on_loop(self, group: TransactionGroup) -> None:
         try:
-            wrote = self._plan(group)
+            wrote = self.execute(group)
         except WouldBlock:
-            self._on_thread(self._plan_and_apply, group)
+            self._on_thread(self._commit_on_thread, group)
         except Exception as error:
             self._settle(group, unexpected_error(self._translated(error)))
         else:
             if wrote:
-                self._on_thread(self._apply, group)
+                self._on_thread(self.make_durable, group)
             else:
                 self._settle(group, None)
 
     def _run_work(self, group: TransactionGroup) -> KeyhouseError | None:
         (work,) = group.writes
         try:
-            work.plan(None)
+            work.execute(None)
         except Exception as error:
             return unexpected_error(self._translated(error))
         if work.error is not None:
@@ -257,6 +274,7 @@ class ThreadCommitQueue(CommitQueue):
         self._finish(failure)
         group.settle(failure)
         self.settled += len(group.writes)
+        self._writes_before = len(group.writes)
         self._loop.call_soon(self._run_next)
         self._announce()
 

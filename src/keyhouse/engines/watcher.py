@@ -4,11 +4,11 @@ Each commit is offered to the watchers of its space. A watcher is in one of two 
 
     state     reads from                              next
     -------   -------------------------------------   ----------------------------------------------
-    lagging   the log, from `position` to `horizon`   position = horizon                 -> current
+    lagging   the log, from `position` to `log_end`   position = log_end                 -> current
     current   the commits offered to it               over PENDING_MAX changes pending,
                                                       or commits missed                  -> lagging
 
-A watcher starts as lagging. When it becomes current, `horizon` is the newest offered revision;
+A watcher starts as lagging. When it becomes current, `log_end` is the newest offered revision;
 newer commits are offered while it still reads the log up to there.
 
 The log holds keys, not values: see `watch_loop`. The rows are read on the event loop. So of the
@@ -52,7 +52,7 @@ class ChangedKeys(Protocol):
 class Watcher:
     """The pending changes of one watch and its position in the log.
 
-    `lagging`: nothing is offered to it until it has a new horizon.
+    `lagging`: nothing is offered to it until it has a new `log_end`.
     """
 
     __slots__ = (
@@ -60,8 +60,8 @@ class Watcher:
         "_pending",
         "_span",
         "failure",
-        "horizon",
         "lagging",
+        "log_end",
         "position",
         "space",
         "woken",
@@ -75,14 +75,14 @@ class Watcher:
         self._pending: list[ChangedKey] = []
         self.space = space
         self.position = 0
-        self.horizon = 0
+        self.log_end = 0
         self.lagging = True
         self.failure: KeyhouseError | None = None
         self.woken = asyncio.Event()
 
     async def start(self, since: int | None) -> int:
         newest = self._feed.join(self, since)
-        self.position = self.horizon = newest if since is None else since
+        self.position = self.log_end = newest if since is None else since
         return newest
 
     def wakeup(self) -> asyncio.Event:
@@ -95,16 +95,16 @@ class Watcher:
             raise self.failure
         if self.lagging:
             feed._catch_up()
-            self.horizon = feed._offered()
+            self.log_end = feed._offered()
             self.lagging = False
-        if self.position < self.horizon:
+        if self.position < self.log_end:
             async with feed._turn:
                 if self.failure is not None:
                     raise self.failure
                 changes = feed._from_log(self)
         else:
             changes = self._take(feed._offered())
-        return LogPage(newest_of_keys(changes), self.position, 0, self.position < self.horizon)
+        return LogPage(newest_of_keys(changes), self.position, 0, self.position < self.log_end)
 
     async def change(self, entry: ChangedKey) -> Change | None:
         return self._feed.newest(self.space, entry)
@@ -139,7 +139,7 @@ class Watcher:
 
     def fall_back(self) -> None:
         """Drop the pending changes, to read them from the log instead."""
-        if self._pending and self.position >= self.horizon:
+        if self._pending and self.position >= self.log_end:
             self.position = max(self.position, self._pending[0].revision - 1)
         self._pending = []
         self.lagging = True
@@ -181,11 +181,11 @@ class LogFeed(ABC):
 
     @abstractmethod
     def _from_log(self, watcher: Watcher) -> list[ChangedKey]:
-        """Return the next window of the log, up to the horizon; raise `outdated` if pruned."""
+        """Return the next window of the log, up to `log_end`; raise `outdated` if pruned."""
         ...
 
     @abstractmethod
-    def _stored(self, space: str, key: str) -> Row | None:
+    def stored(self, space: str, key: str) -> Row | None:
         """Return the row as stored, expired or not."""
         ...
 
@@ -216,7 +216,7 @@ class LogFeed(ABC):
     def newest(self, space: str, changed: ChangedKey) -> Change | None:
         row = self._shared_rows.get((space, changed.key))
         if row is None or row.revision != changed.revision:
-            row = self._stored(space, changed.key)
+            row = self.stored(space, changed.key)
             if row is not None:
                 self._share(space, row)
         return newest_change(changed, row, self._clock)

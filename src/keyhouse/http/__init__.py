@@ -6,12 +6,13 @@ It knows no system and no store: it calls the handlers of routes.
 from keyhouse.http.app import App, make_app
 from keyhouse.http.client_address import ClientAddress, canonical_address
 from keyhouse.http.endpoint import Section
-from keyhouse.http.errors import FLAT, NESTED, PROBLEM, ErrorFormat, Problem
+from keyhouse.http.errors import NESTED, PROBLEM, ErrorFormat, Problem
 from keyhouse.http.event_stream import EventSource, EventStream
 from keyhouse.http.file_response import FileResponse, FileRoot
 from keyhouse.http.forms import UploadedFile
 from keyhouse.http.html import HtmlPage, Redirect, Templates
 from keyhouse.http.preconditions import Conditions, etag
+from keyhouse.http.read_meter import report_read
 from keyhouse.http.response import (
     Response,
     ResponseSpec,
@@ -28,7 +29,6 @@ from keyhouse.http.signature import decode_optional
 from keyhouse.http.static import file_route, page_route, redirect_route
 
 __all__ = [
-    "FLAT",
     "NESTED",
     "PROBLEM",
     "App",
@@ -61,6 +61,7 @@ __all__ = [
     "page_response",
     "page_route",
     "redirect_route",
+    "report_read",
     "retry_after",
     "set_cookie",
 ]

@@ -38,12 +38,19 @@ from keyhouse.http.errors import (
 )
 from keyhouse.http.event_stream import EventBody, OpenStreams, TenantStreams
 from keyhouse.http.front_pages import has_page, landing_route, service_route
-from keyhouse.http.response import NO_BODY_STATUSES, EncodedResponse
+from keyhouse.http.limits import HTTP_PLACES, HTTP_TENANT_PLACES, HTTP_TENANT_WAITING_MAX
+from keyhouse.http.metrics import HttpMetrics
+from keyhouse.http.response import (
+    BYTES_TYPES,
+    NO_BODY_STATUSES,
+    AbortedError,
+    EncodedResponse,
+    ResponseSender,
+)
 from keyhouse.http.router import ErrorPage, KnownPaths, Route, Router
 from keyhouse.http.settings import HttpSettings
 from keyhouse.http.static import asset_routes, docs_routes, redirect_route
-from keyhouse.http.tenant_places import TenantPlaces
-from keyhouse.metrics import HttpMetrics
+from keyhouse.scheduling.turns import Places
 
 _UNMATCHED = "unmatched"
 _PATH_CHARS_MAX = 200
@@ -51,6 +58,12 @@ _LOGGED_FROM = {"all": 0, "failed": 500, "off": 1_000}
 """The lowest status that is logged, by the setting `access_log`."""
 _EXPECTED = (DrainingError, PreparingError)
 """Errors above 499 that are expected: the shutdown or the preparation is logged, once."""
+
+
+def _places() -> Places:
+    """Return the places of one service. A streamed response has left its place: what it holds is
+    limited by bytes."""
+    return Places(HTTP_PLACES, HTTP_TENANT_PLACES, HTTP_TENANT_WAITING_MAX)
 
 
 def make_app(
@@ -121,7 +134,7 @@ class App:
                     self._add_front_page(redirect_route(path, f"{path}/", "To its page."))
         for section in sections:
             prefix = "" if alone else f"/{section.name}"
-            shares = TenantPlaces(), TenantStreams(settings.tenant_streams_max)
+            shares = _places(), TenantStreams(settings.tenant_streams_max)
             for route in section.routes:
                 self._add(route, section, prefix, shares)
                 if route.path == "/" and route.method == "GET":
@@ -148,15 +161,15 @@ class App:
         route: Route,
         section: Section | None,
         prefix: str,
-        shares: tuple[TenantPlaces, TenantStreams] | None = None,
+        shares: tuple[Places, TenantStreams] | None = None,
     ) -> None:
-        places, streams = shares or (TenantPlaces(), TenantStreams())
+        places, streams = shares or (_places(), TenantStreams())
         endpoint = HttpEndpoint(route, section, prefix, self.settings, places, streams)
         self._router.add(route.method, endpoint.template, endpoint)
 
     def _add_front_page(self, route: Route) -> None:
         """Add a page for browsers at a path that has no route for programs."""
-        endpoint = HttpEndpoint(route, None, "", self.settings, TenantPlaces(), TenantStreams())
+        endpoint = HttpEndpoint(route, None, "", self.settings, _places(), TenantStreams())
         self._front_pages[route.path.encode()] = endpoint
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -226,16 +239,14 @@ class App:
             except Exception as error:
                 response = await self._error_response(error, request, endpoint)
             status, seconds = response.status, None
-            if type(response.body) is bytes:
-                # the server's own `send` takes a whole response at once; a wrapped one does not
-                respond = getattr(send, "respond", None)
-                if respond is None or not respond(request.id, response):
+            if isinstance(response.body, BYTES_TYPES):
+                if isinstance(send, ResponseSender):
+                    await send.send_response(request.id, response)
+                else:
                     await _send_whole(request, response, send)
             elif type(response.body) is EventBody:
                 seconds = perf_counter() - start
                 await self._send_events(request, response, receive, send)
-            elif type(response.body) is bytearray:
-                await _send_whole(request, response, send)
             else:
                 await self._stream(request, response, scope, receive, send)
             if seconds is None:
@@ -357,7 +368,7 @@ class App:
             self._log.error(
                 "response aborted", id=request.id, trace=_trace(error), **_logged(request)
             )
-            raise
+            raise AbortedError from error
 
     async def _send_events(
         self, request: HttpRequest, response: EncodedResponse, receive: Any, send: Any

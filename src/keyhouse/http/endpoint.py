@@ -25,6 +25,7 @@ from keyhouse.http.limits import (
     REQUEST_ID_CHARS_MAX,
 )
 from keyhouse.http.preconditions import NO_CONDITIONS, Conditions, conditions
+from keyhouse.http.read_meter import read_meter
 from keyhouse.http.response import (
     ANYTHING,
     BYTES_TYPES,
@@ -45,14 +46,14 @@ from keyhouse.http.signature import (
     body_values_max,
     convert_field,
     handler_signature,
+    is_open,
     known_values,
     pattern_test,
     query_pairs,
 )
-from keyhouse.http.tenant_places import TenantPlaces
-from keyhouse.nats.eager_task import Started
-from keyhouse.read_meter import read_meter
-from keyhouse.schema import document
+from keyhouse.requests.json_checks import check_request, request_checks
+from keyhouse.scheduling.eager_task import Started
+from keyhouse.scheduling.turns import Places
 
 _LENGTH_DIGITS_MAX = 18
 """A Content-Length of more digits is larger than any limit, and costs time to parse."""
@@ -223,7 +224,7 @@ class HttpEndpoint:
         section: Section | None,
         prefix: str,
         settings: HttpSettings,
-        places: TenantPlaces,
+        places: Places,
         streams: TenantStreams,
     ) -> None:
         self.route = route
@@ -305,14 +306,14 @@ class HttpEndpoint:
         places = self._places
         turn = None if caller is None else caller.turn or caller.tenant
         if turn is not None and (place := places.enter(turn)) is not None:
-            await places.wait(turn, place)
+            await places.wait_for(turn, place)
         try:
             if self._has_body:
                 arguments[self._body_name] = await self._body(request)
             value = await self._handler(**arguments)
         finally:
             if turn is not None:
-                places.leave(turn)
+                places.exit(turn)
         if type(value) is Response:
             return self._encoded(value, given)
         if value is None:
@@ -322,7 +323,7 @@ class HttpEndpoint:
         return EncodedResponse(200, [], encode(value), self._json_headers)
 
     async def _identify(self, request: HttpRequest) -> Caller | None:
-        """Return the caller; None if the route allows it and there are no credentials.
+        """Return the caller; None if there are no credentials and the route needs none.
 
         Rejected credentials count against the address: nobody may try them without a limit.
         """
@@ -330,7 +331,7 @@ class HttpEndpoint:
         try:
             return await self._auth.authenticate(request.pairs)
         except TokenError as error:
-            if error.missing and self.signature.is_caller_optional:
+            if error.missing and is_open(self.signature, self._scope, self._auth):
                 return None
             if self._address_rates is not None:
                 self._address_rates.check(request.client(self._proxies).network)
@@ -365,6 +366,8 @@ class HttpEndpoint:
                 continue  # it needs no conversion
             arguments[name] = convert_field(name, text, kind, known)
         if self._takes_caller:
+            if caller is None and self._auth is not None:
+                caller = self._auth.anonymous
             arguments["caller"] = caller
         if self._query is not None:
             arguments["query"] = self._query.read(query_pairs(request.query))
@@ -395,9 +398,9 @@ class HttpEndpoint:
         if self.route.extract_json is not None:
             text = self.route.extract_json(text)
         if len(text) <= _CHECKED_AT_ONCE_BYTES:
-            document.check_request(text)
+            check_request(text)
         else:
-            for _ in document.text_checks(text, values_max=body_values_max(len(text))):
+            for _ in request_checks(text, values_max=body_values_max(len(text))):
                 await asyncio.sleep(0)
         return self._decode_body(text)
 

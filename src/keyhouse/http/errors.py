@@ -83,14 +83,6 @@ class Problem(msgspec.Struct, rename="camel", omit_defaults=True):
     fields: dict[str, Any] = {}
 
 
-class FlatError(msgspec.Struct):
-    """`{"error": …, "code": …, "status": …}`. `error` is a sentence with the fields in brackets."""
-
-    error: str
-    code: str
-    status: int
-
-
 class ErrorDetails(msgspec.Struct):
     code: str
     message: str
@@ -150,17 +142,11 @@ def _problem(error: KeyhouseError, request_id: str) -> Problem:
     )
 
 
-def _flat(error: KeyhouseError, request_id: str) -> FlatError:
-    text = error.sentence if error.status >= 500 else str(error)
-    return FlatError(text, error.code, error.status)
-
-
 def _nested(error: KeyhouseError, request_id: str) -> NestedError:
     return NestedError(ErrorDetails(error.code, error.sentence, _fields(error)))
 
 
 PROBLEM = ErrorFormat("problem", "application/problem+json", Problem, _problem)
-FLAT = ErrorFormat("flat", JSON, FlatError, _flat)
 NESTED = ErrorFormat("nested", JSON, NestedError, _nested)
 
 

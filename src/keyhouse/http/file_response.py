@@ -180,7 +180,7 @@ class FileResponse(Responder):
         own.append((b"content-type", self._media_type.encode("latin-1")))
         start, end, status = 0, file.size, 200
         if method == "GET" and b"range" in headers and _range_applies(headers, tag, modified):
-            found = _range(headers[b"range"], file.size)
+            found = byte_range(headers[b"range"], file.size)
             if found is not None:
                 start, end = found
                 status = 206
@@ -223,7 +223,7 @@ def _range_applies(headers: Mapping[bytes, bytes], tag: str, modified: str) -> b
     return condition is None or (condition in (tag, modified) and not condition.startswith("W/"))
 
 
-def _range(header: bytes, size: int) -> tuple[int, int] | None:
+def byte_range(header: bytes, size: int) -> tuple[int, int] | None:
     """Return the first byte and the one after the last; None for the whole file.
 
     Several ranges, other units and invalid ones are ignored, as the RFC allows. Raises RangeError

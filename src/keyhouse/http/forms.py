@@ -6,24 +6,27 @@ A blank input is absent, unless its member is text; a checked checkbox is true.
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, get_args
-from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from keyhouse.errors import LimitError, UsageError
 from keyhouse.http.errors import MediaTypeError
 from keyhouse.http.limits import FORM_FIELDS_MAX
-from keyhouse.http.signature import Parameters
+from keyhouse.http.signature import Parameters, query_pairs
 
 __all__ = ["FormReader", "UploadedFile"]
 
 URLENCODED: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data"
 
-_PIECE_BYTES: Final = 64 * 1_024
-_UNQUOTED_BYTES: Final = 16 * 1_024
-"""Percent-encoded bytes that are decoded at once: a megabyte takes 0.1 s."""
+_THREAD_FROM_BYTES: Final = 64 * 1_024
+"""A longer form is read in a thread: a megabyte takes 0.1 s."""
+
+_THREAD: Final = ThreadPoolExecutor(1, thread_name_prefix="forms")
+"""One for all long forms: everybody may send them to a login, and several threads would take turns
+at the interpreter with the event loop."""
 
 
 class UploadedFile(msgspec.Struct, frozen=True):
@@ -47,14 +50,20 @@ class FormReader:
 
     async def read(self, content_type: str | None, body: bytes) -> Any:
         """Raises MediaTypeError (415), UsageError (400) or LimitError (413)."""
+        if len(body) < _THREAD_FROM_BYTES:
+            return self._read(content_type, body)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(_THREAD, self._read, content_type, body)
+
+    def _read(self, content_type: str | None, body: bytes) -> Any:
         kind, options = _parameters(content_type)
         pairs: list[tuple[str, Any]]
         if kind == URLENCODED.encode():
             if body.count(b"&") >= FORM_FIELDS_MAX:
                 raise _too_many()
-            pairs = await _urlencoded(body)
+            pairs = [*query_pairs(body, "field of the form")]
         elif kind == MULTIPART.encode() and options.get(b"boundary"):
-            pairs = await _multipart(options[b"boundary"], body)
+            pairs = _multipart(options[b"boundary"], body)
         else:
             raise MediaTypeError(
                 f"Send the form as {URLENCODED} or {MULTIPART}.", sent=content_type
@@ -70,47 +79,14 @@ class FormReader:
             yield name, "true" if value == "on" and name in self._booleans else value
 
 
-async def _urlencoded(body: bytes) -> list[tuple[str, Any]]:
-    """Decode piece by piece, so that other requests have their turn."""
-    pairs: list[tuple[str, Any]] = []
-    since_turn = 0
-    for field in body.replace(b"+", b" ").split(b"&"):
-        if field:
-            name, _, value = field.partition(b"=")
-            pairs.append((_text(await _unquoted(name)), _text(await _unquoted(value))))
-            since_turn += len(field)
-            if since_turn > _UNQUOTED_BYTES:
-                since_turn = 0
-                await asyncio.sleep(0)
-    return pairs
-
-
-async def _unquoted(data: bytes) -> bytes:
-    if len(data) <= _UNQUOTED_BYTES:
-        return unquote_to_bytes(data)
-    decoded = bytearray()
-    start = 0
-    while start < len(data):
-        end = start + _UNQUOTED_BYTES
-        if (cut := data.rfind(b"%", end - 2, end)) >= 0:
-            end = cut  # an escape is decoded as a whole
-        decoded += unquote_to_bytes(data[start:end])
-        start = end
-        await asyncio.sleep(0)
-    return bytes(decoded)
-
-
-async def _multipart(boundary: bytes, body: bytes) -> list[tuple[str, Any]]:
-    """Parse piece by piece, so that other requests have their turn."""
+def _multipart(boundary: bytes, body: bytes) -> list[tuple[str, Any]]:
     from python_multipart.exceptions import FormParserError
     from python_multipart.multipart import MultipartParser
 
     parts = _Parts()
     try:
         parser = MultipartParser(boundary, parts.callbacks())
-        for start in range(0, len(body), _PIECE_BYTES):
-            parser.write(body[start : start + _PIECE_BYTES])
-            await asyncio.sleep(0)
+        parser.write(body)
         parser.finalize()
     except FormParserError as error:
         raise UsageError("The form is not valid multipart/form-data.", reason=str(error)) from None

@@ -3,30 +3,26 @@
 A page may load scripts, styles and images from its own origin only, and send forms only there;
 other sites cannot show it in a frame. Long pages are compressed: they must not have a secret, such
 as a token against forgery, beside text of the request.
-
-The handler of a page is made from one of values: the page is also shown to a visitor who has not
-signed in, whom it leads to the login, and its errors are pages.
 """
 
 import asyncio
 import gzip
-import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, ClassVar, Final, get_type_hints
+from typing import Any, ClassVar, Final
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from keyhouse.auth import Caller
 from keyhouse.errors import UsageError
 from keyhouse.http.content_negotiation import accepts_gzip
 from keyhouse.http.response import EncodedResponse, Responder, ResponseSpec
+from keyhouse.scheduling.work_turns import wait_for_turn
 
-__all__ = ["PAGE_POLICY", "HtmlPage", "Redirect", "Templates", "page_handler", "page_location"]
+__all__ = ["PAGE_POLICY", "HtmlPage", "Redirect", "Templates", "page_location"]
 
 PAGE_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -39,6 +35,7 @@ PAGE_POLICY: Final = (
 _COMPRESSED_FROM_BYTES: Final = 1_400  # less fits into one packet
 _THREAD_FROM_BYTES: Final = 64 * 1_024
 _STEP_SECONDS: Final = 0.001
+_PAGES: Final = "pages:"  # no space has this name
 _HTML: Final = "text/html; charset=utf-8"
 _SHARED: Final = Path(__file__).parent / "templates"
 _LOCAL_PATH: Final = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
@@ -153,13 +150,13 @@ class Templates:
         **values: Any,
     ) -> HtmlPage:
         """Render a template as a page that may be long, such as a list of 1,000 books: other
-        requests run between the steps, of one long page at a time."""
+        requests run between the steps, of one long page at a time, which are turns of long work."""
         pieces = self._environment.get_template(name).generate(values)
         html: list[str] = []
         if not _render_step(pieces, html):
             async with self._long_page:
                 while not _render_step(pieces, html):
-                    await asyncio.sleep(0)
+                    await wait_for_turn(_PAGES)
         return HtmlPage("".join(html), status=status, headers=headers)
 
 
@@ -185,44 +182,6 @@ def _encoded(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
     return [(name.lower().encode("latin-1"), text.encode("latin-1")) for name, text in headers]
 
 
-# Handlers of pages
-
-Handler = Callable[..., Awaitable[Any]]
-
-
-def page_handler(
-    handler: Handler,
-    call: Callable[[str, dict[str, Any]], Any],
-    returns: Any = None,
-) -> Handler:
-    """Return a handler with the same arguments that runs `call` with the root, which is the path
-    that the app is mounted below, and the arguments of `handler`. One that takes a caller is also
-    called without one.
-
-    `returns` replaces the type that the handler returns.
-    """
-    hints = get_type_hints(handler, include_extras=True)
-    signature = inspect.signature(handler)
-    takes_root = "root" in hints
-
-    async def adapted(**arguments: Any) -> Any:
-        root = arguments["root"] if takes_root else arguments.pop("root")
-        return await call(root, arguments)
-
-    if "caller" in hints:
-        hints["caller"] = Caller | None
-    if not takes_root:
-        hints["root"] = str
-        parameter = inspect.Parameter("root", inspect.Parameter.KEYWORD_ONLY)
-        signature = signature.replace(parameters=[*signature.parameters.values(), parameter])
-    if returns is not None:
-        hints["return"] = returns
-    adapted.__annotations__ = hints
-    adapted.__signature__ = signature  # type: ignore[attr-defined]
-    adapted.__doc__ = handler.__doc__
-    return adapted
-
-
 def page_location(service: str, path: str, arguments: dict[str, Any]) -> str:
     """Return the path and query of the page that was asked for."""
     filled = path
@@ -236,6 +195,10 @@ def page_location(service: str, path: str, arguments: dict[str, Any]) -> str:
             pair
             for name, value in msgspec.to_builtins(query).items()
             if value not in (None, "", 0, False, [])
-            for pair in (value.items() if isinstance(value, dict) else [(name, value)])
+            for pair in (
+                value.items()
+                if isinstance(value, dict)
+                else [(name, "true" if value is True else value)]
+            )
         ]
     return f"/{service}{filled}" + (f"?{urlencode(given, doseq=True)}" if given else "")

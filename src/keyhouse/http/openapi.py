@@ -4,12 +4,15 @@ Every status is listed, those of the HTTP layer included: an undocumented respon
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from http import HTTPStatus
-from inspect import getdoc
-from typing import Any
+from inspect import cleandoc, getdoc
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 import msgspec
+from msgspec.inspect import is_struct_type
 
 from keyhouse.errors import (
     AccessError,
@@ -39,7 +42,8 @@ from keyhouse.http.event_stream import EVENT_STREAM
 from keyhouse.http.forms import MULTIPART, URLENCODED, UploadedFile
 from keyhouse.http.response import JSON, ResponseSpec
 from keyhouse.http.router import BodySchema, Route
-from keyhouse.http.signature import NONE_TYPE, HandlerSignature, handler_signature
+from keyhouse.http.signature import NONE_TYPE, HandlerSignature, handler_signature, is_open
+from keyhouse.schema.json_schema import json_schemas
 
 VERSION = "3.1.0"
 COMPONENT_REFERENCE = "#/components/schemas/"
@@ -90,11 +94,12 @@ class _Document:
                 **({"securitySchemes": auth.schemes} if auth is not None else {}),
             },
         }
-        without: Json = _without_boolean_items(document)
-        return without
+        _shorten_titles(self._types.components)
+        finished: Json = _finished(document, _short_names(self._types.components))
+        return finished
 
     def _operation(self, route: Route, each: HandlerSignature, names: set[str]) -> Json:
-        summary, description = _first_sentence(getdoc(route.handler) or "")
+        summary, description = _first_sentence(cleandoc(route.doc) or getdoc(route.handler) or "")
         operation: Json = {
             "operationId": _unique(_name(route), names),
             "summary": summary.replace("`", ""),
@@ -111,7 +116,7 @@ class _Document:
         if route.scope is not None and self._section.auth is not None:
             scopes = [route.scope] if route.scope else []
             operation["security"] = [{name: scopes} for name in self._section.auth.schemes]
-            if each.is_caller_optional:
+            if is_open(each, route.scope, self._section.auth):
                 operation["security"].append({})
         return operation
 
@@ -273,10 +278,13 @@ class _Types:
     """The JSON Schemas of all types of a document, generated together: each is included once."""
 
     def __init__(self, kinds: Iterable[Any]) -> None:
-        wanted = [kind for kind in kinds if not isinstance(kind, BodySchema)]
-        schemas, self.components = msgspec.json.schema_components(
-            wanted, ref_template=COMPONENT_REFERENCE + "{name}"
-        )
+        wanted = [
+            each
+            for kind in kinds
+            if not isinstance(kind, BodySchema)
+            for each in _alternatives(kind)
+        ]
+        schemas, self.components = json_schemas(wanted, ref_template=COMPONENT_REFERENCE + "{name}")
         self._schemas = list(zip(wanted, schemas, strict=True))
 
     def schema(self, kind: Any) -> Json:
@@ -284,17 +292,26 @@ class _Types:
         if isinstance(kind, BodySchema):
             self.components.update(kind.components)
             return kind.schema
+        if len(alternatives := _alternatives(kind)) > 1:
+            return {"oneOf": [self.schema(each) for each in alternatives]}
         return next(schema for each, schema in self._schemas if each is kind or each == kind)
 
     def inside(self, struct: type[msgspec.Struct]) -> Json:
         """Return the schema of a Struct that is not a component, such as a query."""
-        [[reference], components] = msgspec.json.schema_components(
+        [[reference], components] = json_schemas(
             (struct,), ref_template=COMPONENT_REFERENCE + "{name}"
         )
         name = reference["$ref"].removeprefix(COMPONENT_REFERENCE)
         schema: Json = components.pop(name)
         self.components.update(components)
         return schema
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    """Return the types of a union of Structs, for which msgspec has no schema; else the type."""
+    parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else ()
+    are_structs = [is_struct_type(get_origin(each) or each) for each in parts]
+    return parts if parts and all(are_structs) else (kind,)
 
 
 def _types(route: Route, each: HandlerSignature) -> Iterator[Any]:
@@ -313,16 +330,39 @@ def _description(route: Route, name: str, schema: Json) -> Json:
     return {} if text is None else {"description": text}
 
 
-def _without_boolean_items(part: Any) -> Any:
-    """Return a document without `"items": false`, by which msgspec ends a tuple: its length is
-    limited anyway, and some generators of clients know no boolean schemas."""
+def _shorten_titles(components: Json) -> None:
+    """Remove modules from the titles of generic types: `Data[Items[Book]]`."""
+    for schema in components.values():
+        if "[" in schema.get("title", ""):
+            schema["title"] = re.sub(r"\b(?:\w+\.)+", "", schema["title"])
+
+
+def _short_names(components: Json) -> dict[str, str]:
+    """Return the names of generic types by those that msgspec gives, which contain modules. A name
+    that two would have is left as it is."""
+    short = {
+        name: re.sub(r"\W+", "_", schema["title"]).strip("_")
+        for name, schema in components.items()
+        if "[" in schema.get("title", "")
+    }
+    taken = Counter([*short.values(), *(components.keys() - short.keys())])
+    return {name: each for name, each in short.items() if taken[each] == 1}
+
+
+def _finished(part: Any, names: dict[str, str]) -> Any:
+    """Return a document with these names of components, and without `"items": false`, by which
+    msgspec ends a tuple: its length is limited anyway, and some generators of clients know no
+    boolean schemas."""
     if isinstance(part, dict):
         return {
-            name: _without_boolean_items(each)
+            names.get(name, name): _finished(each, names)
             for name, each in part.items()
             if not (name == "items" and each is False)
         }
-    return [_without_boolean_items(each) for each in part] if isinstance(part, list) else part
+    if isinstance(part, str) and part.startswith(COMPONENT_REFERENCE):
+        name = part.removeprefix(COMPONENT_REFERENCE)
+        return COMPONENT_REFERENCE + names.get(name, name)
+    return [_finished(each, names) for each in part] if isinstance(part, list) else part
 
 
 def _form_schema(schema: Json) -> Json:
@@ -349,7 +389,7 @@ def _parameter(schema: Json) -> Json:
 
 
 def _name(route: Route) -> str:
-    return getattr(route.handler, "__name__", route.method.lower())
+    return route.name or getattr(route.handler, "__name__", route.method.lower())
 
 
 def _first_sentence(doc: str) -> tuple[str, str]:

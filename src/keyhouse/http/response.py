@@ -112,11 +112,30 @@ class EncodedResponse(msgspec.Struct):
         return [*self.headers, *self.fixed.pairs, (b"x-request-id", request_id.encode())]
 
 
+class ResponseSender(ABC):
+    """The `send` that Keyhouse's own server gives to an ASGI application: it also takes a whole
+    response. Middleware wraps it in a function, so that no response is sent past it.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def __call__(self, message: Any) -> None: ...
+
+    @abstractmethod
+    async def send_response(self, request_id: str, response: EncodedResponse) -> None:
+        """Send a response whose body is bytes; for HEAD without them."""
+
+
+class AbortedError(Exception):
+    """A response cannot be completed, and this is logged: the server closes the connection."""
+
+
 async def page_response(page: P, member: str) -> Response[P]:
     """Return a page whose list `member` consists of encoded items (`msgspec.Raw`).
 
-    A long one is put together in steps, between which other requests are handled: to copy megabytes
-    takes tens of milliseconds.
+    A long one is put together in steps, between which other requests are handled: a megabyte takes
+    half a millisecond, and a list of all records may have a hundred of them.
     """
     items: list[msgspec.Raw] = getattr(page, member)
     size = sum([memoryview(item).nbytes for item in items])

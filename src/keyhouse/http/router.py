@@ -15,9 +15,9 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from keyhouse.advice.nearest import nearest
 from keyhouse.errors import DeclarationError, KeyhouseError, UsageError
 from keyhouse.http.response import JSON, Responder, ResponseSpec
-from keyhouse.schema.nearest import nearest
 
 T = TypeVar("T")
 
@@ -61,6 +61,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         root                  the path that the app is mounted below, or ""
 
     It returns a plain value or a Response, raises KeyhouseErrors, and knows nothing else of HTTP.
+    Its signature has their types. A route that is generated gives them as data: `parameters`, by
+    name, `result`, the type that the handler returns, and the `name` and `doc` of the operation.
 
     `path` is below the service's prefix; a segment is text, a `{field}`, or a field with text
     around it. `scope` is the scope that a caller must have; "": any caller; None: no caller is
@@ -76,13 +78,17 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     page that was requested; "" for a form. An error with status 500 or above is logged by the
     app, and comes without its fields. That of a service's page `/` also serves browsers at
     paths that no route has, except below those of its API. `rejects`: the handler rejects every
-    request, whatever its query.
+    request, whatever its query. `operation` is the name under which a service measures it.
     """
 
     method: str
     path: str
     handler: Handler
     scope: str | None = None
+    parameters: Mapping[str, Any] | None = None
+    result: Any = Any
+    name: str = ""
+    doc: str = ""
     replies: Mapping[int, Any] = {}
     problems: Sequence[type[KeyhouseError]] = ()
     example: Any = msgspec.UNSET
@@ -95,10 +101,13 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     tag: str = ""
     listed: bool = True
     rejects: bool = False
+    operation: str = ""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise DeclarationError("Unknown method of a route.", method=self.method, known=METHODS)
+            raise DeclarationError(
+                "Unknown method of a route.", method=self.method, **nearest(self.method, METHODS)
+            )
         if not self.path.startswith("/") or "//" in self.path:
             raise DeclarationError(
                 "The path of a route must start with a slash and contain no double slash.",
@@ -309,4 +318,4 @@ class KnownPaths:
         if not known:
             return {"paths": place.paths}
         segment = segment[:_SEGMENT_CHARS_MAX]
-        return {"segment": segment, "known": known, **nearest(segment, known)}
+        return {"segment": segment, **nearest(segment, known)}

@@ -16,32 +16,32 @@ from keyhouse.http.limits import (
 )
 from keyhouse.settings.parser import setting
 
-_POSITIVE = (
-    "body_bytes_max",
-    "body_timeout_seconds",
-    "header_timeout_seconds",
-    "write_timeout_seconds",
-    "slow_seconds",
-)
+_POSITIVE = msgspec.Meta(gt=0)
 _ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     body_bytes_max: Annotated[
-        int, setting("The largest body of a request, unless its route sets another limit.")
+        int,
+        _POSITIVE,
+        setting("The largest body of a request, unless its route sets another limit."),
     ] = HTTP_BODY_BYTES_MAX
     body_timeout_seconds: Annotated[
-        float, setting("Timeout for receiving the body of a request.")
+        float, _POSITIVE, setting("Timeout for receiving the body of a request.")
     ] = 30.0
     header_timeout_seconds: Annotated[
-        float, setting("Timeout for receiving the headers of a request; then it is disconnected.")
+        float,
+        _POSITIVE,
+        setting("Timeout for receiving the headers of a request; then it is disconnected."),
     ] = HTTP_HEADER_TIMEOUT_SECONDS
     write_timeout_seconds: Annotated[
         float,
+        _POSITIVE,
         setting("Disconnect a client that reads nothing of its response for this long."),
     ] = HTTP_WRITE_TIMEOUT_SECONDS
     tenant_streams_max: Annotated[
         int,
+        msgspec.Meta(ge=0),
         setting(
             "Event streams that one tenant of a service (one user, where users take turns), or one"
             " address without a caller, may have open in one process; 0: unlimited."
@@ -77,11 +77,12 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "Requests to log: all, those with status 500 and above, or none; always slow ones."
         ),
     ] = "failed"
-    slow_seconds: Annotated[float, setting("Requests that take longer are logged as warnings.")] = (
-        1.0
-    )
+    slow_seconds: Annotated[
+        float, _POSITIVE, setting("Requests that take longer are logged as warnings.")
+    ] = 1.0
     drain_seconds: Annotated[
         float,
+        msgspec.Meta(ge=0),
         setting("Timeout for requests in flight at shutdown, if shorter than the service's."),
     ] = 10.0
     docs: Annotated[bool, setting("Whether to serve `/docs` and the OpenAPI documents.")] = True
@@ -93,18 +94,17 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             )
         for origin in self.cors_origins:
             if origin != "*" and not _is_origin(origin):
-                raise UsageError("An origin is a scheme and a host, without a path.", origin=origin)
+                raise UsageError(
+                    "An origin is a scheme and a host, without a path: https://panel.example, or"
+                    " *.",
+                    origin=origin,
+                )
         trusted_proxies(self.proxies)
         if self.root_path and not _ROOT_PATH.fullmatch(self.root_path):
             raise UsageError(
                 "A root path starts with a slash and does not end with one, as /keyhouse does.",
                 root_path=self.root_path,
             )
-        if self.tenant_streams_max < 0:
-            raise UsageError("This setting must be 0 or more.", setting="http.tenant_streams_max")
-        for name in _POSITIVE:
-            if not getattr(self, name) > 0:
-                raise UsageError("This setting must be greater than 0.", setting=f"http.{name}")
 
 
 def _is_origin(text: str) -> bool:

@@ -1,4 +1,5 @@
-"""Handler signatures: the types of a route's arguments and responses, from its annotations.
+"""Handler signatures: the types of a route's arguments and responses, from the annotations of its
+handler or as the route gives them.
 
 They are read once, when the app is made.
 """
@@ -12,21 +13,20 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from keyhouse.auth.caller import HeaderPairs
+from keyhouse.advice.nearest import nearest
+from keyhouse.advice.rejected_members import rejected_member
+from keyhouse.auth.caller import Authenticator, HeaderPairs
 from keyhouse.errors import DeclarationError, DocumentError, NotFoundError, RecordError, UsageError
 from keyhouse.http.limits import HTTP_BODY_BYTES_PER_VALUE, HTTP_LARGE_BODY_VALUES_MAX
 from keyhouse.http.response import ANYTHING, Responder, Response, ResponseSpec
 from keyhouse.http.router import Route, path_fields
-from keyhouse.limits import HTTP_BODY_VALUES_MAX
-from keyhouse.schema.document import check_request
-from keyhouse.schema.nearest import nearest
-from keyhouse.schema.rejected_members import rejected_member
+from keyhouse.requests.json_checks import check_request
+from keyhouse.requests.limits import REQUEST_VALUES_MAX
 
 T = TypeVar("T")
 
 NONE_TYPE = type(None)
 ARGUMENTS = ("query", "headers", "body", "form", "caller", "client", "conditions", "root")
-_CHOICE_CHARS_MAX = 64
 _decode_any = msgspec.json.Decoder().decode
 
 
@@ -50,10 +50,21 @@ class HandlerSignature(msgspec.Struct, frozen=True):
         return self.body is not NONE_TYPE
 
 
+def is_open(signature: HandlerSignature, scope: str, auth: Authenticator) -> bool:
+    """Return whether a route answers requests without credentials."""
+    anonymous = auth.anonymous
+    has_scope = anonymous is not None and (not scope or scope in anonymous.scopes)
+    return has_scope or signature.is_caller_optional
+
+
 def handler_signature(route: Route) -> HandlerSignature:
     """Raises DeclarationError if the handler's arguments do not match the route."""
-    hints = get_type_hints(route.handler, include_extras=True)
-    names = list(inspect.signature(route.handler).parameters)
+    if route.parameters is not None:
+        hints = {**route.parameters, "return": route.result}
+        names = list(route.parameters)
+    else:
+        hints = get_type_hints(route.handler, include_extras=True)
+        names = list(inspect.signature(route.handler).parameters)
     fields = list(path_fields(route.path))
     for name in names:
         if name not in hints:
@@ -139,7 +150,7 @@ def pattern_test(kind: Any) -> Callable[[str], object] | None:
 def convert_field(name: str, value: str, kind: Any, known: frozenset[Any]) -> Any:
     """Convert a field of a path to its type. Raises NotFoundError if it is invalid."""
     if known:
-        raise NotFoundError("Invalid path parameter.", field=name, known=sorted(known))
+        raise NotFoundError("Invalid path parameter.", field=name, **nearest(value, known))
     try:
         return msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -148,7 +159,7 @@ def convert_field(name: str, value: str, kind: Any, known: frozenset[Any]) -> An
 
 def body_values_max(size: int) -> int:
     """Return how many JSON values a body of `size` bytes may contain."""
-    values = max(HTTP_BODY_VALUES_MAX, size // HTTP_BODY_BYTES_PER_VALUE)
+    values = max(REQUEST_VALUES_MAX, size // HTTP_BODY_BYTES_PER_VALUE)
     return min(values, HTTP_LARGE_BODY_VALUES_MAX)
 
 
@@ -185,7 +196,7 @@ def decode_optional(text: bytes, kind: type[T]) -> T:
     return value
 
 
-def query_pairs(query: bytes) -> Iterator[tuple[str, str]]:
+def query_pairs(query: bytes, what: str = "query parameter") -> Iterator[tuple[str, str]]:
     """Yield names and values, percent-decoded. Raises UsageError if they are not UTF-8."""
     if not query:
         return
@@ -195,7 +206,7 @@ def query_pairs(query: bytes) -> Iterator[tuple[str, str]]:
             try:
                 yield unquote_to_bytes(name).decode(), unquote_to_bytes(value).decode()
             except UnicodeDecodeError:
-                raise UsageError("A query parameter is not UTF-8.") from None
+                raise UsageError(f"A {what} is not UTF-8.") from None
 
 
 class Parameters:
@@ -258,11 +269,14 @@ class Parameters:
 
     def _unknown(self, name: str) -> Exception:
         """Return the error of a name that is not known: a misspelled one has the nearest."""
-        near = nearest(name[:_CHOICE_CHARS_MAX], self._names)
-        if not near and (make_error := getattr(self._kind, "unknown_parameter", None)) is not None:
+        near = nearest(name, sorted(self._names))
+        if (
+            "nearest" not in near
+            and (make_error := getattr(self._kind, "unknown_parameter", None)) is not None
+        ):
             error: Exception = make_error(name)
             return error
-        return UsageError(f"Unknown {self._what}.", name=name, **near, known=sorted(self._names))
+        return UsageError(f"Unknown {self._what}.", name=name, **near)
 
     def _invalid(self, values: dict[str, Any], reason: str) -> Exception:
         """Return the error of values that do not convert; it names the known values of a choice."""
@@ -277,10 +291,8 @@ class Parameters:
                 made: Exception | None = None if make_error is None else make_error(name, value)
                 if made is not None:
                     return made
-                near = nearest(value[:_CHOICE_CHARS_MAX], known)
-                return UsageError(
-                    f"Invalid {self._what}.", name=name, value=value, **near, known=known
-                )
+                near = nearest(value, known)
+                return UsageError(f"Invalid {self._what}.", name=name, value=value, **near)
         return UsageError(f"Invalid {self._what}.", reason=reason)
 
     def present(self, sent: HeaderPairs) -> list[tuple[str, str]]:

@@ -38,15 +38,15 @@ _TYPES = {
     ".webmanifest": "application/manifest+json",
 }
 
-_ASSETS = Path(__file__).parent / "assets"
-VENDOR = _ASSETS / "vendor"
+ASSETS = Path(__file__).parent / "assets"
+VENDOR = ASSETS / "vendor"
 """Files of other projects, as `vendor.lock` lists them."""
 
-_ICON = _ASSETS / "icon.svg"
+_ICON = ASSETS / "icon.svg"
 _PAGE_FILES = (
-    _ASSETS / "pages.css",
+    ASSETS / "pages.css",
     _ICON,
-    _ASSETS / "keyhouse.js",
+    ASSETS / "keyhouse.js",
     VENDOR / "htmx.min.js",
     VENDOR / "hx-sse.min.js",
 )
@@ -191,7 +191,7 @@ def docs_routes(sections: Sequence[Section], *, alone: bool) -> Iterator[Route]:
         page = _docs_page("Keyhouse", f"{first.name}/openapi.json", links, first.name, "docs")
         yield page_route("/docs", page, "The API reference of every service.", policy=_DOCS_POLICY)
     for name in _ASSET_FILES:
-        yield file_route(f"/docs/{name}", _ASSETS / name, cache="max-age=3600")
+        yield file_route(f"/docs/{name}", ASSETS / name, cache="max-age=3600")
 
 
 def asset_routes(*, alone: bool) -> Iterator[Route]:

@@ -75,8 +75,8 @@ def key_expression(
 def compile_key(parts: KeyParts, sources: Sequence[str]) -> Callable[[Any], str]:
     """Return a function of `v` that builds a key."""
     key, scope = key_expression(parts, sources)
-    made: Callable[[Any], str] = evaluate(f"lambda v: {key}", scope)
-    return made
+    compiled: Callable[[Any], str] = evaluate(f"lambda v: {key}", scope)
+    return compiled
 
 
 def compile_address(
@@ -85,10 +85,10 @@ def compile_address(
     """Return a function of `arguments` that returns the values of a key, and the key."""
     key, scope = key_expression(parts, sources, trusted=trusted)
     values = "".join(f"{source}, " for source in sources)
-    made: Callable[..., tuple[tuple[object, ...], str]] = evaluate(
+    compiled: Callable[..., tuple[tuple[object, ...], str]] = evaluate(
         f"lambda {arguments}: (({values}), {key})", scope
     )
-    return made
+    return compiled
 
 
 def compile_pattern(parts: KeyParts) -> Callable[[str], re.Match[str] | None]:
@@ -120,8 +120,10 @@ def compile_parser(parts: KeyParts) -> Callable[[Any], tuple[object, ...]]:
         else:
             values.append(f"(s if {test} else p{at}(s)),")
     scope = {f"p{at}": segment.parse for at, segment in enumerate(parts.segments)}
-    made: Callable[[Any], tuple[object, ...]] = evaluate(f"lambda t: ({''.join(values)})", scope)
-    return made
+    compiled: Callable[[Any], tuple[object, ...]] = evaluate(
+        f"lambda t: ({''.join(values)})", scope
+    )
+    return compiled
 
 
 def evaluate(expression: str, scope: dict[str, Any]) -> Any:

@@ -7,7 +7,7 @@ digits: `%3A` for `:`, and `%25` for the mark itself. Each text has exactly one 
 
 import re
 
-from keyhouse.arguments import checked
+from keyhouse.advice.arguments import checked
 from keyhouse.errors import DeclarationError
 
 NOTHING = r"(?!)"

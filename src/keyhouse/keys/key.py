@@ -32,6 +32,10 @@ class Span(msgspec.Struct, frozen=True, gc=False):
         """Return the part of this span before `key`: the next page of a reverse scan."""
         return Span(self.start, key if self.stop is None else min(self.stop, key))
 
+    def rest(self, key: str, *, reverse: bool) -> "Span":
+        """Return the part of this span behind `key`: the next page of a scan in either order."""
+        return self.before(key) if reverse else self.after(key)
+
     def __contains__(self, key: str) -> bool:
         return self.start <= key and (self.stop is None or key < self.stop)
 

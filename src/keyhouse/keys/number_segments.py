@@ -6,7 +6,7 @@ Text order is value order, so a range of values is a range of keys.
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, Inexact
 
-from keyhouse.arguments import checked
+from keyhouse.advice.arguments import checked
 from keyhouse.errors import DeclarationError
 from keyhouse.keys.segment import Segment
 
@@ -19,6 +19,7 @@ class Integer(Segment):
 
     takes = (int,)
     length: int
+    is_digits = True
     holds = "{{{name}:…d}} holds a whole number"
 
     @checked(DeclarationError)
@@ -61,6 +62,7 @@ class FixedPoint(Segment):
 
     takes = (int, float)
     length: int
+    is_digits = True
     holds = "{{{name}}} of this form holds a number"
 
     @checked(DeclarationError)
@@ -94,7 +96,10 @@ class FixedPoint(Segment):
         try:
             exact = number.quantize(self._least, context=_EXACT)
         except Inexact:
-            raise ValueError(f"can have at most {self._decimals} decimals") from None
+            most = self._decimals
+            raise ValueError(
+                f"must have at most {most} decimals: write round(number, {most})"
+            ) from None
         return self._whole.format(int(exact * self._scale))
 
     def parse(self, text: str) -> int | float:
@@ -112,6 +117,7 @@ class Day(Segment):
     description = "a day"
     length = 10
     takes = (date,)
+    is_plain_json = False
     holds = "{{{name}:date}} holds a date"
 
     def format(self, value: object) -> str:
@@ -141,6 +147,8 @@ class Timestamp(Segment):
     description = "a time in milliseconds"
     length = _TIME_DIGITS
     takes = (datetime, str)
+    is_digits = True
+    is_plain_json = False
     holds = "{{{name}:time}} holds a datetime"
     normalizes = True
 
@@ -174,7 +182,7 @@ class Descending(Segment):
 
     @checked(DeclarationError)
     def __init__(self, inner: Segment) -> None:
-        if not isinstance(inner, (Integer, FixedPoint, Timestamp)):
+        if not inner.is_digits:
             raise DeclarationError(
                 "Only numbers and times can be in descending order: -013d, -010.3f, -time.",
                 given=inner.description,

@@ -251,7 +251,7 @@ def _literal(text: str) -> FSM:
 
 @cache
 def _of_segment(segment: Segment) -> FSM:
-    language = _of_pattern(_unbounded(segment.pattern))
+    language = _of_pattern(_without_upper_bounds(segment.pattern))
     for text in segment.without:
         language = language - _of_pattern(_ANY + re.escape(text) + _ANY)
     return language
@@ -274,7 +274,7 @@ def _concatenate(template: Template, index: int) -> FSM:
     return _join(*parts)
 
 
-def _unbounded(pattern: str) -> str:
+def _without_upper_bounds(pattern: str) -> str:
     """Return the pattern without upper bounds: it matches more, and its automaton stays small."""
     return re.sub(r"\{1,\d+\}", "+", pattern)
 

@@ -14,7 +14,7 @@ import msgspec
 
 from keyhouse.keys.key import Span
 from keyhouse.keys.segment import Segment
-from keyhouse.keys.segments import OptionalSegment, TextSegment, text_of
+from keyhouse.keys.segments import text_of
 
 NULL = "null"
 
@@ -29,7 +29,7 @@ class KeyRange(msgspec.Struct, frozen=True):
 
 def with_prefix(name: str, segment: Segment, lead: str, prefix: object) -> KeyRange:
     """Return the keys that start with `lead` and whose next field starts with `prefix`."""
-    if not isinstance(segment, TextSegment):
+    if not segment.is_text:
         raise ValueError("is not text, so it cannot be searched by prefix")
     if not isinstance(prefix, str):
         raise ValueError("is text: its prefix must be text too")
@@ -50,10 +50,10 @@ def within(
         low, high = between
     except (TypeError, ValueError):
         raise ValueError("needs two bounds: between=(low, high), either may be None") from None
-    inner = segment.inner if isinstance(segment, OptionalSegment) else segment
+    inner = segment.non_null
     if inner.length is not None and not inner.is_hashed:
-        return KeyRange(_fixed_span(lead, inner, low, high, segment is not inner))
-    if isinstance(inner, TextSegment):
+        return KeyRange(_fixed_span(lead, inner, low, high, segment.is_optional))
+    if inner.is_text:
         return _text_range(name, inner, lead, tail, low, high)
     raise ValueError("has no order: a range is of numbers, days, times, ULIDs or text")
 
@@ -75,7 +75,7 @@ def _after(text: str | None) -> str | None:
 
 
 def _text_range(
-    name: str, segment: TextSegment, lead: str, tail: str, low: object, high: object
+    name: str, segment: Segment, lead: str, tail: str, low: object, high: object
 ) -> KeyRange:
     for bound in (low, high):
         if bound is not None and not isinstance(bound, str):

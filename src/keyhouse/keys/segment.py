@@ -39,7 +39,14 @@ class Segment:
     """Values that differ may have the same text, so a parsed key has other values than given."""
 
     is_text = False
-    """It has the methods of `TextSegment` for prefixes and ranges."""
+    """Values are text, of any length and in the order of its characters: it has `format_prefix`,
+    `bound`, `lowest_from` and `highest_to`, for prefixes and ranges."""
+
+    is_digits = False
+    """Every text is `length` decimal digits, so it can be in descending order."""
+
+    is_plain_json = True
+    """A value that is written as JSON is read back as an equal one."""
 
     is_hashed = False
     """Its text does not tell the value."""
@@ -66,6 +73,11 @@ class Segment:
     def key_pattern(self) -> str:
         """The regular expression that finds it in a key."""
         return self.pattern
+
+    @property
+    def non_null(self) -> "Segment":
+        """The type of values that are not None."""
+        return self
 
     @property
     def innermost(self) -> "Segment":
@@ -97,6 +109,23 @@ class Segment:
     def writes_unchanged(self, source: "Segment") -> bool:
         """Return whether all text that another type has parsed is formatted as it is."""
         return False
+
+    def format_prefix(self, value: str) -> tuple[str, bool]:
+        """Return what the text of every value that starts with `value` starts with, and whether
+        only theirs does."""
+        raise NotImplementedError
+
+    def bound(self, value: str) -> str:
+        """Return a bound of a range as values are compared with it."""
+        raise NotImplementedError
+
+    def lowest_from(self, character: str) -> str:
+        """Return the least first character of any escaped text from `character` on."""
+        raise NotImplementedError
+
+    def highest_to(self, character: str) -> str:
+        """Return the greatest first character of any escaped text up to `character`."""
+        raise NotImplementedError
 
     def from_text(self, text: str) -> object:
         """Return the value that a path or query has as text; raises ValueError if it has none.

@@ -8,7 +8,8 @@ import hashlib
 import re
 from collections.abc import Callable
 
-from keyhouse.arguments import checked
+from keyhouse.advice.arguments import checked
+from keyhouse.advice.nearest import nearest
 from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
 from keyhouse.keys.escape import PLAIN, Escape
 from keyhouse.keys.hmac_segment import Hmac
@@ -140,8 +141,6 @@ class TextSegment(Segment):
         )
 
     def format_prefix(self, value: str) -> tuple[str, bool]:
-        """Return what the text of every value that starts with `value` starts with, and whether
-        only theirs does."""
         if not value:
             return "", True
         return (
@@ -149,17 +148,14 @@ class TextSegment(Segment):
         )
 
     def bound(self, value: str) -> str:
-        """Return a bound of a range as values are compared with it."""
         return value
 
     def lowest_from(self, character: str) -> str:
-        """Return the least first character of any escaped text from `character` on."""
         if self._verbatim or not self._escape.escapes_from(character):
             return character
         return min(character, self._escape.mark)
 
     def highest_to(self, character: str) -> str:
-        """Return the greatest first character of any escaped text up to `character`."""
         return character if self._verbatim else max(character, self._escape.mark)
 
 
@@ -414,6 +410,10 @@ class OptionalSegment(Segment):
         self.normalizes = inner.normalizes
 
     @property
+    def non_null(self) -> Segment:
+        return self.inner
+
+    @property
     def innermost(self) -> Segment:
         return self.inner.innermost
 
@@ -435,7 +435,7 @@ class OptionalSegment(Segment):
         return None if text == self._NULL else self.inner.from_text(text)
 
 
-_NAMED: dict[str, Callable[[], Segment]] = {
+NAMED: dict[str, Callable[[], Segment]] = {
     "": TextSegment,
     "text": TextSegment,
     "norm": NormalizedText,
@@ -444,6 +444,16 @@ _NAMED: dict[str, Callable[[], Segment]] = {
     "time": Timestamp,
     "hmac": Hmac,
 }
+OF_PYTHON = {
+    "int": "06d",
+    "d": "06d",
+    "float": "010.3f",
+    "str": "text",
+    "string": "text",
+    "datetime": "time",
+    "day": "date",
+}
+"""The types of Python, and the short names that were meant."""
 _INTEGER = re.compile(r"0(\d+)d")
 _SCALED = re.compile(r"0(\d+)\.(\d+)f")
 _CUT = re.compile(r"norm([1-9]\d+)")
@@ -456,7 +466,7 @@ def segment(spec: str) -> Segment:
         return OptionalSegment(segment(spec[:-1]))
     if spec.startswith("-"):
         return Descending(segment(spec[1:]))
-    if named := _NAMED.get(spec):
+    if named := NAMED.get(spec):
         return named()
     if match := _INTEGER.fullmatch(spec):
         return Integer(int(match[1]))
@@ -466,8 +476,8 @@ def segment(spec: str) -> Segment:
         return CutText(int(match[1]))
     if "|" in spec:
         return Choice(*spec.split("|"))
-    raise DeclarationError(
-        "No such segment type.",
-        spec=spec,
-        known=[*sorted(filter(None, _NAMED)), "normN", "0Nd", "0N.Mf", "-…", "a|b|c", "…?"],
-    )
+    known = [*sorted(filter(None, NAMED)), "normN", "0Nd", "0N.Mf", "-…", "a|b|c", "…?"]
+    meant = {"nearest": OF_PYTHON[spec]} if spec in OF_PYTHON else {}
+    if spec.isdecimal():
+        meant = {"nearest": f"0{spec.lstrip('0')}d"}
+    raise DeclarationError("No such segment type.", spec=spec, **{**nearest(spec, known), **meant})

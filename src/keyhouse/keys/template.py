@@ -13,12 +13,12 @@ fields have given values. A span covers whole fields: `/{show}/…` with show 14
 the templates for each of its many spaces.
 """
 
-import copy
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from keyhouse.arguments import checked
+from keyhouse.advice.arguments import checked
+from keyhouse.advice.nearest import nearest
 from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
 from keyhouse.keys import compiler
 from keyhouse.keys.escape import PLAIN, Escape
@@ -28,6 +28,7 @@ from keyhouse.keys.ranges import KeyRange, with_prefix, within
 from keyhouse.keys.segment import Segment
 from keyhouse.keys.segments import segment
 
+_BY_ANOTHER: Final = ": a list by another member needs an Index that begins with it, as `by=`."
 UNKNOWN: Final = object()
 """The value of a field, for `Template.bind`, that this program does not know: the keys that are
 built have the field's name there, and only their other fields are checked."""
@@ -60,9 +61,9 @@ class Template(compiler.KeyParts):
             type_.followed_by(tail, escape) for type_, tail in zip(types, literals[1:], strict=True)
         )
         self._check_ends()
-        self._reset_compiled()
+        self._compile_later()
 
-    def _reset_compiled(self) -> None:
+    def _compile_later(self) -> None:
         """Set the functions that compile themselves on first use."""
         self._build: Callable[[Any], str] = self._first_build
         self._join: Callable[[Any], str] = self._first_join
@@ -142,8 +143,8 @@ class Template(compiler.KeyParts):
 
     def parse(self, key: str) -> dict[str, object] | None:
         """Return the values that build this key, or None if the key does not match."""
-        found = self.split(key)
-        return None if found is None else dict(zip(self.fields, found, strict=True))
+        values = self.split(key)
+        return None if values is None else dict(zip(self.fields, values, strict=True))
 
     def split(self, key: str) -> tuple[object, ...] | None:
         """Return the values that build this key, in the order of `fields`, or None."""
@@ -155,7 +156,7 @@ class Template(compiler.KeyParts):
         except ValueError:
             return None
 
-    def as_read(self, key: str, values: tuple[object, ...]) -> tuple[object, ...]:
+    def normalize(self, key: str, values: tuple[object, ...]) -> tuple[object, ...]:
         """Return the values as `split` returns them: normalized where the type does so."""
         return self.split(key) or values if self.normalizes else values
 
@@ -219,38 +220,42 @@ class Template(compiler.KeyParts):
             else:
                 literals.append(tail)
                 left[name] = bound.with_key(index_key) if isinstance(index_key, bytes) else bound
-        template = copy.copy(self)
-        template.text = literals[0] + "".join(
+        text = literals[0] + "".join(
             f"{{{name}}}{tail}" for name, tail in zip(left, literals[1:], strict=True)
         )
-        template.fields, template.literals, template.segments = (
-            tuple(left),
-            tuple(literals),
-            tuple(left.values()),
-        )
-        template._reset_compiled()
-        return template
+        return self._of_parts(text, tuple(left), tuple(literals), tuple(left.values()))
 
     def under(self, prefix: "Template") -> "Template":
         """Return the template with the fields and text of another one in front."""
-        template = copy.copy(self)
-        template.text = prefix.text + self.text
-        template.fields = prefix.fields + self.fields
-        template.literals = (
-            *prefix.literals[:-1],
-            prefix.literals[-1] + self.literals[0],
-            *self.literals[1:],
+        joint = prefix.literals[-1] + self.literals[0]
+        template = self._of_parts(
+            prefix.text + self.text,
+            prefix.fields + self.fields,
+            (*prefix.literals[:-1], joint, *self.literals[1:]),
+            prefix.segments + self.segments,
         )
-        template.segments = prefix.segments + self.segments
         template._check_text({})
-        template._reset_compiled()
+        return template
+
+    def _of_parts(
+        self,
+        text: str,
+        fields: tuple[str, ...],
+        literals: tuple[str, ...],
+        segments: tuple[Segment, ...],
+    ) -> "Template":
+        """Return a template of these parts in the same alphabet, whose text need not be parsed."""
+        template = object.__new__(Template)
+        template.text, template.escape = text, self.escape
+        template.fields, template.literals, template.segments = fields, literals, segments
+        template._compile_later()
         return template
 
     def _lead(self, values: Mapping[str, object]) -> str:
         """Return the text of a key up to the first field that is not given."""
         count = len(values)
         if count > len(self.fields) or any(name not in values for name in self.fields[:count]):
-            self._reject_unknown(values)
+            self._reject_unknown(values, _BY_ANOTHER)
             raise UsageError(
                 "A scan needs its leading fields: a field before those given is missing.",
                 given=list(values),
@@ -277,7 +282,7 @@ class Template(compiler.KeyParts):
         for name, bound in zip(self.fields, self.segments, strict=True):
             if name not in values:
                 others = sorted(set(values) - set(self.fields))
-                unknown = {"unknown": others, "known": list(self.fields)} if others else {}
+                unknown = {"unknown": others, **nearest(others[0], self.fields)} if others else {}
                 return KeyFieldError(
                     "The key needs a field that was not given.",
                     field=name,
@@ -290,13 +295,13 @@ class Template(compiler.KeyParts):
                 return error
         raise AssertionError("every field is valid")
 
-    def _reject_unknown(self, values: Mapping[str, object]) -> None:
+    def _reject_unknown(self, values: Mapping[str, object], advice: str = ".") -> None:
         unknown = sorted(set(values) - set(self.fields))
         if unknown:
             raise UsageError(
-                "The key has no such field.",
+                f"The key has no such field{advice}",
                 fields=unknown,
-                known=list(self.fields),
+                **nearest(unknown[0], self.fields),
                 template=self.text,
             )
 

@@ -24,6 +24,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 
 from keyhouse.errors import BusyError, LimitError, UnavailableError, UnknownOutcomeError, UsageError
 from keyhouse.nats.client import NatsClient
+from keyhouse.nats.endpoint import ReplySubjects
 from keyhouse.nats.limits import BUS_PENDING_BYTES_MAX, BUS_PENDING_MAX, BUS_REQUESTS_MAX
 
 __all__ = ["Bus", "BusMessage", "BusSubscription"]
@@ -89,10 +90,12 @@ class BusSubscription:
 
 
 class Bus:
-    """The bus of a process. Without a client NATS is off, and each call raises UnavailableError."""
+    """The bus of a process. Without a client NATS is off, and each call raises UnavailableError.
+    `replies` are the subjects of its services, to which none of them replies."""
 
     def __init__(self, client: NatsClient | None = None) -> None:
         self._client = client
+        self.replies = ReplySubjects()
         self._requests = 0
         self._published = 0
         self._requested = 0

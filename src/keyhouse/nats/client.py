@@ -9,7 +9,7 @@ It differs from nats-py in seven ways:
   it, or one that is not UTF-8, ends neither the connection nor the reading: any client may send
   such subjects.
 - A handler (`handle`) receives messages as they are read, without a step of the reading task if
-  there is nothing else in the bytes (`_Reader`). nats-py puts each message in a queue
+  there is nothing else in the bytes (`FeedingReader`). nats-py puts each message in a queue
   that a task per subscription reads, and a publish passes two coroutines: together half the cost of
   a request that is answered from memory. `try_publish` appends to the same buffer without them.
 - Headers are parsed without a check per character, which costs as much as all other receiving.
@@ -350,6 +350,10 @@ class NatsClient(Client):
             self._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
         return True
 
+    def has_space(self, bytes_max: int) -> bool:
+        """Return whether no more than `bytes_max` is pending."""
+        return self._pending_data_size <= bytes_max
+
     async def wait_for_space(self, bytes_max: int = PENDING_BYTES_MAX) -> None:
         """Wait while more than `bytes_max` is pending and the server is connected.
 
@@ -426,7 +430,7 @@ READ_BYTES: Final = 256 * 1_024
 tenant delays others on the same connection by the turns it takes to read it."""
 
 
-class _Reader(asyncio.StreamReader):
+class FeedingReader(asyncio.StreamReader):
     """Passes bytes to `feed` at once if a task waits for them, and only the rest to the task.
 
     To wake that task costs as much as to parse several messages.
@@ -469,7 +473,7 @@ class _Transport(TcpTransport):
     async def connect(self, uri: Any, buffer_size: int, connect_timeout: int) -> None:
         self.close()  # type: ignore[no-untyped-call]
         loop = asyncio.get_running_loop()
-        reader = _Reader(self._feed, limit=READ_BYTES // 2, loop=loop)
+        reader = FeedingReader(self._feed, limit=READ_BYTES // 2, loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
         async with asyncio.timeout(connect_timeout):
             transport, _ = await loop.create_connection(lambda: protocol, uri.hostname, uri.port)
@@ -485,7 +489,7 @@ class _Transport(TcpTransport):
         assert self._io_writer is not None
         plain, self._io_reader, self._io_writer = self._io_writer.transport, None, None
         loop = asyncio.get_running_loop()
-        reader = _Reader(self._feed, limit=READ_BYTES // 2, loop=loop)
+        reader = FeedingReader(self._feed, limit=READ_BYTES // 2, loop=loop)
         protocol = _TlsProtocol(reader, loop=loop)
         async with asyncio.timeout(connect_timeout):
             transport = await loop.start_tls(

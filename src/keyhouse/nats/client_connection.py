@@ -17,21 +17,23 @@ _REFUSED_SECONDS: Final = 0.2
 """Time in which nats-py closes a connection that was refused."""
 
 
-async def connect_client(url: str, **options: Any) -> NatsClient:
+async def connect_client(url: str, *, raise_denied: bool = False, **options: Any) -> NatsClient:
     """Connect to the servers of `url`, separated by commas; UnavailableError if none answers.
 
     nats-py itself retries for two minutes, and logs a traceback each time. `options` are its own.
+    With `raise_denied`, for commands: PermissionDeniedError if replies could not be received, or if
+    a request is denied; requests are then sent one at a time.
     """
     servers = url.split(",")
-    client = NatsClient()
+    client = NatsClient(raise_denied=raise_denied)
     cause: Exception | None = None
-    given = options.pop("error_cb", None)
+    callback = options.pop("error_cb", None)
 
     async def note(error: Exception) -> None:
         nonlocal cause
         if timeout.when() is None:
-            if given is not None:
-                await given(error)
+            if callback is not None:
+                await callback(error)
             return
         cause = reported_cause(cause, error)
         if is_permanent(error) or len(servers) == 1:
@@ -54,4 +56,10 @@ async def connect_client(url: str, **options: Any) -> NatsClient:
             servers=",".join(server.rpartition("@")[2] for server in servers),
             reason=str(cause) or type(cause).__name__,
         ) from None
+    if raise_denied:
+        try:
+            await client.check_inbox()
+        except BaseException:
+            await client.close()
+            raise
     return client

@@ -47,7 +47,7 @@ async def connect(
     only: a server that is lost is one warning.
     """
     client = NatsClient(log=_log)
-    log = _ConnectionLog(client, name if is_further else None)
+    log = ConnectionLog(client, name if is_further else None)
     try:
         async with asyncio.timeout(CONNECT_SECONDS) as log.timeout:
             await client.connect(
@@ -68,7 +68,8 @@ async def connect(
         sentence = (
             REJECTED
             if log.last_error is not None and is_refusal(log.last_error)
-            else connection_problem(log.last_error or error) or "No NATS server answers."
+            else connection_problem(log.last_error or error)
+            or "No NATS server answers: start it, or check the host and port."
         )
         raise UnavailableError(
             sentence, servers=_without_user(url), reason=str(log.last_error or error)
@@ -97,7 +98,7 @@ async def _close(client: Client) -> None:
         await client.close()
 
 
-class _ConnectionLog:
+class ConnectionLog:
     """Logs nats-py's callbacks. Errors of the first connect are raised, not logged."""
 
     def __init__(self, client: NatsClient, name: str | None = None) -> None:

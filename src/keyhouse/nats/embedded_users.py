@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import msgspec
 
+from keyhouse.advice.nearest import nearest
 from keyhouse.errors import UsageError
 
 __all__ = [
@@ -125,7 +126,7 @@ def remove_user(data: Path, name: str) -> None:
     """Remove a user. A running server disconnects it a moment later."""
     users = read_users(data / _USERS)
     if users.pop(name, None) is None:
-        raise UsageError("There is no such user.", user=name, known=sorted(users))
+        raise UsageError("There is no such user.", user=name, **nearest(name, sorted(users)))
     _write_users(data / _USERS, users)
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 import msgspec
 from msgspec import UNSET
 
+from keyhouse.advice.rejected_members import rejected_in
 from keyhouse.errors import (
     AccessError,
     CallerError,
@@ -22,8 +23,7 @@ from keyhouse.errors import (
     error_urn,
 )
 from keyhouse.nats.limits import NATS_PARTITIONS
-from keyhouse.schema.document import check_request
-from keyhouse.schema.rejected_members import rejected_in
+from keyhouse.requests.json_checks import check_request
 
 __all__ = [
     "ERROR_NUMBER_HEADER",
@@ -32,10 +32,10 @@ __all__ = [
     "Endpoint",
     "Handler",
     "Publisher",
+    "ReplySubjects",
     "Request",
     "error_headers",
     "error_reply",
-    "may_receive_reply",
     "partition_of",
 ]
 
@@ -53,18 +53,33 @@ _NUMBERS: Final = {409: 409, 412: 409, 413: 413, 429: 429, 503: 503, 504: 503, 5
 """Numbers of the micro protocol's errors, by HTTP status; 400 for other mistakes of a caller."""
 
 _PROTECTED: Final = ("_INBOX_", "$", "keyhouse.")
-"""Where a service may publish and a tenant may not: inboxes of others, the server's own subjects,
-operations of served schemas and the control subjects of processes."""
+"""Inboxes of tenants, the server's own subjects, operations of served schemas, their changes, and
+the control subjects of processes."""
 
 _encode = msgspec.json.Encoder().encode
 
 
-def may_receive_reply(tenant: str, reply: str, own: tuple[str, ...] = ()) -> bool:
-    """Return whether a request of a tenant may name this reply subject: the service must not be
-    made to publish where the tenant itself may not. `own` are further subjects of the service."""
-    if not reply.startswith(_PROTECTED) and not reply.startswith(own):
-        return True
-    return reply.startswith(f"_INBOX_{tenant}.")
+class ReplySubjects:
+    """The subjects of all services of a process, to which none of them replies.
+
+    A request names where its reply goes, and a service may publish where its callers may not: it
+    could be made to send a caller's own text to operations or subscribers of another service. The
+    services of a process share connections and permissions, so they share what is protected.
+    """
+
+    def __init__(self) -> None:
+        self._protected: tuple[str, ...] = _PROTECTED
+
+    def protect(self, *subjects: str) -> None:
+        """Reply to no subject that begins as these do, up to their first wildcard."""
+        added = (subject.partition("*")[0].partition(">")[0] for subject in subjects)
+        self._protected = tuple(dict.fromkeys([*self._protected, *added]))
+
+    def may_receive(self, tenant: str, reply: str) -> bool:
+        """Return whether a request of a tenant may name this reply subject."""
+        if not reply.startswith(self._protected):
+            return True
+        return reply.startswith(("_INBOX.", f"_INBOX_{tenant}."))
 
 
 class Publisher(Protocol):
@@ -181,12 +196,12 @@ class Body(Generic[T]):
     than a document. An empty message is an empty object, as in `nats req SUBJECT ''`.
     """
 
-    __slots__ = ("_decode", "_levels", "_required", "_type")
+    __slots__ = ("_decode", "_levels", "_type", "required")
 
     def __init__(self, type: type[T], *, required: tuple[str, ...] = (), levels: int = 1) -> None:
         self._type = type
         self._decode = msgspec.json.Decoder(type).decode
-        self._required = required
+        self.required = required
         self._levels = levels
 
     def read(self, data: bytes) -> T:
@@ -201,7 +216,7 @@ class Body(Generic[T]):
             ) from None
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
             _raise_malformed(data, error)
-        for name in self._required:
+        for name in self.required:
             if getattr(body, name) is UNSET:
                 raise MissingFieldError(f"Missing required field: {name}")
         return body

@@ -1,7 +1,10 @@
 """The NATS listener: subscribes to endpoints, runs their handlers, and drains.
 
-Requests in flight and pending ones are bounded, and tenants take turns (`fair_queue`). Requests
-beyond the bounds are rejected at once with a reply (BusyError).
+Tenants share connections, so a flood of one tenant precedes the next request of another in the
+bytes of a connection. Reading and queueing a message costs a fiftieth of handling it: a few
+messages are started in the turn of the event loop in which they are read, and the others wait for
+the turn of their tenant (`keyhouse.scheduling.turns`). Requests in flight and pending ones are
+bounded; those beyond the bounds are rejected at once with a reply (BusyError).
 
 Partitions. A connection is read in order: a flood of one tenant delays what follows it there by 3
 µs a message. So an endpoint with `partition_by` can be received over several connections. The
@@ -25,6 +28,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Self
 
 import structlog
@@ -34,27 +38,122 @@ from nats.nuid import NUID
 
 from keyhouse.errors import BusyError, KeyhouseError, LimitError
 from keyhouse.nats.client import HandlerSubscription, MessageHandler, NatsClient
-from keyhouse.nats.endpoint import Endpoint, Request, error_headers, error_reply
-from keyhouse.nats.fair_queue import FairQueue, TenantQueue
+from keyhouse.nats.endpoint import (
+    Endpoint,
+    ReplySubjects,
+    Request,
+    error_headers,
+    error_reply,
+)
 from keyhouse.nats.limits import (
     NATS_IN_FLIGHT_MAX,
     NATS_PARTITIONS,
+    NATS_PENDING_BYTES_MAX,
     NATS_PENDING_MAX,
+    NATS_TENANT_IN_FLIGHT_MAX,
+    NATS_TENANT_PENDING_FEW,
+    NATS_TENANT_PENDING_MAX,
     TENANTS_CACHED,
 )
 from keyhouse.nats.micro import EndpointStats, Micro, now_ns
 from keyhouse.nats.push_queue import PushQueue
+from keyhouse.scheduling.eager_task import start
+from keyhouse.scheduling.turns import MANY, Bounds, Line, Turns
 
 __all__ = ["NatsListener"]
 
-_Route = tuple[EndpointStats, TenantQueue, str]
-"""The statistics and the queue of one subject, and the subject without its partition: one lookup
-per message."""
+START_PER_TURN_MAX: Final = 32
+"""Messages started per turn of the event loop, before replies are flushed."""
+
+START_BYTES: Final = 4_096
+"""A message counts as one more for each of these."""
+
+START_SECONDS: Final = 0.002
+"""Time after which no further pending message is started in a turn: one takes 0.03 to 1 ms."""
 
 HAS_LISTENER_SECONDS: Final = 1.0
 """Timeout of `has_listener`."""
 
 _log = structlog.get_logger("keyhouse.nats")
+
+
+Work = Coroutine[Any, Any, None]
+PendingRequest = tuple[Callable[..., Work], tuple[Any, ...]]
+
+
+class RequestLine(Line[PendingRequest]):
+    """The requests of one tenant. `done` is called with the exception of one that has waited."""
+
+    __slots__ = ("done",)
+
+    def __init__(self, done: Callable[[Line[PendingRequest], BaseException | None], None]) -> None:
+        super().__init__()
+        self.done = partial(done, self)
+
+
+class RequestTurns(Turns[PendingRequest]):
+    """The requests of a listener: tasks that start at once, in turns of the tenants. `failed` is
+    called with an exception that one raised: it must not end the reading of messages."""
+
+    __slots__ = ("_failed", "_loop")
+
+    def __init__(
+        self,
+        failed: Callable[[BaseException], None],
+        *,
+        in_flight_max: int = NATS_IN_FLIGHT_MAX,
+        pending_max: int = NATS_PENDING_MAX,
+    ) -> None:
+        super().__init__(
+            self._start_pending,
+            places=in_flight_max,
+            share=min(in_flight_max, NATS_TENANT_IN_FLIGHT_MAX),
+            starts=START_PER_TURN_MAX,
+            start_bytes=START_BYTES,
+            seconds=START_SECONDS,
+            bounds=Bounds(
+                line=NATS_TENANT_PENDING_MAX,
+                line_bytes=NATS_PENDING_BYTES_MAX // 2,
+                total=pending_max,
+                total_bytes=NATS_PENDING_BYTES_MAX,
+                few=NATS_TENANT_PENDING_FEW,
+                floods=3 * pending_max // 4,
+                floods_bytes=3 * NATS_PENDING_BYTES_MAX // 4,
+            ),
+            lines_max=MANY,  # routes refer to them: see `NatsListener._forget_tenants`
+        )
+        self._failed = failed
+        self._loop = asyncio.get_running_loop()
+
+    def run(self, line: Any, work: Work) -> None:
+        """Run a request that `try_start` has counted."""
+        try:
+            if not start(self._loop, work, line.done):
+                return
+        except Exception as error:
+            self._failed(error)
+        self.leave(line)
+
+    def _new_line(self) -> RequestLine:
+        return RequestLine(self._done)
+
+    def _start_pending(self, line: Any, pending: PendingRequest) -> bool:
+        make, arguments = pending
+        try:
+            return not start(self._loop, make(*arguments), line.done)
+        except Exception as error:
+            self._failed(error)
+            return False
+
+    def _done(self, line: Line[PendingRequest], error: BaseException | None) -> None:
+        if error is not None:
+            self._failed(error)
+        self.leave(line)
+
+
+_Route = tuple[EndpointStats, Line[PendingRequest], str]
+"""The statistics and the line of one subject, and the subject without its partition: one lookup
+per message."""
 
 
 class NatsListener:
@@ -65,9 +164,9 @@ class NatsListener:
     Processes with the same `name` share the load: each message goes to one member of the `queue`
     group. `push_client` is a second connection for what handlers publish beside their replies, so
     that replies do not wait for slow subscribers. `partitions` are NATS_PARTITIONS connections for
-    requests whose subject the server maps to a partition, or none. At the end of the block, or by
-    `drain`, it unsubscribes and finishes all messages that it has received. The connections stay
-    open.
+    requests whose subject the server maps to a partition, or none. `replies` are the subjects of
+    all services of the process, to which it never replies. At the end of the block, or by `drain`,
+    it unsubscribes and finishes all messages that it has received. The connections stay open.
     """
 
     def __init__(
@@ -83,15 +182,19 @@ class NatsListener:
         pending_max: int = NATS_PENDING_MAX,
         push_client: NatsClient | None = None,
         partitions: Sequence[NatsClient] = (),
+        replies: ReplySubjects | None = None,
     ) -> None:
-        self._client = client
+        self.client = client
+        self._replies = ReplySubjects() if replies is None else replies
+        self._replies.protect(*(each.subject for each in endpoints))
         self._push_client = push_client or client
         self._partitions = partitions or [client] * NATS_PARTITIONS
         self._clients = dict.fromkeys((client, self._push_client, *partitions))
         self._pushes = PushQueue(self._push_client)
         self._endpoints = endpoints
         self._queue = queue or name
-        self._messages = FairQueue(
+        self._pending_max = pending_max
+        self.requests = RequestTurns(
             self._work_failed, in_flight_max=in_flight_max, pending_max=pending_max
         )
         self._routes: list[dict[str, _Route]] = []
@@ -101,7 +204,14 @@ class NatsListener:
         self._subscriptions: dict[NatsClient, list[HandlerSubscription]] = {}
         self._loop = asyncio.get_running_loop()
         id = NUID().next().decode()
-        self._micro = Micro(client, name=name, version=version, description=description, id=id)
+        self._micro = Micro(
+            client,
+            name=name,
+            version=version,
+            description=description,
+            id=id,
+            replies=self._replies,
+        )
         self._log = _log.bind(service=name, id=id)
 
     async def __aenter__(self) -> Self:
@@ -133,7 +243,7 @@ class NatsListener:
         await _all_connected(
             client.unsubscribe_drained(*each) for client, each in subscriptions.items()
         )
-        await self._messages.wait_until_idle()
+        await self.requests.wait_until_idle()
         for task in self._tasks:
             task.cancel()
         while self._tasks:
@@ -185,17 +295,17 @@ class NatsListener:
         self._micro.endpoints += [*by_operation.values(), *([] if by_operation else [other])]
         if endpoint.tenant_of_body is not None:
             handler = self._handler_by_body(endpoint, by_operation, other)
-            return await self._handle(self._client, endpoint.subject, queue, handler)
+            return await self._handle(self.client, endpoint.subject, queue, handler)
         routes: dict[str, _Route] = {}
         self._routes.append(routes)
 
         def route_of(subject: str, public: str) -> _Route:
             stats = by_operation.get(public.rpartition(".")[2], other)
-            route = routes[subject] = stats, self._queue_of(endpoint, public), public
+            route = routes[subject] = stats, self._line_of(endpoint, public), public
             return route
 
-        handler = self._handler(endpoint, self._client, routes, lambda each: route_of(each, each))
-        await self._handle(self._client, endpoint.subject, queue, handler)
+        handler = self._handler(endpoint, self.client, routes, lambda each: route_of(each, each))
+        await self._handle(self.client, endpoint.subject, queue, handler)
         if endpoint.partition_by is not None:
             for number, client in enumerate(self._partitions):
                 handler = self._handler(
@@ -219,16 +329,16 @@ class NatsListener:
         """Return the handler of the messages of one connection. `route_of` adds to `routes`."""
 
         def handle(subject: str, reply: str, data: bytes) -> bool:
-            stats, queue, public = routes.get(subject) or route_of(subject)
-            if messages.take_start(queue, len(data)):
-                messages.start(queue, self._respond(endpoint, stats, public, reply, data))
+            stats, line, public = routes.get(subject) or route_of(subject)
+            if requests.try_start(line, len(data)):
+                requests.run(line, respond(endpoint, stats, public, reply, data))
                 return True
             work = (endpoint, stats, public, reply, data)
-            if not messages.append(queue, len(data), self._respond, *work):
-                self._reject(endpoint, client, public, reply)
+            if not requests.wait(line, (respond, work), len(data)):
+                self._reject(endpoint, client, public, reply, data)
             return False
 
-        messages = self._messages
+        requests, respond = self.requests, self._respond
         return handle
 
     def _handler_by_body(
@@ -238,30 +348,31 @@ class NatsListener:
 
         def handle(subject: str, reply: str, data: bytes) -> bool:
             stats = by_operation.get(subject.rpartition(".")[2], other)
-            if len(messages) >= TENANTS_CACHED:
+            if len(requests) >= TENANTS_CACHED:
                 self._forget_tenants()
-            queue = messages.tenant(tenant_of(data))
+            line = requests.line(tenant_of(data))
             work = (endpoint, stats, subject, reply, data)
-            if messages.take_start(queue, len(data)):
-                messages.start(queue, self._respond(*work))
+            if requests.try_start(line, len(data)):
+                requests.run(line, respond(*work))
                 return True
-            if not messages.append(queue, len(data), self._respond, *work):
-                self._reject(endpoint, client, subject, reply)
+            if not requests.wait(line, (respond, work), len(data)):
+                self._reject(endpoint, client, subject, reply, data)
             return False
 
         assert endpoint.tenant_of_body is not None
-        client, messages, tenant_of = self._client, self._messages, endpoint.tenant_of_body
+        client, requests, respond = self.client, self.requests, self._respond
+        tenant_of = endpoint.tenant_of_body
         return handle
 
     def _forget_tenants(self) -> None:
         for routes in self._routes:
             routes.clear()
-        self._messages.forget_idle()
+        self.requests.forget_idle()
 
-    def _queue_of(self, endpoint: Endpoint, subject: str) -> TenantQueue:
+    def _line_of(self, endpoint: Endpoint, subject: str) -> Line[PendingRequest]:
         if sum(map(len, self._routes)) >= TENANTS_CACHED:
             self._forget_tenants()
-        return self._messages.tenant("" if endpoint.tenant is None else endpoint.tenant(subject))
+        return self.requests.line("" if endpoint.tenant is None else endpoint.tenant(subject))
 
     def _work_failed(self, error: BaseException) -> None:
         self._log.error("unhandled exception", exc_info=error)
@@ -282,8 +393,19 @@ class NatsListener:
         stats.nanoseconds += now_ns() - started
         if response is None or not reply:
             return
-        if not self._client.try_publish(reply, response, headers):
+        if not reply.startswith("_INBOX.") and not self._may_receive(
+            endpoint, subject, reply, data
+        ):
+            return
+        if not self.client.try_publish(reply, response, headers):
             await self._publish_reply(reply, response, headers)
+
+    def _may_receive(self, endpoint: Endpoint, subject: str, reply: str, data: bytes) -> bool:
+        if endpoint.tenant_of_body is not None:
+            tenant = endpoint.tenant_of_body(data)
+        else:
+            tenant = "" if endpoint.tenant is None else endpoint.tenant(subject)
+        return self._replies.may_receive(tenant, reply)
 
     def _failed(self, stats: EndpointStats, subject: str, error: BaseException) -> bytes:
         stats.errors += 1
@@ -296,35 +418,35 @@ class NatsListener:
         self, reply: str, response: bytes, headers: dict[str, str] | None
     ) -> None:
         try:
-            await self._client.wait_for_space()
-            usable = headers if self._client.has_headers else None
-            await self._client.publish(reply, response, headers=usable)
+            await self.client.wait_for_space()
+            usable = headers if self.client.has_headers else None
+            await self.client.publish(reply, response, headers=usable)
         except MaxPayloadError:
             too_large = LimitError(
                 "The reply exceeds the max_payload of the NATS server.",
                 bytes=len(response),
-                limit=self._client.max_payload,
+                limit=self.client.max_payload,
             )
             await self._publish_reply(reply, error_reply(too_large), error_headers(too_large))
         except (NatsError, OSError) as error:
             self._log.warning("nats reply lost", reason=str(error) or type(error).__name__)
 
-    def _reject(self, endpoint: Endpoint, client: NatsClient, subject: str, reply: str) -> None:
+    def _reject(
+        self, endpoint: Endpoint, client: NatsClient, subject: str, reply: str, data: bytes
+    ) -> None:
         self._rejected += 1
         if (now := time.monotonic()) - self._logged_at >= 1:  # a flood of messages logs no flood
             self._logged_at = now
             self._log.warning(
                 "nats overflow",
                 subject=subject,
-                pending_max=self._messages.pending_max,
+                pending_max=self._pending_max,
                 rejected=self._rejected,
             )
         if endpoint.rejected is not None and not endpoint.rejected(subject, reply):
             return
-        if reply:
-            busy = BusyError(
-                "Too many pending requests: try again.", waiting=self._messages.pending_max
-            )
+        if reply and self._may_receive(endpoint, subject, reply, data):
+            busy = BusyError("Too many pending requests: try again.", waiting=self._pending_max)
             # without a reply if there is no space for it
             client.try_publish(
                 reply, error_reply(busy), error_headers(busy, problem=endpoint.problems)

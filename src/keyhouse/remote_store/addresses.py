@@ -8,11 +8,10 @@ import msgspec
 
 from keyhouse.keys.hmac_segment import INDEX_KEY
 from keyhouse.keys.template import UNKNOWN
-from keyhouse.schema import Counter, Declared, Derived, Index, Log, Record, Schema
+from keyhouse.schema import BoundDerived, Counter, Declared, Derived, Index, Log, Record, Schema
 from keyhouse.schema.index_names import index_name
 from keyhouse.store import Entry, Event
-from keyhouse.store.binding import Binding
-from keyhouse.store.reads.record_reads import lookup_key
+from keyhouse.store.arguments import lookup_key
 
 __all__ = ["AddressBook", "Item", "RecordAddress"]
 
@@ -52,13 +51,13 @@ class AddressBook:
         own: dict[str, object] = {} if field is None else {field: UNKNOWN}
         if name is not None:
             own = schema.space.bound(name)
-        self.binding = Binding(schema, {**schema.fixed, **own, INDEX_KEY: _ANY_KEY})
+        self.binding = schema.bind({**schema.fixed, **own, INDEX_KEY: _ANY_KEY})
         self._bound = frozenset(schema.fixed) | frozenset(filter(None, [schema.space.field]))
 
     def record(self, record: Record[T]) -> Record[T]:
         """Return the record of the schema that a handle stands for."""
         self.binding.record(record)
-        owner = self.schema.owner(record)
+        owner = self.schema.record_of(record)
         assert isinstance(owner, Record), "the binding has it"
         return owner
 
@@ -86,15 +85,15 @@ class AddressBook:
         """Return a value with the ids that a store would generate, so that a repeated request
         writes the same record."""
         owner = self.record(record)
-        if not owner.generated or not isinstance(value, owner.type):
+        if not owner.unbound.generated or not isinstance(value, owner.type):
             return value
-        return owner.with_ids(value, new_id)
+        return owner.unbound.with_ids(value, new_id)
 
     def of_value(self, record: Record[T], value: T, fields: Mapping[str, Any]) -> RecordAddress:
         """Return the address of a value: its key fields, and those given."""
         owner, bound = self.record(record), self.binding.record(record)
-        if bound.is_struct and not isinstance(value, bound.type):
-            raise bound.other_type(value)
+        if bound.json.is_struct and not isinstance(value, bound.type):
+            raise bound.json.other_type(value)
         value = bound.compute(value)
         bound.address(value, fields)
         held = {
@@ -107,15 +106,14 @@ class AddressBook:
     def _given(self, row: Declared, fields: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
         return tuple([(name, _plain(fields[name])) for name in self.names(row)])
 
-    def row(self, derived: D, kind: type[Derived] = Derived) -> tuple[Record[Any], str, D]:
+    def row(
+        self, derived: D, kind: type[BoundDerived] = BoundDerived
+    ) -> tuple[Record[Any], str, D]:
         """Return the record of a derived row, the name of the row, and the row of the schema."""
-        bound = self.binding.derived(derived, kind)
-        return next(
-            (owner, index_name(owner, each), cast("D", each))
-            for owner in self.schema.records
-            for each in owner.derived
-            if self.binding.derived(each) is bound
-        )
+        row = self.binding.derived(derived, kind).declared
+        owner = self.schema.record_of(row)
+        assert owner is not None
+        return owner, index_name(owner, row), cast("D", row)
 
     def target(self, declared: Declared) -> tuple[dict[str, Any], Any]:
         """Return the members of a request that name a record or a derived row, and what they
@@ -142,11 +140,7 @@ class AddressBook:
         self, declared: Declared, fields: Mapping[str, Any], prefix: Any, between: Any
     ) -> dict[str, Any]:
         """Return the filters of a list: leading fields, and the range of the next one."""
-        bound: Declared = (
-            self.binding.derived(declared)
-            if isinstance(declared, Derived)
-            else self.binding.record(declared)
-        )
+        bound = self.binding.bound(declared)
         bound.template.range(fields, prefix=prefix, between=between)
         found: dict[str, Any] = {name: _plain(value) for name, value in fields.items()}
         if prefix is None and between is None:
@@ -168,7 +162,10 @@ class AddressBook:
             value = {**local, **value}
         names, values = self._key(owner, item)
         data = msgspec.json.encode(value)
-        decoded, stored = owner.decode(data, item["key"]), data if owner.keeps_unknown else None
+        decoded, stored = (
+            owner.json.decode(data, item["key"]),
+            data if owner.keeps_unknown else None,
+        )
         return Entry(decoded, item["key"], values, item["revision"], _expires(item), names, stored)
 
     def event(self, record: Record[T], item: Item, *, gone: bool) -> Event[T]:
@@ -179,14 +176,16 @@ class AddressBook:
         stored: bytes | None = None
         if not gone:
             data = msgspec.json.encode(item.get("value"))
-            value = owner.decode(data, item["key"])
+            value = owner.json.decode(data, item["key"])
             stored = data if owner.keeps_unknown else None
         expires = _expires(item)
         return Event(value, item["key"], values, item["revision"], expires, gone, names, stored)
 
     def key_fields(self, owner: Record[Any], item: Item) -> Mapping[str, Any]:
         """Return the key fields of an item, or of a row that the service does not decode."""
-        return owner.template.parse(item["key"]) or item.get("fields", {})
+        return self.schema.unbound.record(owner).template.parse(item["key"]) or item.get(
+            "fields", {}
+        )
 
     def _key(self, owner: Record[Any], item: Item) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         names = self.names(owner)

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
+from keyhouse.advice.http_arguments import authorization, service_url
+from keyhouse.advice.install import install_line
 from keyhouse.errors import (
     EngineError,
     KeyhouseError,
@@ -18,7 +20,8 @@ from keyhouse.errors import (
     UsageError,
     WatchExpiredError,
 )
-from keyhouse.install import install_line
+from keyhouse.operations.table import requested_kind, requested_verb
+from keyhouse.operations.verb import NO_BODY, VALUE, Verb
 from keyhouse.remote_store.problems import error_of, shown_url
 from keyhouse.schema import Operation
 
@@ -36,25 +39,6 @@ _HEARTBEAT_SECONDS_MAX: Final = 45.0
 
 _RECONNECT_SECONDS: Final = 0.5
 _CAUGHT_UP: Final = ": caught-up "
-_READS: Final = (
-    "get",
-    "get_many",
-    "list",
-    "lookup",
-    "keys",
-    "record_count",
-    "members",
-    "sum_of_days",
-)
-
-_ROWS: Final = {
-    "lookup": "lookup",
-    "record_count": "record-counts",
-    "members": "members",
-    "sum_of_days": "sums",
-}
-"""Paths of the operations that read one row by its key fields, and not by an address."""
-
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
@@ -62,27 +46,33 @@ _encode = msgspec.json.Encoder().encode
 class HttpTransport:
     """One service, and the token that every request carries."""
 
-    def __init__(self, url: str, mount: str, token: str | None, space: str | None) -> None:
-        if not urlsplit(url).path.strip("/"):
-            url = url.rstrip("/") + f"/{mount}"
-        if token is not None and not (token.strip() and token.isascii() and token.isprintable()):
-            reason = "it is empty" if not token.strip() else "it has characters that no token has"
-            raise UsageError("Invalid token: `keyhouse token` makes one.", reason=reason)
+    def __init__(
+        self,
+        url: str,
+        mount: str,
+        token: str | None,
+        space: str | None,
+        network: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        url = service_url(url, f"/{mount}")
         if space is not None and not (space.isascii() and space.isprintable()):
             raise UsageError("A header names the space: use only ASCII.", space=space)
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        headers = {} if token is None else {"Authorization": authorization(token)}
         if space is not None:
             headers["Keyhouse-Space"] = space
         self._shown_url = shown_url(url)
-        self._http = httpx.AsyncClient(base_url=url, headers=headers, timeout=30.0)
+        self._http = httpx.AsyncClient(
+            base_url=url, headers=headers, timeout=30.0, transport=network
+        )
 
     async def close(self) -> None:
         await self._http.aclose()
 
     async def call(self, operation: str, body: dict[str, Any]) -> Any:
         """Return the answer to a request; raise the store's error for any other."""
-        lost = UnavailableError if operation in _READS else UnknownOutcomeError
-        return await self._send(*_request(operation, body), lost)
+        verb = requested_verb(operation, body)
+        lost = UnavailableError if verb.access == "read" else UnknownOutcomeError
+        return await self._send(verb.method, *_request(verb, body), lost)
 
     async def call_own(self, operation: Operation[Any, Any], request: Any) -> Any:
         """Return the reply of an operation of one's own."""
@@ -154,7 +144,8 @@ class HttpTransport:
     async def _events(
         self, body: dict[str, Any], since: int
     ) -> AsyncGenerator[tuple[str, str, str], None]:
-        query = {"record": _name(body), **_texts(body["fields"]), "since": str(since)}
+        name = body[requested_kind(body) or "record"]
+        query = {"record": name, **_texts(body["fields"]), "since": str(since)}
         timeout = httpx.Timeout(30.0, read=_HEARTBEAT_SECONDS_MAX)
         async with self._http.stream("GET", "/watch", params=query, timeout=timeout) as response:
             if not response.is_success:
@@ -177,55 +168,37 @@ async def _parse_events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, s
             found = {}
 
 
-def _request(operation: str, body: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    """Return the method, path and options of an operation."""
-    if operation == "clear":
-        return "POST", "/clear", {}
-    if operation == "batch":
-        options = _json({"operations": body["operations"]})
-        if "idempotency_key" in body:
-            options["headers"]["Idempotency-Key"] = body["idempotency_key"]
-        return "POST", "/batch", options
-    kind = next(each for each in ("record", "counter", "log") if each in body)
-    collection, fields = f"/{kind}s/{body[kind]}", body.get("fields", {})
-    path = "/".join([collection, *(quote(text, safe="") for text in _texts(fields).values())])
-    if operation == "get":
-        return "GET", path, {}
-    if operation == "get_many":
-        return "POST", f"/get-many/{body[kind]}", _json(_addresses(body))
-    if operation in ("list", "keys"):
-        named = {"by", "order", "limit", "cursor"} & body.keys()
-        query = {name: str(body[name]) for name in named if body[name] is not None}
-        listed = collection if operation == "list" else f"/keys/{body[kind]}"
-        return "GET", listed, {"params": {**query, **_texts(body["filters"])}}
-    if operation in _ROWS:
-        query = {name: str(body[name]) for name in ("by", "days") if name in body}
-        path = f"/{_ROWS[operation]}/{body[kind]}"
-        return "GET", path, {"params": {**query, **_texts(fields)}}
-    if operation == "delete":
-        return "DELETE", path, {"headers": _conditions(body)}
-    if operation == "add":
-        return "POST", path, _json({"by": body["by"]})
-    if operation == "append":
-        return "POST", collection, {**_json(body["value"]), "params": _texts(fields)}
-    options = _json(body["value"])
-    options["headers"] |= _conditions(body)
-    if body.get("ttl") is not None:
-        options["params"] = {"ttl": str(body["ttl"])}
-    if operation == "put":
-        return "PUT", path, options
-    if operation == "patch":
-        options["headers"]["Content-Type"] = "application/merge-patch+json"
-        return "PATCH", path, options
-    raise UsageError("The service has no such operation.", operation=operation)
+def _request(verb: Verb, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the path and options of a request."""
+    kind = requested_kind(body)
+    fields = _texts(body.get("filters" if verb.key == "filters" else "fields", {}))
+    params = {
+        name: str(body[name])
+        for name in ("by", *(each for each, _, _ in verb.query))
+        if body.get(name) is not None and name not in verb.body_members
+    }
+    path = verb.path
+    if kind is not None:
+        path = path.replace("{kind}", kind).replace("{name}", body[kind])
+    if verb.key == "address":
+        parts = [f"/{quote(text, safe='')}" for text in fields.values()]
+        path = path.replace("/{address}", "".join(parts))
+    else:
+        params |= fields
+    options: dict[str, Any] = {"headers": {}}
+    if verb.body is VALUE:
+        options = _json(body["value"], verb.media_types[0])
+    elif verb.body is not NO_BODY:
+        options = _json({name: body[name] for name in verb.body_members if name in body})
+    if verb.is_conditional:
+        options["headers"] |= _conditions(body)
+    if verb.is_idempotent and "idempotency_key" in body:
+        options["headers"]["Idempotency-Key"] = body["idempotency_key"]
+    return path, {**options, "params": params} if params else options
 
 
-def _addresses(body: dict[str, Any]) -> dict[str, Any]:
-    return {name: body[name] for name in ("addresses", "unreadable") if name in body}
-
-
-def _json(value: Any) -> dict[str, Any]:
-    return {"content": _encode(value), "headers": {"Content-Type": "application/json"}}
+def _json(value: Any, media_type: str = "application/json") -> dict[str, Any]:
+    return {"content": _encode(value), "headers": {"Content-Type": media_type}}
 
 
 def _conditions(body: dict[str, Any]) -> dict[str, str]:
@@ -238,10 +211,6 @@ def _conditions(body: dict[str, Any]) -> dict[str, str]:
 
 def _texts(fields: dict[str, Any]) -> dict[str, str]:
     return {name: "null" if value is None else str(value) for name, value in fields.items()}
-
-
-def _name(body: dict[str, Any]) -> str:
-    return str(next(body[each] for each in ("record", "counter", "log") if each in body))
 
 
 def _parsed(content: bytes, lost: type[EngineError]) -> Any:

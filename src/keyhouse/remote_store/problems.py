@@ -1,4 +1,4 @@
-"""Errors of a service, raised as the store's own."""
+"""Errors of a service, raised as Keyhouse's own: by a remote store, typed clients and commands."""
 
 import re
 from typing import Any, Final
@@ -30,6 +30,13 @@ _BY_TYPE: Final[dict[str, type[KeyhouseError]]] = {
     if isinstance(each, type) and issubclass(each, KeyhouseError)
 }
 
+_BY_CODE: Final[dict[tuple[str, int | None], type[KeyhouseError]]] = {
+    key: each
+    for each in reversed(_BY_TYPE.values())  # of several, the first is the most general
+    for key in ((each.code, each.status), (each.code, None))
+}
+"""Classes by code and status; by code alone, for a reply over NATS, which may have no status."""
+
 _URN: Final = re.compile(r"urn:keyhouse:error:([a-z-]{1,80})")
 
 _BY_STATUS: Final[dict[int, type[KeyhouseError]]] = {
@@ -47,19 +54,31 @@ _BY_STATUS: Final[dict[int, type[KeyhouseError]]] = {
 
 
 def error_of(status: int, problem: Any) -> KeyhouseError:
-    """Return the error of a problem document: the class that the service raised, where the store
-    has it, else the nearest one of that status, with the `type` that the service named. Without a
-    class, KeyhouseError itself is that of an unhandled exception."""
+    """Return the error of a problem document: the class that the service raised, where Keyhouse has
+    it, else the nearest one of its code and status, with the `type` and `code` that the service
+    named. Without a class, KeyhouseError itself is that of an unhandled exception.
+
+    An error on the service's side has no fields: the id of its request finds it in the log.
+    """
     if not isinstance(problem, dict):
         problem = {}
     match = _URN.fullmatch(str(problem.get("type")))
-    name = match[1] if match else ""
-    kind = _BY_TYPE.get(name) or _BY_STATUS.get(status) or _family(status)
+    name, code = match[1] if match else "", str(problem.get("code") or "")
+    kind = (
+        _BY_TYPE.get(name)
+        or _BY_CODE.get((code, status))
+        or _BY_CODE.get((code, None))
+        or _BY_STATUS.get(status)
+        or _family(status)
+    )
     fields = problem.get("fields")
+    if not isinstance(fields, dict):
+        fields = {}
+    if not fields and status >= 500 and "requestId" in problem:
+        fields = {"request_id": problem["requestId"]}
     sentence = str(problem.get("detail") or "The service gave no reason.")
-    named = {str(field): value for field, value in fields.items()} if fields else {}
-    error = kind(sentence, **named)
-    error.type = name or kind.type
+    error = kind(sentence, **{str(name): value for name, value in fields.items()})
+    error.type, error.code = name or kind.type, code or kind.code
     return error
 
 

@@ -6,13 +6,15 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, Never, Protocol, TypeVar
 
-from keyhouse.arguments import unnamed_fields
+from keyhouse.advice.arguments import unnamed_fields
 from keyhouse.clock import SystemClock, UlidSource
 from keyhouse.engine import CaughtUp, Row
 from keyhouse.errors import DataError, NotFoundError, RateError, UnavailableError, UsageError
 from keyhouse.remote_store.addresses import AddressBook
 from keyhouse.remote_store.problems import unreadable_error
 from keyhouse.schema import (
+    BoundRecordCount,
+    BoundSummary,
     Counter,
     Declared,
     Index,
@@ -31,9 +33,9 @@ from keyhouse.store import (
     UnreadableRows,
     check_watch_start,
 )
-from keyhouse.store.reads.scan import check_page_limit, check_reverse
+from keyhouse.store.arguments import check_page_limit
 
-__all__ = ["RemoteRecordReads", "Transport"]
+__all__ = ["RemoteRecordReads", "Transport", "next_page"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -138,7 +140,7 @@ class RemoteRecordReads:
             if skips:
                 body["unreadable"] = "skip"
             call = partial(self._transport.call, "get_many", body)
-            answer = await (_next_page(call) if found else call())
+            answer = await (next_page(call) if found else call())
             if not answer["items"]:
                 raise UnavailableError("The service answered with no items.")
             if skipped is not None:
@@ -155,6 +157,8 @@ class RemoteRecordReads:
             raise unnamed_fields(record, positional)
         _reject_counter(record)
         address = self.addresses.of(record, fields)
+        if address.kind == "log":  # events have no address over HTTP
+            return (await self.entries(record, [fields]))[0]
         if not address.fields:
             page = await self.page(record, limit=1)
             return page.entries[0] if page.entries else None
@@ -175,7 +179,7 @@ class RemoteRecordReads:
         skipped = UnreadableRows(unreadable)
         name, index = self.addresses.index(record, by)
         named = self.addresses.lookup(record, by, fields)
-        if not isinstance(index, Unique):  # one row of an index: a service lists it
+        if not isinstance(index, Unique):  # the verb takes these alone: others are listed
             page = await self.page(record, by=by, limit=1, unreadable=unreadable, **fields)
             return page.entries[0] if page.entries else None
         body = {"record": self.addresses.record(record).name, "by": name, "fields": named}
@@ -217,14 +221,14 @@ class RemoteRecordReads:
         while True:
             body |= {"limit": min(limit, _PAGE_ITEMS), "cursor": cursor}
             call = partial(self._transport.call, "list", body)
-            page = await (call() if revision is None else _next_page(call))
+            page = await (call() if revision is None else next_page(call))
             _add_unreadable(skipped, owner, page)
             for item in page["items"]:
                 try:
                     entries.append(self.addresses.entry(record, item))
                 except DataError as error:
                     skipped.add(Row(item["key"], b"", item["revision"], None), error)
-            revision = page.get("revision", 0) if revision is None else revision
+            revision = page["revision"] if revision is None else revision
             limit -= len(page["items"]) + len(page.get("unreadable", ()))
             cursor = page.get("cursor")
             if cursor is None or limit <= 0:
@@ -262,7 +266,7 @@ class RemoteRecordReads:
                 unreadable=unreadable,
                 **fields,
             )
-            page = await (read() if cursor is None else _next_page(read))
+            page = await (read() if cursor is None else next_page(read))
             for entry in page.entries:
                 yield entry
             left = None if left is None else left - len(page.entries)
@@ -276,7 +280,7 @@ class RemoteRecordReads:
         """Return the members that a summary row lists with their entries (None in a plain list)."""
         if positional:
             raise unnamed_fields(summary, positional)
-        owner, by, row = self.addresses.row(summary, Summary)
+        owner, by, row = self.addresses.row(summary, BoundSummary)
         body = {"record": owner.name, "by": by, "fields": self.addresses.of_row(row, fields)}
         answer = await self._transport.call("members", body)
         return dict(answer["members"])
@@ -285,7 +289,7 @@ class RemoteRecordReads:
         """Return the number of records that a RecordCount row holds."""
         if positional:
             raise unnamed_fields(count, positional)
-        owner, by, row = self.addresses.row(count, RecordCount)
+        owner, by, row = self.addresses.row(count, BoundRecordCount)
         body = {"record": owner.name, "by": by, "fields": self.addresses.of_row(row, fields)}
         return int((await self._transport.call("record_count", body))["value"])
 
@@ -328,7 +332,7 @@ class RemoteRecordReads:
         while True:
             body |= {"limit": min(limit - len(keys), _PAGE_KEYS), "cursor": cursor}
             call = partial(self._transport.call, "keys", body)
-            page = await (_next_page(call) if keys else call())
+            page = await (next_page(call) if keys else call())
             keys += page["keys"]
             cursor = page.get("cursor")
             if cursor is None or len(keys) >= limit:
@@ -351,7 +355,7 @@ class RemoteRecordReads:
             read = partial(
                 self.keys, declared, cursor=cursor, prefix=prefix, between=between, **fields
             )
-            keys, cursor = await (read() if cursor is None else _next_page(read))
+            keys, cursor = await (read() if cursor is None else next_page(read))
             counted += len(keys)
             if cursor is None:
                 return counted
@@ -443,7 +447,6 @@ def _reject_counter(record: Record[Any]) -> None:
 
 
 def _order(reverse: bool) -> str:
-    check_reverse(reverse)
     return "desc" if reverse else "asc"
 
 
@@ -459,7 +462,7 @@ def _unreadable(error: DataError) -> Row:
     return Row(str(error.fields.get("key", "")), b"", 0, None)
 
 
-async def _next_page(read: Callable[[], Awaitable[R]]) -> R:
+async def next_page(read: Callable[[], Awaitable[R]]) -> R:
     """Read the next page of a long read. Pages count towards the rate of the space: if it is used
     up, wait as long as the service asks for."""
     while True:

@@ -14,7 +14,7 @@ from typing import Any, Never, Self, TypeVar
 
 import msgspec
 
-from keyhouse.arguments import checked, unnamed_fields
+from keyhouse.advice.arguments import checked, unnamed_fields
 from keyhouse.errors import (
     ContentionError,
     KeyhouseError,
@@ -38,7 +38,7 @@ from keyhouse.store import (
     Unset,
 )
 
-__all__ = ["RemoteStore"]
+__all__ = ["RemoteStore", "open_transport"]
 
 Q = TypeVar("Q")
 T = TypeVar("T")
@@ -50,14 +50,21 @@ class RemoteStore(RemoteRecordReads):
 
     `url` is that of `keyhouse serve` (`http://host:8080`, `nats://host:4222`), with the path of the
     schema where a proxy has given it another one. `space` names the space over NATS, and for tokens
-    with the scope `spaces`.
+    with the scope `spaces`. `network` is an httpx transport in place of sockets, for tests.
     """
 
     @checked(UsageError)
     def __init__(
-        self, schema: Schema, url: str, token: str | None = None, *, space: str | None = None
+        self,
+        schema: Schema,
+        url: str,
+        token: str | None = None,
+        *,
+        space: str | None = None,
+        network: Any = None,
     ) -> None:
-        super().__init__(schema, _transport(schema, url, token, space), space)
+        transport = open_transport(schema, url, token, space, network=network)
+        super().__init__(schema, transport, space)
 
     async def __aenter__(self) -> Self:
         return self
@@ -93,16 +100,16 @@ class RemoteStore(RemoteRecordReads):
         value = self.addresses.with_ids(record, value, self.new_id)
         address = self.addresses.of_value(record, value, fields)
         owner = self.addresses.record(record)
-        owner.encode(value)  # raises RecordError for a value of another type
+        owner.json.encode(value)  # raises RecordError for a value of another type
         self._check_ttl(owner, value, ttl)
-        plain = owner.plain(value)
+        plain = owner.json.plain(value)
         body = {**address.target, "value": plain, "ttl": ttl, **_expected(expect)}
         return self.addresses.entry(record, await self._transport.call("put", body), plain)
 
     def _check_ttl(self, owner: Record[Any], value: Any, ttl: float | None) -> None:
         """Raise as a Store does for a TTL that the record does not take."""
         if ttl is not None:
-            owner.expires(value, None, ttl, self.now())
+            owner.unbound.expires(value, None, ttl, self.now())
 
     async def put_many(self, record: Record[T], values: Iterable[T], /) -> list[Entry[T]]:
         """Write several records that hold all fields of their keys: all of them, or none."""
@@ -110,7 +117,7 @@ class RemoteStore(RemoteRecordReads):
         owner = self.addresses.record(record)
         values = [self.addresses.with_ids(record, value, self.new_id) for value in values]
         addresses = [self.addresses.of_value(record, value, {}) for value in values]
-        plain = [owner.plain(value) for value in values]
+        plain = [owner.json.plain(value) for value in values]
         operations = [
             {"op": "put", **address.target, "value": each}
             for address, each in zip(addresses, plain, strict=True)
@@ -193,14 +200,14 @@ class RemoteStore(RemoteRecordReads):
         if positional:
             raise unnamed_fields(log, positional)
         owner = self.addresses.record(log)
-        plain = owner.plain(event)
+        plain = owner.json.plain(event)
         body = {"log": owner.name, "fields": fields, "value": _without_order(owner, plain)}
         return self.addresses.entry(log, await self._transport.call("append", body), plain)
 
     async def clear(self, *, on_progress: Callable[[int], None] | None = None) -> int:
         """Delete all records of the space, and every row derived from them; return their number.
         See `Store.clear`."""
-        if on_progress is not None and not callable(on_progress):
+        if on_progress is not None and not callable(on_progress):  # before anything is deleted
             raise UsageError("Progress is reported to a function.", on_progress=on_progress)
         deleted, more = 0, True
         while more:
@@ -223,7 +230,11 @@ class RemoteStore(RemoteRecordReads):
         """Run `work` in a transaction and commit it; run it again from the start when it loses a
         race. See `Store.transact`."""
         if not callable(work):
-            raise UsageError("A transaction runs an async function of one argument.", given=work)
+            raise UsageError(
+                "A transaction runs an async function of one argument: pass the function itself,"
+                " and do not call it.",
+                given=work,
+            )
         for _ in range(TRANSACTION_ATTEMPTS_MAX):
             tx = RemoteTransaction(self)
             started = work(tx)
@@ -280,16 +291,27 @@ class RemoteStore(RemoteRecordReads):
         return True
 
 
-def _transport(schema: Schema, url: str, token: str | None, space: str | None) -> Transport:
+def open_transport(
+    schema: Schema,
+    url: str,
+    token: str | None,
+    space: str | None,
+    *,
+    network: Any = None,
+    raise_denied: bool = False,
+) -> Transport:
+    """Return what carries requests to the service at a URL. Sends nothing yet. `raise_denied` is
+    for commands over NATS: they raise AccessError at once where the server denies a request."""
     scheme = url.partition("://")[0]
     if scheme in ("http", "https"):
         from keyhouse.remote_store.http_transport import HttpTransport
 
-        return HttpTransport(url, schema.name, token, space)
+        return HttpTransport(url, schema.name, token, space, network)
     if scheme in ("nats", "tls"):
         from keyhouse.remote_store.nats_transport import NatsTransport
 
-        return NatsTransport(url, schema.name, space or schema.space.name)
+        name = space or schema.space.name
+        return NatsTransport(url, schema.name, name, raise_denied=raise_denied)
     raise UsageError("A service is at a URL such as http://localhost:8080.", url=url)
 
 
@@ -300,7 +322,7 @@ def _expected(expect: int | Unset | None) -> dict[str, Any]:
 def _without_order(log: Record[Any], plain: Any) -> Any:
     """Return an event without its position, which the service assigns."""
     if isinstance(log, Log) and log.order in log.attributes and isinstance(plain, dict):
-        return {name: value for name, value in plain.items() if name != log.member(log.order)}
+        return {name: value for name, value in plain.items() if name != log.json.member(log.order)}
     return plain
 
 

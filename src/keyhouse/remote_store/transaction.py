@@ -8,12 +8,13 @@ revision that it was read at, when the batch is applied; a failed expectation is
 from collections.abc import Callable
 from typing import Any, Final, Never, Protocol, TypeVar
 
-from keyhouse.arguments import unnamed_fields
+from keyhouse.advice.arguments import unnamed_fields
 from keyhouse.errors import NotFoundError, RecordError, RevisionError, UsageError
 from keyhouse.limits import COUNTER_MAX
 from keyhouse.remote_store.addresses import AddressBook, RecordAddress
 from keyhouse.schema import Counter, Index, Log, Record
 from keyhouse.store import ANY, Entry, Unset
+from keyhouse.store.arguments import ENDED, check_expect
 
 __all__ = ["RemoteReads", "RemoteTransaction", "reject_others"]
 
@@ -51,6 +52,7 @@ class RemoteTransaction:
         self._patches: dict[RecordAddress, list[dict[str, Any]]] = {}
         self._adds: dict[RecordAddress, int] = {}
         self._appends: list[dict[str, Any]] = []
+        self._has_ended = False
 
     async def get(self, record: Record[T], /, *positional: Never, **fields: Any) -> T | None:
         """Return the record, or None."""
@@ -105,11 +107,11 @@ class RemoteTransaction:
         RevisionError."""
         if positional:
             raise unnamed_fields(record, positional)
-        reject_others(record)
+        self._check_writable(record)
         value = self._store.addresses.with_ids(record, value, self._store.new_id)
         address = self._store.addresses.of_value(record, value, fields)
         owner = self._store.addresses.record(record)
-        owner.encode(value)  # raises RecordError for a value of another type
+        owner.json.encode(value)  # raises RecordError for a value of another type
         await self._expect(record, address, expect)
         self._writes[address] = (value, ttl)
         self._patches.pop(address, None)
@@ -128,14 +130,14 @@ class RemoteTransaction:
         """Change some members of a stored record by a merge patch (RFC 7396): None removes one."""
         if positional:
             raise unnamed_fields(record, positional)
-        reject_others(record)
+        self._check_writable(record)
         address = self._store.addresses.of(record, fields)
         await self._expect(record, address, expect)
         found = await self.entry(record, **fields)
         if found is None:
             raise NotFoundError("There is no such record to update.", record=record.name, **fields)
         owner = self._store.addresses.record(record)
-        value, _ = owner.patched(found.record, patch, found.stored)
+        value, _ = owner.json.patched(found.record, patch, found.stored)
         if address in self._writes and address not in self._patches:
             ttl = self._writes[address][1] if ttl is None else ttl
             return await self.put(record, value, ttl=ttl, **fields)
@@ -155,7 +157,7 @@ class RemoteTransaction:
         """Delete the record and all that is derived from it; return whether it was there."""
         if positional:
             raise unnamed_fields(record, positional)
-        reject_others(record)
+        self._check_writable(record)
         address = self._store.addresses.of(record, fields)
         await self._expect(record, address, expect)
         was_there = await self.entry(record, **fields) is not None
@@ -171,6 +173,7 @@ class RemoteTransaction:
             raise RecordError("A counter is changed by a whole number of 64 bits.", by=by)
         if not isinstance(counter, Counter):
             raise UsageError("Only a Counter can be added to.", record=repr(counter))
+        self._check_open()
         given = counter.address_of(fields, self._store.now())
         address = self._store.addresses.of(counter, given)
         if len(given) != len(fields):  # the service adds today, by its own clock
@@ -185,11 +188,14 @@ class RemoteTransaction:
         owner = self._store.addresses.record(log)
         if not isinstance(owner, Log):
             raise UsageError("Only a Log can be appended to.", record=repr(log))
+        self._check_open()
         operation = {"op": "append", "log": owner.name, "fields": fields}
-        self._appends.append({**operation, "value": owner.plain(event)})
+        self._appends.append({**operation, "value": owner.json.plain(event)})
 
     def operations(self) -> list[dict[str, Any]]:
-        """Return the batch: what was read is expected as it was, then what is written."""
+        """End the transaction, and return the batch: what was read is expected as it was, then
+        what is written."""
+        self._has_ended = True
         found: list[dict[str, Any]] = []
         for address, revision in self._read.items():
             if address not in self._writes:
@@ -215,8 +221,16 @@ class RemoteTransaction:
     def _changes(self) -> bool:
         return bool(self._writes or self._adds or self._appends)
 
+    def _check_writable(self, record: Record[Any]) -> None:
+        reject_others(record)
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self._has_ended:
+            raise UsageError(ENDED)
+
     def _plain(self, name: str, value: Any) -> Any:
-        return self._store.addresses.schema.record(name).plain(value)
+        return self._store.addresses.schema.record(name).json.plain(value)
 
     async def _expect(
         self, record: Record[Any], address: RecordAddress, expect: int | Unset | None
@@ -226,6 +240,7 @@ class RemoteTransaction:
         found = await self.entry(record, **dict(address.fields))
         revision = None if found is None else found.revision
         if revision != expect:
+            check_expect(expect)
             raise RevisionError(
                 "The record is not at the expected revision.",
                 key="" if found is None else found.key,
@@ -236,7 +251,7 @@ class RemoteTransaction:
     def _buffered(self, record: Record[T], value: T, address: RecordAddress) -> Entry[T]:
         names = tuple([name for name, _ in address.fields])
         values = tuple([value for _, value in address.fields])
-        template = self._store.addresses.record(record).template
+        template = self._store.addresses.schema.unbound.record(record).template
         key = template.build(dict(address.fields)) if names == template.fields else ""
         return Entry(value, key, values, 0, None, names)
 

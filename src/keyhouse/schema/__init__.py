@@ -3,11 +3,19 @@
 Pure: no I/O, no clock, no async.
 """
 
-from keyhouse.schema.compiled_rows import FromAttribute, Keys
+from keyhouse.schema.compiled_rows import FromAttribute, KeyValues
 from keyhouse.schema.counter import Counter
-from keyhouse.schema.derived import Derived, First, Index, RecordCount, Unique
+from keyhouse.schema.derived import BoundDerived, BoundRecordCount, Derived, RecordCount
 from keyhouse.schema.document import Compact, compact
 from keyhouse.schema.expiry import Expiry, at_field, fixed, per_write, sliding
+from keyhouse.schema.index import (
+    BoundFirst,
+    BoundIndex,
+    BoundUnique,
+    First,
+    Index,
+    Unique,
+)
 from keyhouse.schema.links import NO_LINKS, BoundLink, Owner, RecordLinks, Reference
 from keyhouse.schema.log import FoldResult, Log, LogState
 from keyhouse.schema.meta import (
@@ -19,16 +27,26 @@ from keyhouse.schema.meta import (
     migration_job,
 )
 from keyhouse.schema.operation import Operation, operation
-from keyhouse.schema.record import Declared, Record
-from keyhouse.schema.schema import KeyMatch, Schema, Space
-from keyhouse.schema.summary import Summary
+from keyhouse.schema.record import BoundDeclared, BoundRecord, Declared, Record
+from keyhouse.schema.schema import BoundSchema, KeyMatch, Schema
+from keyhouse.schema.space import Space
+from keyhouse.schema.summary import BoundSummary, Summary
 from keyhouse.schema.times import MILLISECONDS, SECONDS, TimeFormat
 
 __all__ = [
     "MILLISECONDS",
     "NO_LINKS",
     "SECONDS",
+    "BoundDeclared",
+    "BoundDerived",
+    "BoundFirst",
+    "BoundIndex",
     "BoundLink",
+    "BoundRecord",
+    "BoundRecordCount",
+    "BoundSchema",
+    "BoundSummary",
+    "BoundUnique",
     "Compact",
     "Counter",
     "Declared",
@@ -40,7 +58,7 @@ __all__ = [
     "Index",
     "JobState",
     "KeyMatch",
-    "Keys",
+    "KeyValues",
     "Log",
     "LogState",
     "Meta",

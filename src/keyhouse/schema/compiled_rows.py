@@ -40,7 +40,7 @@ from keyhouse.keys.compiler import define, key_expression
 from keyhouse.keys.segment import Segment
 from keyhouse.keys.template import Template
 
-Keys = tuple[object, ...]
+KeyValues = tuple[object, ...]
 """The values of a record's key, in the order of its template's fields."""
 
 Source = str | Callable[[Any], object]
@@ -49,7 +49,7 @@ Source = str | Callable[[Any], object]
 FieldSource = int | Source
 """The origin of a field of a derived key: also a position in the record's key."""
 
-CompiledRows = Callable[[Any, Keys], dict[str, Any]]
+CompiledRows = Callable[[Any, KeyValues], dict[str, Any]]
 
 
 class FromAttribute:
@@ -89,23 +89,23 @@ class RowRule(NamedTuple):
     is_value_of_key: bool = False
     private: tuple[str, ...] = ()
 
-    def contribution(self, record: Any, keys: Keys) -> Any:
-        return self.value(record, keys) if callable(self.value) else self.value
+    def contribution(self, record: Any, values: KeyValues) -> Any:
+        return self.value(record, values) if callable(self.value) else self.value
 
-    def field_values(self, record: Any, keys: Keys) -> Iterator[list[object]]:
+    def field_values(self, record: Any, values: KeyValues) -> Iterator[list[object]]:
         """Return the field values of each row that the record has."""
         if self.when is not None and not self.when(record):
             return
-        values = [_read(source, record, keys) for source in self.sources]
-        many: Any = [None] if self.each_at is None else values[self.each_at]
+        fields = [_read(source, record, values) for source in self.sources]
+        many: Any = [None] if self.each_at is None else fields[self.each_at]
         for one in many or ():
             if self.each_at is not None:
-                values[self.each_at] = one
+                fields[self.each_at] = one
             if not any(
                 value is None and needed
-                for value, needed in zip(values, self.required, strict=True)
+                for value, needed in zip(fields, self.required, strict=True)
             ):
-                yield values
+                yield fields
 
 
 def attribute(path: str) -> Callable[[Any], Any]:
@@ -217,9 +217,9 @@ def _expression(source: FieldSource, name: str, scope: dict[str, Any]) -> str:
     return f"{name}(v)"
 
 
-def _read(source: FieldSource, record: Any, keys: Keys) -> object:
+def _read(source: FieldSource, record: Any, values: KeyValues) -> object:
     if isinstance(source, int):
-        return keys[source]
+        return values[source]
     return source(record) if callable(source) else attribute(source)(record)
 
 
@@ -233,7 +233,7 @@ class RowSet:
         self.rules = tuple(rules)
         self._compiled: CompiledRows | None = None if self.rules else _no_rows
 
-    def rows(self, record: Any, keys: Keys) -> dict[str, Any]:
+    def rows(self, record: Any, values: KeyValues) -> dict[str, Any]:
         """Return the keys of the rows that the record has, each with its contribution.
 
         Raises KeyFieldError, which names the field, where a field can't be written.
@@ -241,13 +241,13 @@ class RowSet:
         if self._compiled is None:
             self._compiled = compile_rows(self.rules)
         try:
-            return self._compiled(record, keys)
+            return self._compiled(record, values)
         except (ValueError, TypeError, KeyFieldError):
             # a field can't be written; the definition says which, without a private one's value
             return {
-                _key(rule, values): rule.contribution(record, keys)
+                _key(rule, fields): rule.contribution(record, values)
                 for rule in self.rules
-                for values in rule.field_values(record, keys)
+                for fields in rule.field_values(record, values)
             }
 
 
@@ -340,5 +340,5 @@ def _differences(rule: RowRule, number: int, scope: dict[str, Any]) -> Iterator[
         yield differs
 
 
-def _no_rows(record: Any, keys: Keys) -> dict[str, Any]:
+def _no_rows(record: Any, values: KeyValues) -> dict[str, Any]:
     return {}

@@ -5,16 +5,30 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from keyhouse.arguments import checked
+from keyhouse.advice.arguments import checked
 from keyhouse.errors import DeclarationError, RecordError, UsageError
 from keyhouse.keys.template import Template
 from keyhouse.limits import COUNTER_MAX
 from keyhouse.schema.expiry import Expiry
 from keyhouse.schema.links import Owner
 from keyhouse.schema.record import Record
+from keyhouse.schema.record_json import RecordJson
 
 DAYS_MAX = 3_660
 """Days of one sum."""
+
+
+class CounterJson(RecordJson[int]):
+    """The JSON of a number that can be added to."""
+
+    def encode_and_read(self, value: int) -> tuple[bytes, int]:
+        """Return JSON and value of a number. Raises RecordError if it could not be added to."""
+        written = super().encode_and_read(value)
+        if abs(value) > COUNTER_MAX:
+            raise RecordError(
+                "A counter is a whole number of 64 bits.", counter=self.name, limit=COUNTER_MAX
+            )
+        return written
 
 
 class Counter(Record[int]):
@@ -24,6 +38,9 @@ class Counter(Record[int]):
     - A key field of type `date` counts each day (UTC) in its own row: an add without that field
       is of today, and `Store.sum_of_days` sums the last days. With an expiry, old days disappear.
     """
+
+    kind = "counter"
+    json_type = CounterJson
 
     @checked(DeclarationError)
     def __init__(
@@ -80,15 +97,6 @@ class Counter(Record[int]):
             raise UsageError("A sum is of 1 to 3,660 days.", days=count)
         today = day_of(now)
         return [{**fields, self.day_field: today - timedelta(days=ago)} for ago in range(count)]
-
-    def written(self, value: int) -> tuple[bytes, int]:
-        """Return JSON and value of a number. Raises RecordError if it could not be added to."""
-        written = super().written(value)
-        if abs(value) > COUNTER_MAX:
-            raise RecordError(
-                "A counter is a whole number of 64 bits.", counter=self.name, limit=COUNTER_MAX
-            )
-        return written
 
 
 def day_of(now: int) -> date:

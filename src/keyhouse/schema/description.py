@@ -11,15 +11,14 @@ import msgspec
 
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import FromAttribute, Source
-from keyhouse.schema.counter import Counter
-from keyhouse.schema.derived import Derived, First, Index, RecordCount, Unique
+from keyhouse.schema.derived import BoundDerived
 from keyhouse.schema.expiry import Expiry
 from keyhouse.schema.links import Link, Owner, Reference
 from keyhouse.schema.log import Log
-from keyhouse.schema.record import Record
-from keyhouse.schema.schema import Schema, Space
+from keyhouse.schema.record import BoundRecord
+from keyhouse.schema.schema import Schema
 from keyhouse.schema.shape import shape
-from keyhouse.schema.summary import Summary
+from keyhouse.schema.space import Space
 
 __all__ = [
     "FieldText",
@@ -28,7 +27,6 @@ __all__ = [
     "RowText",
     "SchemaText",
     "describe",
-    "kind_of",
     "member_name",
     "prose",
     "seconds_text",
@@ -109,10 +107,10 @@ def describe(schema: Schema) -> SchemaText:
         space=space_text(schema.space),
         fixed=schema.fixed,
         version=schema.version,
-        records=[_record_text(record) for record in schema.records],
+        records=[_record_text(record) for record in schema.unbound.records()],
         overlaps=[
-            OverlapText(scanned.template.text, within.template.text)
-            for scanned, within in schema.overlaps
+            OverlapText(*(schema.unbound.bound(each).template.text for each in overlap))
+            for overlap in schema.overlaps
         ],
         migrations=[
             MigrationText(each.id, prose(each.description), each.over.name)
@@ -131,56 +129,39 @@ def describe(schema: Schema) -> SchemaText:
     )
 
 
-def _record_text(record: Record[Any]) -> RecordText:
+def _record_text(bound: BoundRecord[Any]) -> RecordText:
+    record = bound.declared
     return RecordText(
         name=record.name,
-        kind=kind_of(record),
+        kind=record.kind,
         doc=prose(record.doc),
-        key=record.template.text,
+        key=bound.template.text,
         fields=[
             FieldText(field.name, field.type, _source(record.type, record.fields.get(field.name)))
-            for field in _fields(record.template)
+            for field in _fields(bound.template)
         ],
         value=shape(record.type, unknown=record.unknown),
-        notes=dict(_notes(record)),
-        derived=[_row_text(derived, record.type) for derived in record.derived],
+        notes=dict(_notes(bound)),
+        derived=[_row_text(derived, record.type) for derived in bound.derived],
     )
 
 
-def _row_text(derived: Derived, type_: Any) -> RowText:
+def _row_text(bound: BoundDerived, type_: Any) -> RowText:
+    derived = bound.declared
     sources = {name: _source(type_, source) for name, source in derived.fields.items()}
     sources |= {
         name: f"each of several, {_source(type_, source)}" for name, source in derived.each.items()
     }
     fields = [
         FieldText(field.name, field.type, sources.get(field.name, ""))
-        for field in _fields(derived.template)
+        for field in _fields(bound.template)
     ]
     notes = (
         {}
         if derived.when is None
         else {"only when": _purpose(derived.when) or "a condition on the record holds"}
     )
-    return RowText(kind_of(derived), derived.template.text, fields, _row_value(derived), notes)
-
-
-def kind_of(declared: Record[Any] | Derived) -> str:
-    """Return the kind of row in one word."""
-    for type_, kind in _KINDS:
-        if isinstance(declared, type_):
-            return kind
-    return "record"
-
-
-_KINDS: tuple[tuple[type, str], ...] = (
-    (First, "first"),
-    (Unique, "unique"),
-    (Index, "index"),
-    (Summary, "summary"),
-    (RecordCount, "count"),
-    (Counter, "counter"),
-    (Log, "log"),
-)
+    return RowText(derived.kind, bound.template.text, fields, derived.value_text(), notes)
 
 
 def space_text(space: Space) -> str:
@@ -230,33 +211,19 @@ def _purpose(function: Callable[[Any], object]) -> str:
     return (doc[:1].lower() + doc[1:]) or ("" if name.startswith("<") else f"`{name}`")
 
 
-def _row_value(derived: Derived) -> str:
-    match derived:
-        case First(value=value):
-            return f"`{value}` of the first record"
-        case Index(value=None):
-            return "`1`"
-        case Index(value=value):
-            return f"`{value}`"
-        case Summary(under=under, member_field=member, entry=entry, version=version):
-            listed = f"[{member}, …]" if entry is None else f"{{{member}: entry, …}}"
-            more = "" if version is None else f", {_json(version[0])}: {version[1]}"
-            return f"`{{{_json(under)}: {listed}{more}}}`"
-    return "the number of records"
-
-
-def _notes(record: Record[Any]) -> Iterator[tuple[str, str]]:
+def _notes(bound: BoundRecord[Any]) -> Iterator[tuple[str, str]]:
     """Yield labels and sentences, in the order of the page."""
+    record = bound.declared
 
     def named(*attributes: str | None) -> str:
         return ", ".join(
             f"`{member_name(record.type, name)}`" for name in attributes if name is not None
         )
 
-    if record.legacy is not None:
+    if bound.legacy is not None:
         yield (
             "legacy keys",
-            f"`{record.legacy.template.text}`: read where the key above has no row;"
+            f"`{bound.legacy.template.text}`: read where the key above has no row;"
             " a write moves the record",
         )
     if record.expiry is not None:
@@ -282,7 +249,7 @@ def _notes(record: Record[Any]) -> Iterator[tuple[str, str]]:
         example = record.times.format(_EXAMPLE_TIME)
         members = ", ".join(f"`{member}`" for member in record.timestamps.members)
         yield "times", f"{members}: checked when they are written, and stored as `{example}`"
-    if record.keeps_unknown:
+    if bound.keeps_unknown:
         yield "other members", "are kept when the record is written again"
     if record.unknown is not None:
         yield "unknown members", "are stored unchanged"
@@ -346,7 +313,3 @@ def seconds_text(seconds: int) -> str:
     unit, size = next((unit, size) for unit, size in _UNITS if seconds % size == 0 or size == 1)
     count = seconds // size
     return f"{count:,} {unit}{'' if count == 1 else 's'}"
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -7,7 +7,7 @@ of more than 4,000 digits.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
@@ -15,14 +15,8 @@ from typing import Any
 import msgspec
 
 from keyhouse.errors import DocumentError
-from keyhouse.limits import DOCUMENT_DEPTH_MAX, HTTP_BODY_VALUES_MAX, INTEGER_DIGITS_MAX
-from keyhouse.schema.json_guard import (
-    check_depth,
-    check_digits,
-    depth_checks,
-    number_checks,
-    value_checks,
-)
+from keyhouse.limits import DOCUMENT_DEPTH_MAX, INTEGER_DIGITS_MAX
+from keyhouse.schema.json_guard import check_depth, check_digits
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
@@ -88,32 +82,6 @@ def check_text(text: bytes, *, envelope_levels: int = 0) -> None:
             check_digits(text)
 
 
-def check_request(text: bytes, *, envelope_levels: int = 0) -> None:
-    """Check the text of a request. Also raises LimitError if it has too many values, or numbers
-    that are slow to parse.
-
-    Text of the store is not checked for them: it must stay readable.
-    """
-    check_text(text, envelope_levels=envelope_levels)
-    if len(text) > INTEGER_DIGITS_MAX:
-        if len(text) > HTTP_BODY_VALUES_MAX:  # a shorter text has fewer values
-            for _ in value_checks(text, HTTP_BODY_VALUES_MAX):
-                pass
-        for _ in number_checks(text):
-            pass
-
-
-def text_checks(text: bytes, *, values_max: int) -> Iterator[None]:
-    """Check a large request in short steps, so that other tasks can run between them.
-
-    Also raises LimitError if it has more than `values_max` values.
-    """
-    yield from depth_checks(text)
-    yield from value_checks(text, values_max)
-    yield from number_checks(text)
-    check_digits(text)
-
-
 def check(value: object, *, depth: int = 0, typed: bool = False) -> None:
     """Raise DocumentError for a value that encoding would change or never finish.
 
@@ -152,8 +120,8 @@ def round_trips(value: object, read: object) -> bool:
     own, others = parts(value), parts(read)
     if own is None or others is None:
         return False
-    written, found = list(own), list(others)
-    return len(written) == len(found) and all(map(round_trips, written, found))
+    written, reread = list(own), list(others)
+    return len(written) == len(reread) and all(map(round_trips, written, reread))
 
 
 def _typed_parts(value: object) -> Iterable[object] | None:

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from keyhouse.arguments import checked
+from keyhouse.advice.arguments import checked
 from keyhouse.errors import DeclarationError
 from keyhouse.limits import TTL_SECONDS_MAX
 

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from keyhouse.keys.template import Template
-from keyhouse.schema.derived import Derived
-from keyhouse.schema.description import FieldText, kind_of
-from keyhouse.schema.record import Record
+from keyhouse.schema.derived import BoundDerived
+from keyhouse.schema.description import FieldText
+from keyhouse.schema.record import BoundRecord
 from keyhouse.schema.schema import Schema
 
 __all__ = ["Explanation", "FieldValue", "Miss", "RelatedKey", "explain", "nearest"]
@@ -34,7 +34,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     derived            the derived rows of a record
     record_key         the record of a derived row
-    current_key        the key to which a write moves a record at a legacy key
+    current_key        the key to which a write moves the record, if it is another
     fields_in_value    fields of `record_key` that only the row's value has
     """
 
@@ -60,36 +60,36 @@ class Miss(msgspec.Struct, frozen=True):
 
 def explain(schema: Schema, key: str) -> Explanation | None:
     """Explain a key of this schema; None if no template matches it."""
-    found = schema.find(key)
-    if found is None:
+    match = schema.find(key)
+    if match is None:
         return None
-    declared, record = found.declared, found.record
+    declared, record = match.declared, match.record
     template: Template = declared.template
     explanation = Explanation(
         schema=schema.name,
         key=key,
-        kind=kind_of(declared),
+        kind=declared.declared.kind,
         record=record.name,
         template=template.text,
         fields=[
             FieldValue(name, segment.description, value=value)
             for name, segment, value in zip(
-                template.fields, template.segments, found.values, strict=True
+                template.fields, template.segments, match.values, strict=True
             )
         ],
     )
-    if isinstance(declared, Record):
+    if isinstance(declared, BoundRecord):
         related = [
-            RelatedKey(kind_of(derived), _derived_key(derived, found.fields))
+            RelatedKey(derived.declared.kind, _derived_key(derived, match.fields))
             for derived in record.derived
         ]
-        current = None if declared is record else record.template.join(found.values)
+        current = None if declared is record else record.template.join(match.values)
         return msgspec.structs.replace(explanation, derived=related, current_key=current)
-    carried = declared.carried()
+    carried = declared.declared.carried()
     known = {
         name: value
-        for name, value in found.fields.items()
-        if name not in declared.fields and name != carried
+        for name, value in match.fields.items()
+        if name not in declared.declared.fields and name != carried
     }
     in_value = [carried] if carried is not None and carried in record.template.fields else []
     return msgspec.structs.replace(
@@ -97,9 +97,9 @@ def explain(schema: Schema, key: str) -> Explanation | None:
     )
 
 
-def _derived_key(derived: Derived, record_fields: Mapping[str, object]) -> str:
+def _derived_key(derived: BoundDerived, record_fields: Mapping[str, object]) -> str:
     """Return the key of a derived row, as far as the record's key determines it."""
-    from_value = derived.fields.keys() | derived.each.keys()
+    from_value = derived.declared.fields.keys() | derived.declared.each.keys()
     return _fill(
         derived.template,
         {name: value for name, value in record_fields.items() if name not in from_value},
@@ -127,8 +127,8 @@ def _miss(template: Template, key: str) -> tuple[int, str]:
     for name, segment, tail in zip(
         template.fields, template.segments, template.literals[1:], strict=True
     ):
-        found = re.compile(f"({segment.pattern}){re.escape(tail)}", re.DOTALL).match(key, at)
-        if found is None or not _parses(segment, found[1]):
+        match = re.compile(f"({segment.pattern}){re.escape(tail)}", re.DOTALL).match(key, at)
+        if match is None or not _parses(segment, match[1]):
             rest = key[at:].partition(tail)[0] if tail else key[at:]
             if tail and tail not in key[at:]:
                 return at + len(rest), f"after `{name}` it has `{tail}`, which the key does not"
@@ -138,7 +138,7 @@ def _miss(template: Template, key: str) -> tuple[int, str]:
                 if rest
                 else f"it continues with `{name}`",
             )
-        at = found.end()
+        at = match.end()
     rest = key[at:]
     return at, f"it ends before `{rest}`" if rest else "its fields cannot be separated there"
 

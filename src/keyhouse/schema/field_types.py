@@ -11,15 +11,16 @@ from typing import Any, NamedTuple
 
 from msgspec import inspect
 
+from keyhouse.advice.nearest import is_misspelled, nearest
 from keyhouse.errors import DeclarationError
 from keyhouse.keys.segment import Segment
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import Source
-from keyhouse.schema.derived import Derived
-from keyhouse.schema.nearest import is_misspelled, nearest
+from keyhouse.schema.derived import BoundDerived, Derived, RowPlace
+from keyhouse.schema.record_check import Declaration
 
 __all__ = [
-    *("attach", "check_field_types", "check_given_fields", "check_members", "check_time_types"),
+    *("bind_row", "check_field_types", "check_given_fields", "check_members", "check_time_types"),
 ]
 
 _COLLECTIONS = (
@@ -43,37 +44,30 @@ class _Fed(NamedTuple):
     is_each: bool
 
 
-def check_members(info: inspect.Type, record: str, template: Template, derived: Any) -> None:
+def check_members(record: Declaration, info: inspect.Type) -> None:
     """Raise DeclarationError for a type whose members look like key fields, but are not seen."""
     if not isinstance(info, _OTHER_MEMBERS):
         return
     members = {field.name for field in info.fields}
-    named = members & {*template.fields, *(n for each in derived for n in each.template.fields)}
-    if derived or named:
+    named = members & {name for template in record.templates for name in template.fields}
+    if record.derived or named:
         raise DeclarationError(
             "Only the attributes of a msgspec Struct feed keys: write `class "
             f"{info.cls.__name__}(msgspec.Struct)` in place of the {_kind(info)}.",
-            record=record,
+            record=record.name,
             fields=sorted(named),
         )
 
 
-def attach(
-    row: Derived,
-    record: str,
-    template: Template,
-    attributes: frozenset[str],
-    fields: Collection[str],
-    info: inspect.Type,
-) -> None:
-    """Attach a derived row to its record. The error of a field that the record does not have names
+def bind_row(row: Derived, place: RowPlace, info: inspect.Type) -> BoundDerived:
+    """Bind a derived row to its record. The error of a field that the record does not have names
     `each`, if it has a list."""
     try:
-        row.attach(record, template, attributes, frozenset(fields))
+        return row.bind(place)
     except DeclarationError as error:
         name, named = error.fields.get("field"), error.fields.keys()
         lists = [each.name for each in _struct_fields(info) if isinstance(each.type, _COLLECTIONS)]
-        if name is None or name in template.fields or not lists or row.each:
+        if name is None or name in place.key.fields or not lists or row.each:
             raise
         if {"attribute", "nearest"} & named:
             raise
@@ -88,20 +82,14 @@ def _struct_fields(info: inspect.Type) -> tuple[inspect.Field, ...]:
     return info.fields if isinstance(info, inspect.StructType) else ()
 
 
-def check_field_types(
-    info: inspect.Type,
-    record: str,
-    template: Template,
-    fields: dict[str, Source],
-    derived: tuple[Derived, ...],
-) -> None:
+def check_field_types(record: Declaration, info: inspect.Type) -> None:
     """Raise DeclarationError if an attribute has a type that its key field cannot hold."""
     if not isinstance(info, inspect.StructType):
         return
-    for fed in _fed(template, fields, derived):
-        found = _type_at(info, fed, record)
-        if found is not None:
-            _check(found, fed, record)
+    for fed in _fed(record.template, record.fields, record.derived):
+        type_ = _type_at(info, fed, record.name)
+        if type_ is not None:
+            _check(type_, fed, record.name)
 
 
 def check_time_types(
@@ -175,12 +163,12 @@ def _fed(
     for name in template.fields:
         if isinstance(source := fields.get(name, name), str):
             yield _Fed(template, name, source, False)
-    for each in derived:
-        for name in each.template.fields:
-            source = each.each.get(name, each.fields.get(name, name))
-            of_key = name in template.fields and name not in each.fields and name not in each.each
+    for row in derived:
+        for name in row.template.fields:
+            source = row.each.get(name, row.fields.get(name, name))
+            of_key = name in template.fields and name not in row.fields and name not in row.each
             if isinstance(source, str) and not of_key:
-                yield _Fed(each.template, name, source, name in each.each)
+                yield _Fed(row.template, name, source, name in row.each)
 
 
 def _type_at(info: inspect.StructType, fed: _Fed, record: str) -> inspect.Type | None:
@@ -198,8 +186,7 @@ def _type_at(info: inspect.StructType, fed: _Fed, record: str) -> inspect.Type |
                 "The record's type has no such attribute.",
                 record=record,
                 attribute=fed.source,
-                **nearest(name, types),
-                known=sorted(types),
+                **nearest(name, sorted(types)),
             )
         found = types[name]
     return found

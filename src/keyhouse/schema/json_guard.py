@@ -1,5 +1,4 @@
-"""Check JSON text before it is parsed: its nesting depth, its number of values, its longest
-integer, its numbers that are slow to parse.
+"""Check JSON text before it is parsed: its nesting depth and its longest integer.
 
 Theory of operation. The checks run on the event loop over text that anyone may send, so they must
 not run Python code for each byte. A window of the text is reduced to its structural characters by
@@ -15,27 +14,15 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
-from keyhouse.errors import DocumentError, LimitError
-from keyhouse.limits import DOCUMENT_DEPTH_MAX, INTEGER_DIGITS_MAX, SLOW_NUMBERS_MAX
+from keyhouse.errors import DocumentError
+from keyhouse.limits import DOCUMENT_DEPTH_MAX, INTEGER_DIGITS_MAX
 
-_WINDOW_BYTES: Final = 64 * 1_024
+WINDOW_BYTES: Final = 64 * 1_024
 """Bytes checked at a time. At most a few windows of the text are copied at once."""
 
 _AS_BITS: Final = bytes.maketrans(b"[{]}", b"1100")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b'[]{}"'))
-_NO_VALUE_STARTS: Final = bytes(set(range(256)) - set(b'[{,"'))
-_NO_NUMBERS: Final = bytes(set(range(256)) - set(b'0123456789eE,"'))
-_AS_ZEROS: Final = bytes.maketrans(b"123456789E", b"000000000e")
 _DIGITS: Final = re.compile(rb"[0-9]*+")
-
-_LONG_EXPONENT: Final = b"0e000"
-_LONG_INTEGER: Final = b"0" * 1_000
-"""A number with an exponent of three digits, and 1,000 digits, where every digit is a zero and
-signs and points are dropped."""
-
-_LONG_INTEGER_COST: Final = 10
-_SLOW_TEXT_BYTES: Final = SLOW_NUMBERS_MAX * len("1e-320,")
-"""A shorter text has too few numbers to be slow."""
 
 
 def _depths(eight: int) -> list[int]:
@@ -77,45 +64,6 @@ def _may_be_deeper(text: bytes, depth_max: int) -> bool:
     return len(text) > depth_max and text.count(b"[") + text.count(b"{") > depth_max
 
 
-def value_checks(text: bytes, values_max: int) -> Iterator[None]:
-    """Raise LimitError if the text has too many values, checking in steps too.
-
-    A value takes many times the memory of its text. Each one starts after a bracket or a comma, so
-    those are counted.
-    """
-    if sum(map(text.count, (b"[", b"{", b","))) <= values_max:
-        return
-    values = 0
-    for starts in outside(text, _NO_VALUE_STARTS):
-        values += len(starts)
-        if values > values_max:
-            raise LimitError(
-                "The document has too many values: send several documents.", limit=values_max
-            )
-        yield
-
-
-def number_checks(text: bytes) -> Iterator[None]:
-    """Raise LimitError if parsing the numbers of the text takes too long, checking in steps too.
-
-    Most numbers are parsed in nanoseconds. One near the smallest or largest float takes
-    microseconds, and an integer the square of its length.
-    """
-    if len(text) < _SLOW_TEXT_BYTES:
-        return
-    slow = 0
-    for numbers in outside(text, _NO_NUMBERS, _AS_ZEROS):
-        slow += numbers.count(_LONG_EXPONENT)
-        slow += numbers.count(_LONG_INTEGER) * _LONG_INTEGER_COST
-        if slow > SLOW_NUMBERS_MAX:
-            raise LimitError(
-                "The document has too many numbers with an exponent of three digits, or with"
-                " thousands of digits: send several documents.",
-                limit=SLOW_NUMBERS_MAX,
-            )
-        yield
-
-
 def check_digits(text: bytes) -> None:
     """Raise DocumentError if an integer has too many digits.
 
@@ -137,9 +85,9 @@ def outside(text: bytes, dropped: bytes, table: bytes | None = None) -> Iterator
     """Yield the text outside of strings, window by window, translated as `bytes.translate` does."""
     inside, start = 0, 0
     while start < len(text):
-        window = text[start : start + _WINDOW_BYTES]
+        window = text[start : start + WINDOW_BYTES]
         if (len(window) - len(window.rstrip(b"\\"))) % 2:  # do not cut an escape in two
-            window = text[start : start + _WINDOW_BYTES + 1]
+            window = text[start : start + WINDOW_BYTES + 1]
         start += len(window)
         structure = _without_escapes(window).translate(table, dropped).replace(b'""', b"")
         parts = structure.split(b'"')
@@ -177,6 +125,6 @@ def _is_among_digits(text: bytes, at: int) -> bool:
 def _digits_around(text: bytes, at: int) -> tuple[int, int]:
     """Return start and end of the digits around this one, looking back no further than needed."""
     before = text[max(at - INTEGER_DIGITS_MAX - 1, 0) : at]
-    found = _DIGITS.match(text, at)
-    assert found is not None
-    return at - (len(before) - len(before.rstrip(b"0123456789"))), found.end()
+    digits = _DIGITS.match(text, at)
+    assert digits is not None
+    return at - (len(before) - len(before.rstrip(b"0123456789"))), digits.end()

@@ -14,12 +14,12 @@ from typing import Any
 
 from msgspec import UNSET
 
-from keyhouse.arguments import checked
+from keyhouse.advice.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError
 from keyhouse.keys.key import Span
 from keyhouse.keys.template import Template
-from keyhouse.schema.compiled_rows import Keys, RowRule, RowSet, attribute
-from keyhouse.schema.derived import Index
+from keyhouse.schema.compiled_rows import KeyValues, RowRule, RowSet, attribute
+from keyhouse.schema.index import BoundIndex, Index
 
 
 class Link:
@@ -51,7 +51,7 @@ class BoundLink:
 
     __slots__ = ("_count", "_leads", "by", "child", "link", "owner", "owns")
 
-    def __init__(self, link: Link, child: Any, owner: Any, by: tuple[Index, ...]) -> None:
+    def __init__(self, link: Link, child: Any, owner: Any, by: tuple[BoundIndex, ...]) -> None:
         self.link = link
         self.owns = isinstance(link, Owner)
         self.child = child
@@ -60,23 +60,23 @@ class BoundLink:
         self._count = len(owner.template.fields)
         self._leads = [_lead(index, self._count) for index in by]
 
-    def owner_keys(self, value: Any, keys: Keys) -> list[str]:
+    def owner_keys(self, value: Any, values: KeyValues) -> list[str]:
         """Return the keys of the records that a dependent one is linked to."""
         join = self.owner.template.join
         try:
-            return [join(values) for values in self._owners(value, keys)]
+            return [join(owner) for owner in self._owners(value, values)]
         except KeyFieldError:
             return []  # another program wrote a field that no key can hold
 
-    def _owners(self, value: Any, keys: Keys) -> list[Keys]:
+    def _owners(self, value: Any, values: KeyValues) -> list[KeyValues]:
         if not self.by:
-            return [keys[: self._count]]
-        found: list[Keys] = []
+            return [values[: self._count]]
+        owners: list[KeyValues] = []
         for lead in self._leads:
-            found += [owner for owner in lead(value, keys) if owner not in found]
-        return found
+            owners += [owner for owner in lead(value, values) if owner not in owners]
+        return owners
 
-    def spans(self, values: Keys) -> Iterator[tuple[Any, Span]]:
+    def spans(self, values: KeyValues) -> Iterator[tuple[Any, Span]]:
         """Yield the declarations whose rows lead to a record's dependents, each with its span."""
         for declared in self.by or (self.child,):
             template: Template = declared.template
@@ -129,20 +129,20 @@ class RecordLinks:
             for rule in compiled
         )
 
-    def owner_keys(self, value: Any, keys: Keys) -> dict[str, BoundLink]:
+    def owner_keys(self, value: Any, values: KeyValues) -> dict[str, BoundLink]:
         """Return the keys of the records that this one is linked to, each with its link."""
         try:
             if self._rows is not None:
-                return self._rows.rows(value, keys)
+                return self._rows.rows(value, values)
         except KeyFieldError:
             pass  # another program wrote a field that no key can hold
-        return {key: link for link in self.links for key in link.owner_keys(value, keys)}
+        return {key: link for link in self.links for key in link.owner_keys(value, values)}
 
 
 NO_LINKS = RecordLinks((), ())
 
 
-def _lead(index: Index, count: int) -> Callable[[Any, Keys], Iterable[Keys]]:
+def _lead(index: BoundIndex, count: int) -> Callable[[Any, KeyValues], Iterable[KeyValues]]:
     """Return a function of the leading fields of the rows that a record has in an index."""
     rule = index.rule
     if rule.each_at is not None or _depends_on_rest(rule, count):
@@ -155,13 +155,13 @@ def _lead(index: Index, count: int) -> Callable[[Any, Keys], Iterable[Keys]]:
     if count == 1:  # the common case, without a list
         return _lead_of_one(sources[0], rule.when)
 
-    def lead(value: Any, keys: Keys) -> Iterable[Keys]:
+    def lead(value: Any, values: KeyValues) -> Iterable[KeyValues]:
         if rule.when is not None and not rule.when(value):
             return ()
-        found = tuple(
-            [keys[source] if isinstance(source, int) else source(value) for source in sources]
+        owner = tuple(
+            [values[source] if isinstance(source, int) else source(value) for source in sources]
         )
-        return () if any(part is None or part is UNSET for part in found) else (found,)
+        return () if any(part is None or part is UNSET for part in owner) else (owner,)
 
     return lead
 
@@ -174,19 +174,19 @@ def _depends_on_rest(rule: RowRule, count: int) -> bool:
 
 def _lead_of_one(
     source: int | Callable[[Any], object], when: Callable[[Any], bool] | None
-) -> Callable[[Any, Keys], Iterable[Keys]]:
-    def lead(value: Any, keys: Keys) -> Iterable[Keys]:
+) -> Callable[[Any, KeyValues], Iterable[KeyValues]]:
+    def lead(value: Any, values: KeyValues) -> Iterable[KeyValues]:
         if when is not None and not when(value):
             return ()
-        part = keys[source] if isinstance(source, int) else source(value)
+        part = values[source] if isinstance(source, int) else source(value)
         return () if part is None or part is UNSET else ((part,),)
 
     return lead
 
 
-def _split_leads(index: Index, count: int, value: Any, keys: Keys) -> list[Keys]:
+def _split_leads(index: BoundIndex, count: int, value: Any, values: KeyValues) -> list[KeyValues]:
     try:
-        rows = index.rows(value, keys)
+        rows = index.rows(value, values)
     except KeyFieldError:
         return []  # another program wrote a field that no key can hold
     return [(index.template.split(key) or ())[:count] for key in rows]
@@ -246,9 +246,9 @@ def _check_kinds(linked: Iterable[tuple[Any, Link]]) -> None:
     """Reject records that are owned and referred to: a refusal would come half way through the
     deletion of their owner. Reject owners that belong to each other."""
     linked = list(linked)
-    owned = {id(record) for record, link in linked if isinstance(link, Owner)}
+    owned = {record for record, link in linked if isinstance(link, Owner)}
     for record, link in linked:
-        if isinstance(link, Reference) and id(link.record) in owned:
+        if isinstance(link, Reference) and link.record in owned:
             raise _invalid(
                 "A record that belongs to another is deleted with it, so nothing can refer to it.",
                 record,
@@ -265,8 +265,8 @@ def _reaches(start: Any, goal: Any, linked: list[tuple[Any, Link]]) -> bool:
         at = pending.pop()
         if at is goal:
             return True
-        if id(at) not in seen:
-            seen.add(id(at))
+        if at not in seen:
+            seen.add(at)
             pending += [
                 link.record for record, link in linked if record is at and isinstance(link, Owner)
             ]

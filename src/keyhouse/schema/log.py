@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from keyhouse.arguments import checked
+from keyhouse.advice.arguments import checked
 from keyhouse.errors import DeclarationError
 from keyhouse.keys.template import Template
 from keyhouse.schema.counter import Counter
@@ -47,6 +47,7 @@ class Log(Record[T]):
       event.book_id})}`.
     """
 
+    kind = "log"
     appended = True
 
     @checked(DeclarationError)

@@ -1,13 +1,12 @@
 """Rows that a store keeps about itself in each space: its version, its migrations, its jobs."""
 
-import copy
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
-from keyhouse.arguments import checked
+from keyhouse.advice.arguments import checked
 from keyhouse.errors import DeclarationError
 from keyhouse.keys.segment import Segment
 from keyhouse.keys.template import Template
@@ -82,14 +81,6 @@ class Meta:
         )
         self.done = Record(MigrationDone, template(done), name="migration")
         self.job = Record(JobState, template(job), name="job")
-
-    def replaced(
-        self, version: Record[int], done: Record[MigrationDone], job: Record[JobState]
-    ) -> "Meta":
-        """Return a copy with other records."""
-        meta = copy.copy(self)
-        meta.version, meta.done, meta.job = version, done, job
-        return meta
 
     @property
     def records(self) -> tuple[Record[Any], ...]:

@@ -26,12 +26,13 @@ from typing import (
 )
 
 import msgspec
-from msgspec.inspect import Field, Type, type_info
+from msgspec.inspect import AnyType, Field, Type, type_info
 
 from keyhouse.errors import DeclarationError, KeyhouseError, UsageError
+from keyhouse.private_types import hidden_in
 from keyhouse.schema.record import Record
 
-__all__ = ["OPERATIONS", "Access", "Operation", "operation"]
+__all__ = ["METRIC_NAMES", "OPERATIONS", "Access", "Operation", "operation"]
 
 Access = Literal["read", "write"]
 Q = TypeVar("Q")
@@ -58,7 +59,7 @@ OPERATIONS: Final = (
 )
 """The operations that a service generates, by the names of NATS subjects and of metrics."""
 
-_METRICS: Final = ("cleanup", "errors", "storage", "watches")
+METRIC_NAMES: Final = ("cleanup", "errors", "storage", "watches")
 """Names of a service's metrics beside those of operations."""
 
 _NAME: Final = re.compile("[a-z][a-z0-9_]{0,62}")
@@ -70,10 +71,11 @@ class Operation(Generic[Q, R]):
     function itself; a service calls it with a store of the caller's space.
 
     `request` and `reply` are the Structs of its annotations, or None. `access` is the scope that a
-    caller needs. `doc` is the docstring.
+    caller needs. `doc` is the docstring. `is_open`: the type of the reply does not tell all that
+    it holds.
     """
 
-    __slots__ = ("access", "doc", "function", "name", "reply", "request")
+    __slots__ = ("access", "doc", "function", "is_open", "name", "reply", "request")
 
     def __init__(
         self, function: Callable[..., Awaitable[R]], *, access: Access, name: str | None = None
@@ -92,6 +94,7 @@ class Operation(Generic[Q, R]):
         self.function = function
         self.doc = inspect.getdoc(function) or ""
         self.request, self.reply = self._types()
+        self.is_open = any(isinstance(each, AnyType) for each in _types_within(self.reply))
 
     def __call__(self, store: Any, request: Q | None = None, /) -> Awaitable[R]:
         return self.function(store) if self.request is None else self.function(store, request)
@@ -104,7 +107,11 @@ class Operation(Generic[Q, R]):
         """Raise UsageError if a program passes a name in place of the operation, or a request of
         another type."""
         if not isinstance(operation, Operation):
-            raise UsageError("Pass the operation itself, not its name.", found=operation)
+            raise UsageError(
+                "Pass the operation itself: a function declared with @operation(access=…), which"
+                " `operations=` of the schema lists.",
+                found=operation,
+            )
         if not isinstance(request, operation.request or type(None)):
             raise UsageError(
                 "The request of the operation has another type: pass the one that it takes.",
@@ -124,10 +131,13 @@ class Operation(Generic[Q, R]):
 
     def shown(self, reply: Any) -> Any:
         """Return a reply with the members that its type declares: those of a subclass, here or
-        within it, are not shown."""
+        within it, are not shown. Raises DeclarationError if a member of any type holds a record
+        with private members."""
         self.check_reply(reply)
         if self.reply is None:
             return None
+        if self.is_open and (kind := hidden_in(reply)):
+            raise _not_shown(self, type=kind.__name__)
         try:
             return msgspec.convert(msgspec.to_builtins(reply), self.reply)
         except (msgspec.ValidationError, TypeError) as error:
@@ -200,10 +210,11 @@ class Operation(Generic[Q, R]):
         is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
         if not is_struct or kind.__struct_config__.array_like:
             raise DeclarationError(
-                "The request and the reply of an operation are each a Struct (or None), a JSON"
-                " object.",
+                "The request and the reply of an operation are each one Struct, a JSON object, or"
+                " None alone.",
                 operation=self.name,
                 parameter=parameter,
+                given=kind,
             )
         struct: type[msgspec.Struct] = kind
         return struct
@@ -242,47 +253,51 @@ def check_operations(
 ) -> None:
     """Raise DeclarationError for another object, for the name of a generated operation, for two
     operations of one name, and for a reply that would show private members of a record."""
-    for each in operations:
-        if not isinstance(each, Operation):
+    for operation in operations:
+        if not isinstance(operation, Operation):
             raise DeclarationError(
                 "An operation is a function that is declared with @operation(access=…).",
                 schema=schema,
-                given=getattr(each, "__name__", each),
+                given=getattr(operation, "__name__", operation),
             )
-        if each.name in (*OPERATIONS, *_METRICS):
+        if operation.name in (*OPERATIONS, *METRIC_NAMES):
             raise DeclarationError(
                 "Every service has an operation or a metric of this name: give the operation"
                 " another with `name=`.",
                 schema=schema,
-                operation=each.name,
+                operation=operation.name,
             )
-    names = [each.name for each in operations]
+    names = [operation.name for operation in operations]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise DeclarationError("Two operations have the same name.", schema=schema, names=twice)
     private = [record for record in records if record.private]
-    for each in operations if private else ():
-        _check_shown(each, private)
+    for operation in operations if private else ():
+        _check_shown(operation, private)
 
 
 def _check_shown(operation: Operation[Any, Any], private: list[Record[Any]]) -> None:
     """Raise DeclarationError if a type within the reply is that of a record with private members,
     or a subclass of it."""
-    for kind in _types_within(type_info(operation.reply)) if operation.reply is not None else ():
+    for info in _types_within(operation.reply):
         for record in private:
-            if issubclass(kind, record.type):
-                raise DeclarationError(
-                    "The reply of an operation has a record with private members, which its callers"
-                    " would see: return a Struct of the members to show.",
-                    operation=operation.name,
-                    record=record.name,
-                    private=list(record.private),
-                )
+            kind = getattr(info, "cls", None)
+            if isinstance(kind, type) and issubclass(kind, record.type):
+                raise _not_shown(operation, record=record.name, private=list(record.private))
 
 
-def _types_within(root: Type) -> Iterator[type]:
-    """Yield the classes of a type and of everything within it: members, items, alternatives."""
+def _not_shown(operation: Operation[Any, Any], **fields: Any) -> DeclarationError:
+    return DeclarationError(
+        "The reply of an operation has a record with private members, which its callers would see:"
+        " return a Struct of the members to show.",
+        operation=operation.name,
+        **fields,
+    )
+
+
+def _types_within(root: type[msgspec.Struct] | None) -> Iterator[Type]:
+    """Yield a type and every type within it: those of members, items and alternatives."""
     seen: set[type] = set()
-    queue: list[Any] = [root]
+    queue: list[Any] = [] if root is None else [type_info(root)]
     while queue:
         info = queue.pop()
         if isinstance(info, (list, tuple)):
@@ -293,7 +308,8 @@ def _types_within(root: Type) -> Iterator[type]:
                 if kind in seen:
                     continue
                 seen.add(kind)
-                yield kind
+            if isinstance(info, Type):
+                yield info
             queue += [getattr(info, name) for name in info.__struct_fields__]
 
 

@@ -7,24 +7,22 @@ callers, who would read the attribute there: services and the Studio ask `Derive
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import FromAttribute, Source
 from keyhouse.schema.derived import Derived
-from keyhouse.schema.summary import Summary
 
 __all__ = ["is_private", "private_fields"]
 
 
 def private_fields(row: Derived, private: tuple[str, ...], key: Template) -> tuple[str, ...]:
-    """Return the fields of a row, and the list of a summary, that may hold private attributes. An
+    """Return the fields of a row, and the parts of its value, that may hold private attributes. An
     HMAC holds none."""
     if not private:
         return ()
-    found = [
+    fields = [
         name
         for name, segment in zip(row.template.fields, row.template.segments, strict=True)
         if not segment.is_hashed and is_private(_source(row, name, key), private)
     ]
-    if isinstance(row, Summary) and row.entry is not None and is_private(row.entry, private):
-        found.append(row.under)
-    return tuple(found)
+    parts = [name for name, source in row.value_sources().items() if is_private(source, private)]
+    return (*fields, *parts)
 
 
 def is_private(source: Source | None, private: tuple[str, ...]) -> bool:

@@ -2,18 +2,22 @@
 
 A `Record` is the declaration and the handle: `store.get(BOOK, id=…)` and `store.put(BOOK, book)`
 take it, and return its type parameter. The value is a msgspec Struct, or any type that msgspec
-reads from JSON.
+reads from JSON. A declaration does not change, and knows no space.
+
+A `BoundRecord` is the same record at the keys of one space, which a store reads and writes: the
+schema binds it (`Schema.bind`).
 """
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from keyword import iskeyword
 from operator import attrgetter
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, get_origin
 
 import msgspec
 
-from keyhouse.arguments import checked
+from keyhouse.advice.arguments import checked
+from keyhouse.advice.nearest import nearest
 from keyhouse.errors import (
     DeclarationError,
     KeyFieldError,
@@ -23,21 +27,21 @@ from keyhouse.errors import (
 from keyhouse.keys.compiler import compile_address
 from keyhouse.keys.template import Template
 from keyhouse.limits import TTL_SECONDS_MAX
-from keyhouse.schema.compiled_rows import ChangedRows, Keys, RowSet, Source, attribute
-from keyhouse.schema.derived import Derived, First
+from keyhouse.private_types import hide, mask
+from keyhouse.schema.compiled_rows import ChangedRows, KeyValues, RowSet, Source, attribute
+from keyhouse.schema.derived import BoundDerived, Derived, RowPlace
 from keyhouse.schema.expiry import Expiry
 from keyhouse.schema.field_types import (
-    attach,
+    bind_row,
     check_field_types,
     check_given_fields,
     check_members,
     check_time_types,
 )
 from keyhouse.schema.links import Link, Owner, Reference
-from keyhouse.schema.nearest import nearest
 from keyhouse.schema.private_fields import private_fields
-from keyhouse.schema.record_check import check_declaration
-from keyhouse.schema.record_json import MemberSealer, RecordJson, is_struct, replaced
+from keyhouse.schema.record_check import check_declaration, check_shared_rows
+from keyhouse.schema.record_json import KEEP, MemberSealer, RecordJson, is_struct, replaced
 from keyhouse.schema.times import SECONDS, TimeFormat
 from keyhouse.schema.timestamps import Timestamps
 
@@ -45,14 +49,8 @@ T = TypeVar("T")
 
 _TTL_SECONDS_MIN = 0.001
 
-_OFFERED = (
-    *("name", "doc", "type", "template", "fields", "derived", "links", "expiry", "version"),
-    *("private", "sealed", "attributes", "current", "legacy", "shown"),
-)
-"""Attributes of a record that completion offers."""
 
-
-class Record(RecordJson[T]):
+class Record(Generic[T]):
     """Declares that values of `type` are stored at `at`.
 
     - `fields`: key fields that are not attributes of the same name (`{"asset": "attr.assetId"}`).
@@ -74,15 +72,21 @@ class Record(RecordJson[T]):
     - `upgrade`: turns the JSON of an older version into the current one.
     - `legacy_at`: the keys that the record had before a key migration. A record is read at its
       current key, else at its legacy key; a write moves it to the current key and removes the
-      legacy row in the same commit (unless the store has `writes_legacy_keys`). Scans, pages and
+      legacy row in the same commit (unless the schema `writes_legacy_keys`). Scans, pages and
       counts merge both. The two templates differ only before their first field. `current` and
       `legacy` are the record at one of its two keys alone, for code that migrates keys.
     - `belongs_to`: the records that it is deleted with (see `links`).
     - `references`: the records that it refers to, which cannot be deleted meanwhile.
+
+    A declaration does not change. Its `json` parses, checks and encodes values; its `unbound` form
+    builds their keys and derived rows.
     """
 
+    kind: ClassVar[str] = "record"
+    """The kind of row in one word."""
     appended: ClassVar[bool] = False
     """True for logs: `append` writes their events, and `put` rejects them."""
+    json_type: ClassVar[type[RecordJson[Any]]] = RecordJson
 
     @checked(DeclarationError)
     def __init__(
@@ -108,15 +112,7 @@ class Record(RecordJson[T]):
         belongs_to: Owner | tuple[Owner, ...] = (),
         references: Reference | tuple[Reference, ...] = (),
     ) -> None:
-        super().__init__(
-            type,
-            version=version,
-            unknown=unknown,
-            private=private,
-            expiry=expiry,
-            upgrade=upgrade,
-            sealed=sealed,
-        )
+        self.type = type
         self.name = name or getattr(type, "__name__", "value").lower()
         self.doc = doc or (getattr(type, "__doc__", None) or "" if is_struct(type) else "")
         self.template = at if isinstance(at, Template) else Template(at)
@@ -124,34 +120,46 @@ class Record(RecordJson[T]):
             name: source for name, source in (fields or {}).items() if source is not None
         }
         self.computed = dict(computed or {})
+        self.version = version
         self.created = created
         self.updated = updated
         self.times = times
+        self.private = private
+        self.sealed = sealed
+        self.expiry = expiry
+        self.upgrade = upgrade
         self.derived = derived
         self.links: tuple[Link, ...] = (
             *((belongs_to,) if isinstance(belongs_to, Owner) else belongs_to),
             *((references,) if isinstance(references, Reference) else references),
         )
-        self._compiled_address: Callable[[T, Mapping[str, object]], tuple[Keys, str]] | None = None
-        self._is_addressable = False
+        self.keeps_unknown = unknown == KEEP
+        self.unknown = None if self.keeps_unknown else unknown
+        self.json: RecordJson[T] = self.json_type(type, self)
+        """The JSON of its values."""
         self.legacy: Record[T] | None = None
-        self._current: Record[T] | None = None
-        check_members(self._type_info, self.name, self.template, derived)
-        check_given_fields(self._type_info, self.name, self.template, fields or ())
+        self.current: Record[T] = self
+        """The record at its current key alone, without derived rows, if it has legacy keys; else
+        the record itself."""
+        info = self.json.type_info
+        check_members(self, info)
+        check_given_fields(info, self.name, self.template, fields or ())
         check_declaration(self)
         self.timestamps = (
             Timestamps(type, timestamps, times, record=self.name, hidden=(*private, *sealed))
             if timestamps
             else None
         )
-        self._prepare_keys()
-        for each in derived:
-            each.private = private_fields(each, private, self.template)
-            attach(each, self.name, self.template, self.attributes, self.fields, self._type_info)
-        check_field_types(self._type_info, self.name, self.template, self.fields, derived)
+        self.unbound: BoundRecord[T] = BoundRecord(self)
+        """The record at its keys with no field fixed."""
+        check_shared_rows(self, self.unbound.shared_rows)
+        check_field_types(self, info)
         expires_at = expiry.field if expiry is not None and expiry.mode == "field" else None
-        check_time_types(self._type_info, self.name, (created, updated, *timestamps), expires_at)
-        self._prepare_rows()
+        check_time_types(info, self.name, (created, updated, *timestamps), expires_at)
+        if private:
+            hide(get_origin(type) or type)
+        if private or sealed:
+            mask(get_origin(type) or type, (*private, *sealed))
         if legacy_at is not None:
             template = legacy_at if isinstance(legacy_at, Template) else Template(legacy_at)
             if self.appended or template.fields != self.template.fields:
@@ -160,177 +168,48 @@ class Record(RecordJson[T]):
                     record=self.name,
                     legacy=template.text,
                 )
-            self.legacy, self._current = self._alone_at(template), self._alone_at(self.template)
-            self._prepare_rows()
+            self.legacy, self.current = self._alone_at(template), self._alone_at(self.template)
+            self.unbound = BoundRecord(self)
 
     def __repr__(self) -> str:
         return f"Record({self.name} at {self.template.text!r})"
 
-    def __dir__(self) -> list[str]:
-        """List the declaration for completion, without what the store and the schema use."""
-        return [*_OFFERED, *(name for name in object.__dir__(self) if name.startswith("__"))]
+    def _alone_at(self, template: Template) -> "Record[T]":
+        """Return the record at other keys, without derived rows and links."""
+        record = copy(self)
+        record.template, record.derived, record.links = template, (), ()
+        record.legacy, record.current = None, record
+        check_declaration(record)
+        record.unbound = BoundRecord(record)
+        check_field_types(record, self.json.type_info)
+        return record
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """The attributes of its type."""
+        return self.json.attributes
 
     @property
     def templates(self) -> list[Template]:
-        """The templates of the record, of its legacy keys and of its derived rows."""
-        legacy = [] if self.legacy is None else [self.legacy.template]
-        return [self.template, *legacy, *(each.template for each in self.derived)]
-
-    @property
-    def current(self) -> "Record[T]":
-        """The record at its current key alone, without derived rows, if it has legacy keys; else
-        the record itself."""
-        return self if self._current is None else self._current
-
-    def legacy_key(self, key: str) -> str:
-        """Return the legacy key of the record at this current key."""
-        size, legacy_head = self._heads
-        return legacy_head + key[size:]
-
-    def current_key(self, key: str) -> str:
-        """Return the current key of a record found at `key`, which may be its legacy key."""
-        head = self.template.head
-        if self.legacy is None or not key.startswith(self.legacy.template.head):
-            return key
-        if key.startswith(head) and self.template.split(key) is not None:
-            return key
-        return head + key[len(self.legacy.template.head) :]
-
-    def _alone_at(self, template: Template) -> "Record[T]":
-        alone = copy.copy(self)
-        alone.template, alone.derived, alone.links = template, (), ()
-        alone._prepare_keys()
-        alone._prepare_rows()
-        return alone
-
-    @property
-    def needs_previous(self) -> bool:
-        """True if a write depends on the record that it replaces, even without derived rows."""
-        return (
-            self.created is not None
-            or self.keeps_unknown
-            or (self.expiry is not None and self.expiry.mode == "fixed")
-        )
-
-    def bind(self, values: Mapping[str, object]) -> Self:
-        """Return a copy with some key fields fixed, as a store fixes those of its space."""
-        if not any(template.changes_by(values) for template in self.templates):
-            return self
-        return self._moved(lambda template: template.bind(values))
-
-    def under(self, prefix: Template) -> Self:
-        """Return a copy with the text and fields of a template in front of all its keys."""
-        return self._moved(lambda template: template.under(prefix))
+        """The templates of the record, where it may be, and of its derived rows."""
+        places = [self.template] if self.legacy is None else [self.template, self.legacy.template]
+        return [*places, *(each.template for each in self.derived)]
 
     def declarations(self) -> "list[Declared]":
         """Return the record, its derived rows, and itself at its legacy and current key alone."""
-        one_key = [] if self.legacy is None else [self.legacy, self.current]
-        return [self, *self.derived, *one_key]
+        return [declared for declared, _ in self.unbound.forms()]
 
-    def _moved(self, move: Callable[[Template], Template]) -> Self:
-        moved = copy.copy(self)
-        moved.template = move(self.template)
-        moved._prepare_keys()
-        copies = {
-            id(each): each.moved(move(each.template), moved.template) for each in self.derived
-        }
-        for each in copies.values():
-            if isinstance(each, First):
-                each.among = copies[id(each.among)]  # type: ignore[assignment]  # a copy of an Index is one
-        moved.derived = tuple(copies.values())
-        if self.legacy is not None:
-            moved.legacy, moved._current = self.legacy._moved(move), self.current._moved(move)
-        moved._prepare_rows()
-        return moved
+    def shown(self, value: T, stored: bytes | None = None) -> Any:
+        """Return the value as plain JSON without its private attributes, and with the members of
+        the `stored` row that the record keeps."""
+        return self.json.shown(value, stored)
 
-    def with_sealer(self, sealer: MemberSealer) -> Self:
-        bound = super().with_sealer(sealer)
-        if bound.legacy is not None and bound._current is not None:
-            bound.legacy = bound.legacy.with_sealer(sealer)
-            bound._current = bound._current.with_sealer(sealer)
-        return bound
-
-    def keys(self, value: T, given: Mapping[str, object]) -> Keys:
-        """Return the values of the record's key: from the value, else as given. Raises if both
-        differ."""
-        try:
-            if given.keys() == self._not_held:
-                return tuple(
-                    [
-                        given[name] if held is None else held(value)
-                        for name, held in self._holders.items()
-                    ]
-                )
-            return tuple(self._key_values(value, given))
-        except AttributeError as error:
-            raise self.other_type(value, error) from error
-
-    def address(self, value: T, given: Mapping[str, object]) -> tuple[Keys, str]:
-        """Return the values of the record's key, as a read of the key gives them, and the key."""
-        if self._is_addressable and (given.keys() == self._not_held if given else self._holds_all):
-            if self._compiled_address is None:
-                self._compiled_address = self._compile_address()
-            try:
-                return self._compiled_address(value, given)
-            except (ValueError, TypeError, AttributeError):
-                pass  # what follows raises an error that names the field
-        keys = self.keys(value, given)
-        key = self.template.join(keys)
-        return self.template.as_read(key, keys), key
-
-    def _compile_address(self) -> Callable[[T, Mapping[str, object]], tuple[Keys, str]]:
-        """Compile `address` for a value that holds fields of its key as attributes, and the others
-        as given: every put needs it."""
-        sources = [
-            f"g[{name!r}]" if name in self._not_held else f"v.{source}"
-            for name, source in zip(self.template.fields, self._key_sources(), strict=True)
-        ]
-        return compile_address(self.template, sources, "v, g")
-
-    def _key_sources(self) -> list[Any]:
-        return [self.fields.get(name, name) for name in self.template.fields]
-
-    def with_ids(self, value: T, new_id: Callable[[], str]) -> T:
-        """Return the value with new ids in the attributes that are generated and empty: a copy, if
-        there is one."""
-        empty = [name for name in self.generated if getattr(value, name) == ""]
-        return replaced(value, {name: new_id() for name in empty}) if empty else value
-
-    def compute(self, value: T) -> T:
-        """Return the value with its computed attributes set: a copy, if one of them changes."""
-        if not self.computed:
-            return value
-        try:
-            made = {name: make(value) for name, make in self.computed.items()}
-            changes = {name: new for name, new in made.items() if new is not getattr(value, name)}
-            return replaced(value, changes) if changes else value
-        except (AttributeError, TypeError, ValueError):
-            self.encode(value)  # raises RecordError for a value of the wrong type
-            raise
-
-    def stamp(self, value: T, before: T | None, now: int) -> T:
-        """Return the value with its version and times set. `before` is the record it replaces."""
-        if not self.is_stamped:
-            return value
-        changes: dict[str, object] = {}
-        if self.version is not None:
-            name, number = self.version
-            found = getattr(value, name, None)
-            if found != number or type(found) is not int or hasattr(value, "__post_init__"):
-                changes[name] = number
-        if self.created is not None or self.updated is not None:
-            time = self.times.format(now)
-            if self.created is not None:
-                changes[self.created] = time if before is None else getattr(before, self.created)
-            if self.updated is not None:
-                changes[self.updated] = time
-        return replaced(value, changes) if changes else value
-
-    def versioned(self, value: T) -> T:
-        """Return the value with its version set, and the times that it has."""
-        return (
-            value if self.version is None else replaced(value, {self.version[0]: self.version[1]})
-        )
+    def holder(self, name: str) -> Callable[[Any], object] | None:
+        """Return a reader of a key field from a value; None if the value does not hold it."""
+        source = self.fields.get(name, name)
+        if callable(source):
+            return source
+        return attrgetter(source) if source.partition(".")[0] in self.attributes else None
 
     @property
     def takes_ttl(self) -> bool:
@@ -344,71 +223,267 @@ class Record(RecordJson[T]):
             record=self.name,
         )
 
+
+Declared = Record[Any] | Derived
+"""Has a template: a record, or a row derived from one."""
+
+
+class BoundRecord(Generic[T]):
+    """A record at the keys of one space: `move` fixes fields of its templates, and `sealer` seals
+    and opens its sealed members.
+
+    owned          derived rows that belong to this record alone
+    shared_rows    derived rows that it shares with other records
+    is_single_row  a put writes one row, whatever was there before, so it need not read
+    moves          the record may be at its legacy key: see `keyhouse.store.stored_keys`
+    generated      attributes that the store fills with a new ULID where they are empty: those of a
+                   ULID in the key that are empty by default
+    """
+
+    def __init__(
+        self,
+        declared: Record[T],
+        move: Callable[[Template], Template] | None = None,
+        sealer: MemberSealer | None = None,
+    ) -> None:
+        self.declared = declared
+        self.name = declared.name
+        self.type = declared.type
+        self.json = declared.json
+        self.expiry = declared.expiry
+        self.timestamps = declared.timestamps
+        self.template = declared.template if move is None else move(declared.template)
+        self.key_fields = self.template.fields
+        self._sealer = sealer if declared.sealed else None
+        self.decode: Callable[[bytes, str], T] = (
+            declared.json.decode if self._sealer is None else self._decode_sealed
+        )
+        """Return the value of a stored row; see `RecordJson.decode`."""
+        self.is_live = declared.json.is_live
+        self.encode_and_read = declared.json.encode_and_read
+        self.keeps_unknown = declared.json.keeps_unknown
+        self.expires_by_field = declared.json.expires_by_field
+        self.is_stamped = any(
+            mark is not None for mark in (declared.version, declared.created, declared.updated)
+        )
+        self.legacy = (
+            None if declared.legacy is None else BoundRecord(declared.legacy, move, sealer)
+        )
+        self.current = (
+            self if declared.current is declared else BoundRecord(declared.current, move, sealer)
+        )
+        self.moves = self.legacy is not None
+        self._prepare_keys()
+        self.derived = self._bind_rows(move)
+        self.owned = tuple(each for each in self.derived if each.strategy == "put")
+        self.owned_rows = RowSet(each.rule for each in self.owned)
+        self.changed_owned = ChangedRows(self.owned)
+        self.shared_rows = tuple(each for each in self.derived if each.strategy != "put")
+        self.changed_shared = ChangedRows(self.shared_rows)
+        self.is_single_row = not (self.derived or self._needs_previous() or self.moves)
+
+    def __repr__(self) -> str:
+        return f"BoundRecord({self.name} at {self.template.text!r})"
+
+    def _prepare_keys(self) -> None:
+        template, declared = self.template, self.declared
+        self._key_sources = [declared.fields.get(name, name) for name in template.fields]
+        self._holders = {name: declared.holder(name) for name in template.fields}
+        self.generated = tuple(
+            [
+                source
+                for source, segment in zip(self._key_sources, template.segments, strict=True)
+                if segment.is_generated
+                and isinstance(source, str)
+                and source in self.json.empty_by_default
+                and not declared.appended
+            ]
+        )
+        self._not_held = {name for name, held in self._holders.items() if held is None}
+        self._holds_all = not self._not_held
+        self.holds_no_key_field = len(self._not_held) == len(self._holders)
+        self._compiled_address: (
+            Callable[[T, Mapping[str, object]], tuple[KeyValues, str]] | None
+        ) = None
+        self._is_addressable = not template.normalizes and all(
+            name in self._not_held
+            or (isinstance(source, str) and source in declared.attributes and not iskeyword(source))
+            for name, source in zip(template.fields, self._key_sources, strict=True)
+        )
+
+    def _bind_rows(self, move: Callable[[Template], Template] | None) -> tuple[BoundDerived, ...]:
+        declared = self.declared
+        rows: dict[Derived, BoundDerived] = {}
+        for row in sorted(declared.derived, key=lambda row: row.needs_others):
+            template = row.template if move is None else move(row.template)
+            private = private_fields(row, declared.private, declared.template)
+            place = RowPlace(template, self.name, self.template, declared.attributes, private, rows)
+            rows[row] = bind_row(row, place, self.json.type_info)
+        return tuple([rows[row] for row in declared.derived])
+
+    def _needs_previous(self) -> bool:
+        """Return whether a write depends on the record that it replaces, even without derived
+        rows."""
+        expiry = self.expiry
+        return (
+            self.declared.created is not None
+            or self.keeps_unknown
+            or (expiry is not None and expiry.mode == "fixed")
+        )
+
+    def forms(self) -> "Iterator[tuple[Declared, BoundDeclared]]":
+        """Iterate over the declarations of the record with their bound forms: itself, its derived
+        rows, and itself at its legacy and current key alone."""
+        yield self.declared, self
+        for row in self.derived:
+            yield row.declared, row
+        if self.legacy is not None:
+            yield self.legacy.declared, self.legacy
+            yield self.current.declared, self.current
+
+    @property
+    def places(self) -> tuple[Template, ...]:
+        """The templates of the keys at which the record may be. Most have one."""
+        return (self.template, *([] if self.legacy is None else [self.legacy.template]))
+
+    def stored_keys(self, key: str) -> tuple[str, ...]:
+        """Return the keys at which the row of the record with this key may be, its own last."""
+        return (key,) if self.legacy is None else (self.legacy_key(key), key)
+
+    def legacy_key(self, key: str) -> str:
+        """Return the legacy key of the record with this key."""
+        assert self.legacy is not None
+        return self.legacy.template.head + key[len(self.template.head) :]
+
+    def key_of(self, key: str) -> str:
+        """Return the key of the record whose row is at `key`, which may be its legacy key."""
+        if self.legacy is None or not key.startswith(self.legacy.template.head):
+            return key
+        head = self.template.head
+        if key.startswith(head) and self.template.split(key) is not None:
+            return key
+        return head + key[len(self.legacy.template.head) :]
+
+    def _decode_sealed(self, data: bytes, key: str = "") -> T:
+        assert self._sealer is not None
+        return self.json.decode(self._sealer.unseal(data, self.json.sealed_members, key), key)
+
+    def sealed_row(self, data: bytes, key: str) -> bytes:
+        """Return the row of a record's JSON: with its sealed members encrypted."""
+        sealer = self._sealer
+        return data if sealer is None else sealer.seal(data, self.json.sealed_members, key)
+
+    def is_sealed_by_current_key(self, data: bytes) -> bool:
+        """Return whether a row needs no rotation: its members are sealed with the current key."""
+        return self._sealer is None or self._sealer.is_current(data, self.json.sealed_members)
+
+    def key_values(self, value: T, given: Mapping[str, object]) -> KeyValues:
+        """Return the values of the record's key: from the value, else as given. Raises if both
+        differ."""
+        try:
+            if given.keys() == self._not_held:
+                return tuple(
+                    [
+                        given[name] if held is None else held(value)
+                        for name, held in self._holders.items()
+                    ]
+                )
+            return tuple(self._checked_key_values(value, given))
+        except AttributeError as error:
+            raise self.json.other_type(value, error) from error
+
+    def address(self, value: T, given: Mapping[str, object]) -> tuple[KeyValues, str]:
+        """Return the values of the record's key, as a read of the key gives them, and the key."""
+        if self._is_addressable and (given.keys() == self._not_held if given else self._holds_all):
+            if self._compiled_address is None:
+                self._compiled_address = self._compile_address()
+            try:
+                return self._compiled_address(value, given)
+            except (ValueError, TypeError, AttributeError):
+                pass  # what follows raises an error that names the field
+        keys = self.key_values(value, given)
+        key = self.template.join(keys)
+        return self.template.normalize(key, keys), key
+
+    def _compile_address(self) -> Callable[[T, Mapping[str, object]], tuple[KeyValues, str]]:
+        """Compile `address` for a value that holds fields of its key as attributes, and the others
+        as given: every put needs it."""
+        sources = [
+            f"g[{name!r}]" if name in self._not_held else f"v.{source}"
+            for name, source in zip(self.template.fields, self._key_sources, strict=True)
+        ]
+        return compile_address(self.template, sources, "v, g")
+
+    def with_ids(self, value: T, new_id: Callable[[], str]) -> T:
+        """Return the value with new ids in the attributes that are generated and empty: a copy, if
+        there is one."""
+        empty = [name for name in self.generated if getattr(value, name) == ""]
+        return replaced(value, {name: new_id() for name in empty}) if empty else value
+
+    def compute(self, value: T) -> T:
+        """Return the value with its computed attributes set: a copy, if one of them changes."""
+        if not self.declared.computed:
+            return value
+        try:
+            computed = {name: make(value) for name, make in self.declared.computed.items()}
+            changes = {
+                name: new for name, new in computed.items() if new is not getattr(value, name)
+            }
+            return replaced(value, changes) if changes else value
+        except (AttributeError, TypeError, ValueError):
+            self.json.encode(value)  # raises RecordError for a value of the wrong type
+            raise
+
+    def stamp(self, value: T, before: T | None, now: int) -> T:
+        """Return the value with its version and times set. `before` is the record it replaces."""
+        if not self.is_stamped:
+            return value
+        declared = self.declared
+        changes: dict[str, object] = {}
+        if self.declared.version is not None:
+            name, number = self.declared.version
+            current = getattr(value, name, None)
+            if current != number or type(current) is not int or hasattr(value, "__post_init__"):
+                changes[name] = number
+        if declared.created is not None or declared.updated is not None:
+            time = declared.times.format(now)
+            if declared.created is not None:
+                changes[declared.created] = (
+                    time if before is None else getattr(before, declared.created)
+                )
+            if declared.updated is not None:
+                changes[declared.updated] = time
+        return replaced(value, changes) if changes else value
+
+    def with_version(self, value: T) -> T:
+        """Return the value with its version set, and the times that it has."""
+        return (
+            value
+            if self.declared.version is None
+            else replaced(value, {self.declared.version[0]: self.declared.version[1]})
+        )
+
     def expires(self, value: T, before: int | None, ttl: float | None, now: int) -> int | None:
-        """Return the expiry of a record written now. `before` is that of the one it replaces."""
+        """Return the expiry of a record written now.
+
+        `before` is that of the one it replaces. It may be past: a row expires by the clock of the
+        engine, which may be behind the caller's.
+        """
         mode = self.expiry.mode if self.expiry is not None else None
         if ttl is not None:
-            return now + _ttl_milliseconds(ttl, self)
+            return now + _ttl_milliseconds(ttl, self.declared)
         if mode is None or mode == "write" or self.expiry is None:
             return None
         if mode == "field":
             text = attribute(self.expiry.field)(value)
-            return None if text is None or text is msgspec.UNSET else self.times.parse(text)
-        if mode == "fixed" and before is not None:
+            return (
+                None if text is None or text is msgspec.UNSET else self.declared.times.parse(text)
+            )
+        if mode == "fixed" and before is not None and before > now:
             return before
         return now + self.expiry.seconds * 1_000
 
-    def _prepare_keys(self) -> None:
-        self._holders = {name: self._make_holder(name) for name in self.template.fields}
-        self.generated = tuple(
-            [
-                source
-                for source, segment in zip(self._key_sources(), self.template.segments, strict=True)
-                if segment.is_generated and source in self._empty_by_default and not self.appended
-            ]
-        )
-        """Attributes that the store fills with a new ULID where they are empty: those of a ULID in
-        the key that are empty by default."""
-        self._not_held = {name for name, held in self._holders.items() if held is None}
-        self._holds_all = not self._not_held
-        self.holds_no_key_field = len(self._not_held) == len(self._holders)
-        self._compiled_address = None
-        self._is_addressable = not self.template.normalizes and all(
-            name in self._not_held or (source in self.attributes and not iskeyword(source))
-            for name, source in zip(self.template.fields, self._key_sources(), strict=True)
-        )
-        self.is_stamped = any(
-            mark is not None for mark in (self.version, self.created, self.updated)
-        )
-
-    def _prepare_rows(self) -> None:
-        """Sort the derived rows: `owned` ones belong to this record alone, `shared_rows` also to
-        others.
-
-        `is_single_row`: a put writes one row, whatever was there before, so it need not read.
-        """
-        self.owned = tuple(each for each in self.derived if each.strategy == "put")
-        self.owned_rows = RowSet(each.rule for each in self.owned)
-        self.changed_owned = ChangedRows(self.owned)
-        self._heads = (
-            len(self.template.head),
-            "" if self.legacy is None else self.legacy.template.head,
-        )
-        self.shared_rows = tuple(each for each in self.derived if each.strategy != "put")
-        self.changed_shared = ChangedRows(self.shared_rows)
-        self.is_single_row = not self.derived and not self.needs_previous and self.legacy is None
-
-    def holder(self, name: str) -> Callable[[Any], object] | None:
-        """Return a reader of a key field from a value; None if the value does not hold it."""
-        return self._holders[name] if name in self._holders else self._make_holder(name)
-
-    def _make_holder(self, name: str) -> Callable[[Any], object] | None:
-        source = self.fields.get(name, name)
-        if callable(source):
-            return source
-        return attrgetter(source) if source.partition(".")[0] in self.attributes else None
-
-    def _key_values(self, value: T, given: Mapping[str, object]) -> Iterator[object]:
+    def _checked_key_values(self, value: T, given: Mapping[str, object]) -> Iterator[object]:
         if others := sorted(set(given) - set(self.template.fields)):
             raise UsageError(
                 "The record's key has no such field.",
@@ -419,27 +494,28 @@ class Record(RecordJson[T]):
         for name, held in self._holders.items():
             if held is None:
                 if name not in given:
+                    like = nearest(name, self.declared.attributes).get("nearest")
                     raise KeyFieldError(
                         "The key needs a field that was not given.",
                         field=name,
                         template=self.template.text,
-                        **nearest(name, self.attributes),
+                        **({} if like is None else {"nearest": like}),
                     )
                 yield given[name]
                 continue
-            found = held(value)
-            if name in given and given[name] != found:
+            own = held(value)
+            if name in given and given[name] != own:
                 raise KeyFieldError(
                     "The record has another value there.",
                     field=name,
                     given=given[name],
-                    record=found,
+                    record=own,
                 )
-            yield found
+            yield own
 
 
-Declared = Record[Any] | Derived
-"""Has a template: a record, or a row derived from one."""
+BoundDeclared = BoundRecord[Any] | BoundDerived
+"""The bound form of a declaration."""
 
 
 def _ttl_milliseconds(ttl: float, record: Record[Any]) -> int:

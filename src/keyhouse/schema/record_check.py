@@ -1,18 +1,19 @@
 """Checks of a record's declaration: names that do not exist, options that exclude each other, types
 that need care."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeGuard
 
 from msgspec import Struct, inspect
 
+from keyhouse.advice.nearest import nearest
 from keyhouse.errors import DeclarationError
-from keyhouse.keys.number_segments import Day, Descending, Timestamp
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import Source
-from keyhouse.schema.derived import Derived, First, Index, RecordCount
+from keyhouse.schema.derived import BoundDerived, Derived
 from keyhouse.schema.expiry import Expiry, check_seconds
-from keyhouse.schema.nearest import nearest
-from keyhouse.schema.summary import Summary
+from keyhouse.schema.index import Index
+from keyhouse.schema.times import TimeFormat
 
 RESERVED = frozenset(
     {
@@ -40,6 +41,8 @@ class Declaration(Protocol):
     """The part of a Record that is checked."""
 
     name: str
+    times: TimeFormat
+    keeps_unknown: bool
     template: Template
     fields: dict[str, Source]
     computed: Any
@@ -52,7 +55,9 @@ class Declaration(Protocol):
     upgrade: Any
     expiry: Expiry | None
     derived: tuple[Derived, ...]
-    attributes: frozenset[str]
+
+    @property
+    def attributes(self) -> frozenset[str]: ...
 
     @property
     def templates(self) -> list[Template]: ...
@@ -75,28 +80,24 @@ def check_declaration(record: Declaration) -> None:
             record=record.name,
             attributes=unknown,
             **nearest(unknown[0], record.attributes),
-            known=sorted(record.attributes),
         )
     if record.upgrade is not None and record.version is None:
         raise DeclarationError("A record that upgrades needs a version.", record=record.name)
-    for each in record.derived:
-        if isinstance(each, First) and not _lists_all(record, each):
-            raise DeclarationError(
-                "A First row is among an index of its record with the same `when`,"
-                " whose key begins with its fields.",
-                record=record.name,
-                row=each.template.text,
-                among=each.among.template.text,
-            )
     _check_private(record)
     _check_sealed(record)
-    shared = [each for each in record.derived if isinstance(each, (Summary, RecordCount, First))]
-    if record.expiry is not None and shared:
-        raise DeclarationError(
-            "A record that expires can't feed a row shared by several: that row would outlive it.",
-            record=record.name,
-            row=shared[0].template.text,
-        )
+
+
+def check_shared_rows(record: Declaration, rows: Sequence[BoundDerived]) -> None:
+    """Raise DeclarationError if the record expires, and others may feed one of the rows that it
+    shares as well."""
+    for row in rows:
+        if record.expiry is not None and (not row.has_one_holder or row.has_successors):
+            raise DeclarationError(
+                "A record that expires can't feed a row shared by several: that row would outlive"
+                " it.",
+                record=record.name,
+                row=row.template.text,
+            )
 
 
 def _check_private(record: Declaration) -> None:
@@ -184,24 +185,13 @@ def _is_attribute(record: Declaration, value: str | None) -> TypeGuard[str]:
     record's key."""
     if value is None or value not in record.template.fields:
         return value is not None
-    if isinstance(record.template.segment(value), (Day, Timestamp, Descending)):
+    if not record.template.segment(value).innermost.is_plain_json:
         raise DeclarationError(
             "A day or time cannot be read back from an index's value.",
             record=record.name,
             field=value,
         )
     return False
-
-
-def _lists_all(record: Declaration, first: First) -> bool:
-    """Return whether the index that a First row is among lists every record that the row may
-    name."""
-    among, count = first.among, len(first.template.fields)
-    return (
-        any(among is each for each in record.derived)
-        and among.template.fields[:count] == first.template.fields
-        and among.when is first.when
-    )
 
 
 def members_to_check(info: inspect.Type) -> tuple[str, ...] | None:

@@ -2,13 +2,14 @@
 
 import copy
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import cached_property
-from typing import Any, Final, Generic, Protocol, Self, TypeGuard, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeGuard, TypeVar
 
 import msgspec
 from msgspec import inspect
 
+from keyhouse.advice.nearest import nearest
 from keyhouse.errors import (
     DeclarationError,
     DocumentError,
@@ -18,11 +19,8 @@ from keyhouse.errors import (
 )
 from keyhouse.schema import document
 from keyhouse.schema.compiled_rows import attribute
-from keyhouse.schema.expiry import Expiry
 from keyhouse.schema.merge_patch import merge_patch
-from keyhouse.schema.nearest import nearest
-from keyhouse.schema.record_check import members_to_check, members_to_check_first
-from keyhouse.schema.times import TimeFormat
+from keyhouse.schema.record_check import Declaration, members_to_check, members_to_check_first
 from keyhouse.schema.unknown_members import (
     KnownMembers,
     KnownPart,
@@ -37,7 +35,6 @@ KEEP: Final = "keep"
 """`Record(unknown=KEEP)`: a rewrite keeps the members that this code does not know."""
 
 
-_NAME_CHARS_MAX: Final = 64
 _UNREADABLE: Final = "A stored row does not decode as its record; see `keyhouse verify`."
 _OF_ANOTHER_TYPE: Final = (
     "A stored row does not have its record's type: give a member that is new in the declaration a"
@@ -61,35 +58,23 @@ class MemberSealer(Protocol):
 
 
 class RecordJson(Generic[T]):
-    """The half of a Record that knows its type and its JSON, and nothing of keys."""
+    """The JSON of a record's values: knows the type and the members, and nothing of keys."""
 
-    name: str
-    times: TimeFormat
-
-    def __init__(
-        self,
-        type: type[T],
-        *,
-        version: tuple[str, int] | None,
-        unknown: str | None,
-        private: tuple[str, ...],
-        expiry: Expiry | None,
-        upgrade: Callable[[dict[str, Any]], dict[str, Any]] | None,
-        sealed: tuple[str, ...],
-    ) -> None:
+    def __init__(self, type: type[T], declared: Declaration) -> None:
         self.type = type
-        self.version = version
-        self.keeps_unknown = unknown == KEEP
-        self.unknown = None if unknown == KEEP else unknown
-        self.private = private
-        self.expiry = expiry
+        self.name = declared.name
+        self.times = declared.times
+        self.version = declared.version
+        self.unknown = declared.unknown
+        self.keeps_unknown = declared.keeps_unknown
+        self.private = declared.private
+        self.expiry = expiry = declared.expiry
         self.expires_by_field = expiry is not None and expiry.mode == "field"
-        self.upgrade = upgrade
-        self.sealed = sealed
-        self._sealer: MemberSealer | None = None
+        self.upgrade = declared.upgrade
+        self.sealed = declared.sealed
         self._decoder = _decoder(type)
         self._decode_plainly = (
-            self._decoder.decode if upgrade is None and unknown in (None, KEEP) else None
+            self._decoder.decode if self.upgrade is None and self.unknown is None else None
         )
         """The whole of `decode`, where no more than the version is to be checked."""
         self._members = (
@@ -97,12 +82,12 @@ class RecordJson(Generic[T]):
         )
         self.is_struct = is_struct(type)
         self.attributes = frozenset(self._members)
-        self._empty_by_default = frozenset(
+        self.empty_by_default = frozenset(
             [f.name for f in msgspec.structs.fields(type) if f.default == ""]
             if is_struct(type)
             else []
         )
-        self._type_info = info = inspect.type_info(type)
+        self.type_info = info = inspect.type_info(type)
         if isinstance(info, inspect.CustomType):
             raise DeclarationError(
                 f"A record is a msgspec Struct, or a type of JSON: write `class {type.__name__}"
@@ -160,9 +145,9 @@ class RecordJson(Generic[T]):
     def encode(self, value: T) -> bytes:
         """Return the JSON of a value. Raises RecordError or DocumentError if it would not decode
         again."""
-        return self.written(value)[0]
+        return self.encode_and_read(value)[0]
 
-    def written(self, value: T) -> tuple[bytes, T]:
+    def encode_and_read(self, value: T) -> tuple[bytes, T]:
         """Return the JSON of a value, and the value as it will be read: an int as a float, where
         that is its type."""
         if self.type is Any and isinstance(value, document.Compact):
@@ -229,10 +214,10 @@ class RecordJson(Generic[T]):
         if not self.keeps_unknown or stored is None or not isinstance(plain, dict):
             return plain
         assert self._known is not None
-        if (found := self._parse_row_with_unknown(stored)) is None:
+        if (stored_plain := self._parse_row_with_unknown(stored)) is None:
             return plain
         whole = copy.deepcopy(plain)
-        self._known.keep(found, whole)
+        self._known.keep(stored_plain, whole)
         return whole
 
     def _parse_row_with_unknown(self, stored: bytes) -> Any:
@@ -244,7 +229,7 @@ class RecordJson(Generic[T]):
         except (DocumentError, UnreadableError):
             return None
         if self.sealed and isinstance(plain, dict):
-            sealed = self._sealed_members
+            sealed = self.sealed_members
             plain = {name: part for name, part in plain.items() if name not in sealed}
         return None if self._known.first_unknown(plain) is None else plain
 
@@ -290,8 +275,6 @@ class RecordJson(Generic[T]):
             else:
                 if self.version is None or getattr(value, self.version[0]) <= self.version[1]:
                     return value
-        if self._sealer is not None:
-            data = self._sealer.unseal(data, self._sealed_members, key)
         if self.upgrade is not None:
             data = self._upgraded(data, key)
         try:
@@ -309,23 +292,8 @@ class RecordJson(Generic[T]):
             self._reject_newer(data, key)
         return value
 
-    def sealed_row(self, data: bytes, key: str) -> bytes:
-        """Return the row of a record's JSON: with its sealed members encrypted."""
-        return data if self._sealer is None else self._sealer.seal(data, self._sealed_members, key)
-
-    def is_sealed_by_current_key(self, data: bytes) -> bool:
-        """Return whether a row needs no rotation: its members are sealed with the current key."""
-        return self._sealer is None or self._sealer.is_current(data, self._sealed_members)
-
-    def with_sealer(self, sealer: MemberSealer) -> Self:
-        """Return a copy that seals and opens members by this sealer, as a store binds it."""
-        bound = copy.copy(self)
-        bound._sealer = sealer
-        bound._decode_plainly = None
-        return bound
-
-    @property
-    def _sealed_members(self) -> tuple[str, ...]:
+    @cached_property
+    def sealed_members(self) -> tuple[str, ...]:
         return tuple([self._members[name] for name in self.sealed])
 
     @cached_property
@@ -360,14 +328,14 @@ class RecordJson(Generic[T]):
         if "." in unknown or "[" in unknown or self._known is None:
             return {}  # a member of a member
         known = sorted(self._known.names - self._private_members)
-        return {**nearest(unknown[:_NAME_CHARS_MAX], known), "known": known}
+        return nearest(unknown, known)
 
     def _first_rejected(self, plain: Any) -> str | None:
         """Return the path of an unknown member that would be lost, or None."""
         if self._known is None or not isinstance(plain, dict):
             return None if self._known_part is None else self._known_part.first_unknown(plain)
         if self.keeps_unknown:
-            return self._known.first_unknown_inside(plain, self._sealed_members)
+            return self._known.first_unknown_inside(plain, self.sealed_members)
         if self.unknown is not None:
             return self._known.first_unknown_inside(plain)
         return self._known.first_unknown(plain)
@@ -382,11 +350,11 @@ class RecordJson(Generic[T]):
 
     @cached_property
     def _known(self) -> KnownMembers | None:
-        return known_members(self._type_info)
+        return known_members(self.type_info)
 
     @cached_property
     def _known_part(self) -> KnownPart | None:
-        return known_part(self._type_info)
+        return known_part(self.type_info)
 
     def knows(self, members: Collection[str]) -> bool:
         """Return whether all members of a document are members of the type."""
@@ -431,8 +399,8 @@ class RecordJson(Generic[T]):
         member = self._members[self.version[0]]
         try:
             plain = document.parse(data)
-            found = plain.get(member, 0) if isinstance(plain, dict) else None
-            if not isinstance(found, int) or found >= self.version[1]:
+            number = plain.get(member, 0) if isinstance(plain, dict) else None
+            if not isinstance(number, int) or number >= self.version[1]:
                 return data
             return document.encode(self.upgrade(plain) | {member: self.version[1]})
         except (DocumentError, LookupError, TypeError, ValueError, AttributeError) as error:
@@ -447,14 +415,14 @@ class RecordJson(Generic[T]):
         if self.version is None:
             return
         try:
-            found = document.parse(data).get(self._members[self.version[0]])
+            number = document.parse(data).get(self._members[self.version[0]])
         except (DocumentError, AttributeError):
             return
-        if isinstance(found, int) and found > self.version[1]:
+        if isinstance(number, int) and number > self.version[1]:
             raise NewerError(
                 "The row was written by newer code: use the newer program.",
                 key=key,
-                found=found,
+                found=number,
                 known=self.version[1],
             )
 
@@ -465,8 +433,8 @@ class RecordJson(Generic[T]):
         if self.type is Any:
             raise DocumentError("The value is not made of JSON's own types.", record=self.name)
         for name in self._members or ("",):
-            written, found = (getattr(value, name), getattr(read, name)) if name else (value, read)
-            if name != self.unknown and not document.round_trips(written, found):
+            written, reread = (getattr(value, name), getattr(read, name)) if name else (value, read)
+            if name != self.unknown and not document.round_trips(written, reread):
                 document.check_names(written)  # the better reason
                 raise RecordError(
                     "The value would be read back as another one: where its type is not declared,"

@@ -1,14 +1,15 @@
 """Summaries: rows that list the records that share them."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from keyhouse.arguments import checked
+from keyhouse.advice.arguments import checked
 from keyhouse.errors import DeclarationError, DocumentError, NewerError, UnreadableError
+from keyhouse.keys.segment import Segment
 from keyhouse.keys.template import Template
 from keyhouse.schema import document
-from keyhouse.schema.compiled_rows import Keys, Source
-from keyhouse.schema.derived import NOT_TEXT, Derived
+from keyhouse.schema.compiled_rows import KeyValues, Source
+from keyhouse.schema.derived import BoundDerived, Derived, RowPlace
 
 TRUNCATED: Final = "truncated"
 """The member of a row that says that it may lack members."""
@@ -33,9 +34,7 @@ class Summary(Derived):
     that it does not list are still derived: `verify` accepts their absence.
     """
 
-    strategy = "merge"
-    has_siblings = True
-    is_claimed = False
+    kind = "summary"
 
     @checked(DeclarationError)
     def __init__(
@@ -59,9 +58,7 @@ class Summary(Derived):
         self.member_field = member
         self.under = under
         self.entry = entry
-        self.has_entries = entry is not None
         self.version = version
-        self._version_member = {} if version is None else dict([version])
         self.rebuilt = rebuilt
         self.newer_entry = newer_entry
         self.members_max = members_max
@@ -85,49 +82,71 @@ class Summary(Derived):
                 template=self.template.text,
             )
 
-    def attach(
-        self, record_name: str, key: Template, attributes: frozenset[str], renamed: frozenset[str]
-    ) -> Self:
-        if self.member_field not in key.fields or isinstance(
-            key.segment(self.member_field), NOT_TEXT
-        ):
-            raise DeclarationError(
-                "A summary lists a field of its record's key that is text.", field=self.member_field
-            )
-        self._member_at = key.fields.index(self.member_field)
-        if self.newer_entry is not None and not set(self.template.fields) <= set(key.fields):
-            raise DeclarationError(
-                "A newer record is listed by the fields of its key alone.",
-                template=self.template.text,
-                record=record_name,
-            )
-        attached = super().attach(record_name, key, attributes, renamed)
-        if self.entry is not None and any(isinstance(origin, tuple) for origin in self._owner):
-            raise DeclarationError(
-                "Two records could have an entry under the same member:"
-                " put a field that distinguishes them into the row's key.",
-                template=self.template.text,
-                record=record_name,
-            )
-        return attached
+    def bind(self, place: RowPlace) -> "BoundSummary":
+        return BoundSummary(self, place)
 
-    def contribution(self, record: Any, keys: Keys) -> tuple[str, object]:
-        entry = None if self.entry is None else document.parse(document.encode(self.entry(record)))
-        return str(keys[self._member_at]), entry
-
-    def newer_contribution(self, value: bytes, keys: Keys) -> tuple[str, object] | None:
-        """Return the member and entry of a record that newer code wrote; None if it is not
-        listed."""
-        found = None if self.newer_entry is None else document.parse(value)
-        if self.newer_entry is None or not isinstance(found, dict):
-            return None
-        return str(keys[self._member_at]), self.newer_entry(found)
-
-    def contributes_key(self) -> bool:
-        return self.entry is None
+    def value_text(self) -> str:
+        member = self.member_field
+        listed = f"[{member}, …]" if self.entry is None else f"{{{member}: entry, …}}"
+        version = "" if self.version is None else f", {_json(self.version[0])}: {self.version[1]}"
+        return f"`{{{_json(self.under)}: {listed}{version}}}`"
 
     def carried(self) -> str | None:
         return self.member_field
+
+    def value_sources(self) -> Mapping[str, Source]:
+        return {} if self.entry is None else {self.under: self.entry}
+
+
+class BoundSummary(BoundDerived):
+    """See Summary."""
+
+    declared: Summary
+    strategy = "merge"
+    has_siblings = True
+    is_claimed = False
+
+    def __init__(self, declared: Summary, place: RowPlace) -> None:
+        self.under, self.entry, self.rebuilt = declared.under, declared.entry, declared.rebuilt
+        self.members_max, self.version = declared.members_max, declared.version
+        self.has_entries = declared.entry is not None
+        self._version_member = {} if self.version is None else dict([self.version])
+        member, key, template = declared.member_field, place.key, place.template
+        if member not in key.fields or not _is_text(key.segment(member)):
+            raise DeclarationError(
+                "A summary lists a field of its record's key that is text.", field=member
+            )
+        self._member_at = key.fields.index(member)
+        if declared.newer_entry is not None and not set(template.fields) <= set(key.fields):
+            raise DeclarationError(
+                "A newer record is listed by the fields of its key alone.",
+                template=template.text,
+                record=place.record,
+            )
+        super().__init__(declared, place)
+        if self.has_entries and any(isinstance(origin, tuple) for origin in self._owner):
+            raise DeclarationError(
+                "Two records could have an entry under the same member:"
+                " put a field that distinguishes them into the row's key.",
+                template=template.text,
+                record=place.record,
+            )
+
+    def contribution(self, record: Any, values: KeyValues) -> tuple[str, object]:
+        entry = None if self.entry is None else document.parse(document.encode(self.entry(record)))
+        return str(values[self._member_at]), entry
+
+    def newer_contribution(self, value: bytes, values: KeyValues) -> tuple[str, object] | None:
+        """Return the member and entry of a record that newer code wrote; None if it is not
+        listed."""
+        newer_entry = self.declared.newer_entry
+        plain = None if newer_entry is None else document.parse(value)
+        if newer_entry is None or not isinstance(plain, dict):
+            return None
+        return str(values[self._member_at]), newer_entry(plain)
+
+    def contributes_key(self) -> bool:
+        return self.entry is None
 
     def members(self, row: bytes | None) -> dict[str, object]:
         """Return the members that the row lists. A map stored as a plain list is read as well: then
@@ -216,8 +235,8 @@ class Summary(Derived):
             ) from error
 
     def _is_newer(self, others: dict[str, object]) -> bool:
-        found = None if self.version is None else others.get(self.version[0])
-        return self.version is not None and isinstance(found, int) and found > self.version[1]
+        number = None if self.version is None else others.get(self.version[0])
+        return self.version is not None and isinstance(number, int) and number > self.version[1]
 
     def _reject_newer(self, key: str, others: dict[str, object]) -> None:
         if self.version is not None and self._is_newer(others):
@@ -235,10 +254,23 @@ class Summary(Derived):
             return self.is_truncated(row)
         return bool(members[contribution[0]] == contribution[1])
 
-    def owners(self, key: str, row: bytes) -> list[list[Keys]]:
-        found = self.template.split(key)
+    def stored_contribution(self, row: bytes, values: KeyValues) -> tuple[str, object]:
+        member = str(values[self._member_at])
+        return member, self.members(row).get(member)
+
+    def owners(self, key: str, row: bytes) -> list[list[KeyValues]]:
+        values = self.template.split(key)
         return (
             []
-            if found is None
-            else [self._candidates(found, member) for member in self.members(row)]
+            if values is None
+            else [self._candidates(values, member) for member in self.members(row)]
         )
+
+
+def _is_text(segment: Segment) -> bool:
+    """Return whether values of a key field are text, so that names of JSON members hold them."""
+    return not segment.is_optional and segment.innermost.takes[:1] in ((), (str,))
+
+
+def _json(text: str) -> str:
+    return document.encode_checked(text).decode()

@@ -20,7 +20,7 @@ def prove(
     """
     for declared in all_declared:
         _prove_alone(declared.template)
-    known = {(id(scanned), id(within)) for scanned, within in overlaps}
+    known = set(overlaps)
     for index, one in enumerate(all_declared):
         for other in all_declared[index + 1 :]:
             _prove_apart(one.template, other.template, bound)
@@ -29,7 +29,7 @@ def prove(
                     scanned.template,
                     within.template,
                     bound,
-                    known=(id(scanned), id(within)) in known,
+                    known=(scanned, within) in known,
                 )
 
 
@@ -49,7 +49,10 @@ def _prove_alone(template: Template) -> None:
 def _prove_apart(one: Template, other: Template, bound: frozenset[str]) -> None:
     if (key := proof.collision(one, other, bound)) is not None:
         raise DeclarationError(
-            "Two templates build the same key.", one=one.text, other=other.text, witness=key
+            "Two templates build the same key: begin one of them with another word.",
+            one=one.text,
+            other=other.text,
+            witness=key,
         )
 
 

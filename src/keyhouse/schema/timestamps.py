@@ -53,41 +53,41 @@ class Timestamps:
 
     def invalid(self, value: object) -> list[str]:
         """Return the members of a stored record that hold no time."""
-        found = []
+        members = []
         for path, member in self._paths:
             try:
                 self._replaced(value, None, path, member)
             except RecordError:
-                found.append(member)
-        return found
+                members.append(member)
+        return members
 
     def _replaced(self, value: Any, before: Any, path: list[str], member: str) -> Any:
         name, *rest = path
-        found = getattr(value, name)
+        part = getattr(value, name)
         stored = getattr(before, name, None)
-        if found is None or found is msgspec.UNSET:
+        if part is None or part is msgspec.UNSET:
             return value
         after = (
-            self._replaced(found, stored, rest, member)
+            self._replaced(part, stored, rest, member)
             if rest
-            else self._normal(found, stored, member)
+            else self._normal(part, stored, member)
         )
-        return value if after == found else msgspec.structs.replace(value, **{name: after})
+        return value if after == part else msgspec.structs.replace(value, **{name: after})
 
-    def _normal(self, found: Any, stored: Any, member: str) -> Any:
-        if isinstance(found, list):
+    def _normal(self, value: Any, stored: Any, member: str) -> Any:
+        if isinstance(value, list):
             known = stored if isinstance(stored, list) else ()
-            return [self._normal(each, each if each in known else None, member) for each in found]
+            return [self._normal(each, each if each in known else None, member) for each in value]
         try:
-            return self._times.format(self._times.parse(found))
+            return self._times.format(self._times.parse(value))
         except DocumentError as error:
-            if found == stored:
-                return found
+            if value == stored:
+                return value
             raise RecordError(
                 "A member of the value is not a time.",
                 record=self._record,
                 member=member,
-                **({} if member in self._hidden else {"given": found, "reason": str(error)}),
+                **({} if member in self._hidden else {"given": value, "reason": str(error)}),
             ) from None
 
 

@@ -74,9 +74,9 @@ class KnownMembers:
         """Return the path of an unknown member below the object's own, or below some of them."""
         for name in self.values if names is None else names:
             known = self.values.get(name)
-            found = None if known is None else known.first_unknown(plain.get(name))
-            if found is not None:
-                return _joined(name, found)
+            unknown = None if known is None else known.first_unknown(plain.get(name))
+            if unknown is not None:
+                return _joined(name, unknown)
         return None
 
     def identity(self, plain: Any) -> bytes:
@@ -121,13 +121,13 @@ class _KnownItems:
 
     def first_unknown(self, plain: Any) -> str | None:
         for at, item in enumerate(_items(plain)):
-            if (found := self._item.first_unknown(item)) is not None:
-                return _joined(f"[{at}]", found)
+            if (unknown := self._item.first_unknown(item)) is not None:
+                return _joined(f"[{at}]", unknown)
         return None
 
     def identity(self, plain: Any) -> bytes:
-        found = [self._item.identity(item) for item in _items(plain)]
-        return _identity(sorted(found) if self._is_set else found)
+        identities = [self._item.identity(item) for item in _items(plain)]
+        return _identity(sorted(identities) if self._is_set else identities)
 
     def keep(self, stored: Any, written: Any) -> None:
         if self.first_unknown(stored) is None:
@@ -138,10 +138,10 @@ class _KnownItems:
                 self._item.keep(one, other)
 
     def _by_identity(self, plain: Any) -> defaultdict[bytes, list[Any]]:
-        found = defaultdict(list)
+        by_identity = defaultdict(list)
         for item in _items(plain):
-            found[self._item.identity(item)].append(item)
-        return found
+            by_identity[self._item.identity(item)].append(item)
+        return by_identity
 
     def _pairs(self, stored: list[Any], written: list[Any]) -> Iterator[tuple[Any, Any]]:
         """Yield the stored item of each written one, all of them of one value. An item that is
@@ -176,9 +176,9 @@ class _KnownPlaces:
 
     def first_unknown(self, plain: Any) -> str | None:
         for at, (known, part) in enumerate(zip(self._parts, _items(plain), strict=False)):
-            found = None if known is None else known.first_unknown(part)
-            if found is not None:
-                return _joined(f"[{at}]", found)
+            unknown = None if known is None else known.first_unknown(part)
+            if unknown is not None:
+                return _joined(f"[{at}]", unknown)
         return None
 
     def identity(self, plain: Any) -> bytes:
@@ -201,8 +201,8 @@ class _KnownMap:
 
     def first_unknown(self, plain: Any) -> str | None:
         for name, part in plain.items() if isinstance(plain, dict) else ():
-            if (found := self._value.first_unknown(part)) is not None:
-                return _joined(name, found)
+            if (unknown := self._value.first_unknown(part)) is not None:
+                return _joined(name, unknown)
         return None
 
     def identity(self, plain: Any) -> bytes:
@@ -237,8 +237,8 @@ class _KnownChoice:
             options, tag = self._objects, plain.get(self._tag_field)
         else:
             options, tag = self._arrays, next(iter(_items(plain)), None)
-        found = options.get(tag) if isinstance(tag, (str, int)) else None
-        return options.get(None) if found is None else found
+        members = options.get(tag) if isinstance(tag, (str, int)) else None
+        return options.get(None) if members is None else members
 
     def first_unknown(self, plain: Any) -> str | None:
         known = self._of(plain)
@@ -261,8 +261,8 @@ def known_part(info: inspect.Type) -> KnownPart | None:
 
 def known_members(info: inspect.Type) -> KnownMembers | None:
     """Return the members of a Struct type; None for a type of any other kind."""
-    found = known_part(info)
-    return found if isinstance(found, KnownMembers) else None
+    part = known_part(info)
+    return part if isinstance(part, KnownMembers) else None
 
 
 def _known(info: inspect.Type, seen: dict[object, KnownPart]) -> KnownPart | None:
@@ -290,12 +290,12 @@ def _known_object(info: Any, seen: dict[object, KnownPart]) -> KnownPart:
     if info.cls in seen:
         return seen[info.cls]
     tag = [] if getattr(info, "tag_field", None) is None else [info.tag_field]
-    found = KnownMembers(info.cls, frozenset([*(each.encode_name for each in info.fields), *tag]))
-    inside = {**seen, info.cls: found}
+    members = KnownMembers(info.cls, frozenset([*(each.encode_name for each in info.fields), *tag]))
+    inside = {**seen, info.cls: members}
     for field in info.fields:
         if (known := _known(field.type, inside)) is not None:
-            found.values[field.encode_name] = known
-    return found
+            members.values[field.encode_name] = known
+    return members
 
 
 def _known_array(info: Any, seen: dict[object, KnownPart]) -> KnownPart | None:
@@ -303,10 +303,10 @@ def _known_array(info: Any, seen: dict[object, KnownPart]) -> KnownPart | None:
     if info.cls in seen:
         return seen[info.cls]
     parts: list[KnownPart | None] = [] if getattr(info, "tag", None) is None else [None]
-    found = _KnownPlaces(parts)
-    inside = {**seen, info.cls: found}
+    places = _KnownPlaces(parts)
+    inside = {**seen, info.cls: places}
     parts += [_known(field.type, inside) for field in info.fields]
-    return found if any(parts) else None
+    return places if any(parts) else None
 
 
 def _known_choice(info: inspect.UnionType, seen: dict[object, KnownPart]) -> KnownPart | None:
@@ -358,5 +358,8 @@ def _ordered(value: Any) -> Any:
         return {name: _identity(part) for name, part in value.items()}
     parts = document.parts(value)
     assert parts is not None, "a scalar is encoded"
-    found = [_identity(part) for part in parts]
-    return [type(value).__name__, sorted(found) if isinstance(value, (set, frozenset)) else found]
+    identities = [_identity(part) for part in parts]
+    return [
+        type(value).__name__,
+        sorted(identities) if isinstance(value, (set, frozenset)) else identities,
+    ]

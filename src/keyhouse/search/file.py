@@ -125,8 +125,8 @@ class SearchFile:
 
     @property
     def revision(self) -> int | None:
-        found = self._meta("revision")
-        return found if isinstance(found, int) else None
+        stored = self._meta("revision")
+        return stored if isinstance(stored, int) else None
 
     def close(self) -> None:
         for connection in (self._reader, self._writer):
@@ -214,38 +214,36 @@ class SearchFile:
             bindings += [name, value]
         where = " AND ".join(conditions)
         score = "0" if match is None else f"-bm25(words, {', '.join(map(repr, weights))})"
-        found = reader.execute(
+        hits = reader.execute(
             f"SELECT source, key, {score} AS score FROM {tables} WHERE {where}"
             " ORDER BY score DESC, sort, key LIMIT ? OFFSET ?",
             (*bindings, limit, offset),
         ).fetchall()
         total = None
         if count:
-            short = len(found) < limit and (found or not offset)
-            total = offset + len(found) if short else self._total(tables, where, bindings)
-        return [(int(s), str(k), float(v)) for s, k, v in found], total  # type: ignore[arg-type]
+            short = len(hits) < limit and (hits or not offset)
+            total = offset + len(hits) if short else self._total(tables, where, bindings)
+        return [(int(s), str(k), float(v)) for s, k, v in hits], total  # type: ignore[arg-type]
 
     def _count(self) -> int:
-        found = self._writer.execute("SELECT count(*) FROM documents").fetchone()
-        return int(found[0]) if found else 0
+        row = self._writer.execute("SELECT count(*) FROM documents").fetchone()
+        return int(row[0]) if row else 0
 
     def sample(self, count: int) -> list[str]:
         """Return the keys of some documents."""
-        found = self._writer.execute(
-            "SELECT key FROM documents ORDER BY random() LIMIT ?", (count,)
-        )
-        return [str(key) for (key,) in found]
+        rows = self._writer.execute("SELECT key FROM documents ORDER BY random() LIMIT ?", (count,))
+        return [str(key) for (key,) in rows]
 
     def revisions(self, keys: Iterable[str]) -> list[int | None]:
         """Return the revision that the file has of each record; None if it has none."""
         sql = "SELECT revision FROM documents WHERE key = ?"
-        found = [self._writer.execute(sql, (key,)).fetchone() for key in keys]
-        return [None if row is None else int(row[0]) for row in found]
+        rows = [self._writer.execute(sql, (key,)).fetchone() for key in keys]
+        return [None if row is None else int(row[0]) for row in rows]
 
     def _total(self, tables: str, where: str, bindings: Sequence[str | int]) -> int:
         sql = f"SELECT count(*) FROM {tables} WHERE {where}"
-        found = self._reading().execute(sql, bindings).fetchone()
-        return int(found[0]) if found else 0
+        row = self._reading().execute(sql, bindings).fetchone()
+        return int(row[0]) if row else 0
 
     def _reading(self) -> apsw.Connection:
         if self._reader is None:
@@ -254,8 +252,8 @@ class SearchFile:
         return self._reader
 
     def _meta(self, name: str) -> object:
-        found = self._writer.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-        return None if found is None else found[0]
+        row = self._writer.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return None if row is None else row[0]
 
     def _set_meta(self, name: str, value: str | int) -> None:
         self._writer.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))

@@ -101,13 +101,13 @@ class _WordTable(dict[int, str]):
         character = chr(point)
         category = unicodedata.category(character)
         if category == "Cf" or 0xFE00 <= point <= 0xFE0F or 0xE0100 <= point <= 0xE01EF:
-            found = ""  # soft hyphens, joiners, variation selectors
+            folded = ""  # soft hyphens, joiners, variation selectors
         elif category[0] not in "LNM":
-            found = " "
+            folded = " "
         else:
-            found = f" {character} " if is_unspaced(character) else character
-        self[point] = found
-        return found
+            folded = f" {character} " if is_unspaced(character) else character
+        self[point] = folded
+        return folded
 
 
 _WORDS: Final = _WordTable()

@@ -30,7 +30,7 @@ import structlog
 
 from keyhouse.engine import Change, Row
 from keyhouse.errors import DataError, EngineError, UnavailableError, WatchExpiredError
-from keyhouse.schema import Record
+from keyhouse.schema import BoundRecord
 from keyhouse.search.file import Document, SearchFile, remove_file
 from keyhouse.search.schema import SearchSchema, SearchSource
 from keyhouse.store import Store
@@ -53,7 +53,7 @@ _log = structlog.get_logger("keyhouse.search")
 
 class _Bound(NamedTuple):
     source: SearchSource[Any]
-    record: Record[Any]
+    record: BoundRecord[Any]
 
 
 class SpaceFollower:
@@ -295,7 +295,7 @@ class SpaceFollower:
         self,
         number: int,
         source: SearchSource[Any],
-        record: Record[Any],
+        record: BoundRecord[Any],
         row: Row | Change,
         data: bytes,
     ) -> Document:
@@ -324,13 +324,13 @@ class SpaceFollower:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 
-def _lists(found: Mapping[str, str | Iterable[str] | None] | None) -> dict[str, list[str]] | None:
+def _lists(filters: Mapping[str, str | Iterable[str] | None] | None) -> dict[str, list[str]] | None:
     """Return what a declared function returned, with a list of texts for each name."""
-    if found is None:
+    if filters is None:
         return None
     return {
         name: [_text(values)] if isinstance(values, str) else [_text(each) for each in values or ()]
-        for name, values in found.items()
+        for name, values in filters.items()
     }
 
 

@@ -20,8 +20,9 @@ from prometheus_client.core import (
     Metric,
 )
 
+from keyhouse.advice.nearest import nearest
 from keyhouse.errors import LimitError, UnavailableError, UsageError
-from keyhouse.metrics import Timing
+from keyhouse.scheduling.timing import Timing
 from keyhouse.schema import Record
 from keyhouse.search.file import SearchFile, remove_file
 from keyhouse.search.follower import SpaceFollower
@@ -145,11 +146,11 @@ class SearchIndex:
             offset=offset,
             count=count,
         )
-        (found, total), revision = await self._read(follower, search)
+        (rows, total), revision = await self._read(follower, search)
         self._timing.add(perf_counter() - start)
         hits = [
             SearchHit(self._names[source], key, follower.fields_of(source, key), score)
-            for source, key, score in found
+            for source, key, score in rows
         ]
         return SearchPage(hits, total, revision)
 
@@ -196,18 +197,18 @@ class SearchIndex:
     # Spaces
 
     def _follower(self, space: str) -> SpaceFollower:
-        found = self.followers.get(space)
-        if found is None:
+        follower = self.followers.get(space)
+        if follower is None:
             path, store = self._path(space), self._store_of(space)
-            found = SpaceFollower(self.schema, store, path, self._writer)
-            self.followers[space] = found
+            follower = SpaceFollower(self.schema, store, path, self._writer)
+            self.followers[space] = follower
             if len(self.followers) > self._spaces_max:
                 _, oldest = self.followers.popitem(last=False)
                 closing = asyncio.create_task(self._close(oldest))
                 self._closing.add(closing)
                 closing.add_done_callback(self._closing.discard)
         self.followers.move_to_end(space)
-        return found
+        return follower
 
     async def _close(self, follower: SpaceFollower) -> None:
         await follower.close()
@@ -229,7 +230,9 @@ class SearchIndex:
         for field in fields:
             if field not in self.schema.fields:
                 raise UsageError(
-                    "The search has no such field.", field=field, known=list(self.schema.fields)
+                    "The search has no such field.",
+                    field=field,
+                    **nearest(field, self.schema.fields),
                 )
         return [f"text_{field}" for field in fields]
 

@@ -36,11 +36,11 @@ def snippet(
     stop = first + 1
     while stop < len(parts) and _chars(parts[first : stop + 1]) <= chars_max:
         stop += 1
-    shown = [SnippetPart("…", False)] if first else []
-    shown += parts[first:stop]
+    pieces = [SnippetPart("…", False)] if first else []
+    pieces += parts[first:stop]
     if stop < len(parts):
-        shown.append(SnippetPart("…", False))
-    return _merged(shown)
+        pieces.append(SnippetPart("…", False))
+    return _merged(pieces)
 
 
 def _chars(parts: list[SnippetPart]) -> int:

@@ -7,16 +7,17 @@ ended, so that no second server opens the streams of one that is still writing.
 import fcntl
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from keyhouse.errors import LockedError, UsageError
 
-__all__ = ["DataDir", "create_data_folder", "folder_of", "require_unlocked"]
+__all__ = ["LOCK_FILE", "DataDir", "is_alive"]
 
-FILE: Final = "serve.lock"
+LOCK_FILE: Final = "serve.lock"
+"""A folder that has it was the data folder of a `keyhouse serve`."""
+
 WAIT_SECONDS: Final = 10.0
 """Timeout for the nats-server of a process that was killed."""
 
@@ -36,7 +37,7 @@ class DataDir:
         """
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(path / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise UsageError(
                 "The data folder is not writable: choose another with --data, or let this user "
@@ -68,9 +69,10 @@ def _lock(lock: int, path: Path) -> None:
         with suppress(BlockingIOError):
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         holder = _holder(lock)
-        if holder is None or _is_alive(holder) or time.monotonic() > deadline:
+        if holder is None or is_alive(holder) or time.monotonic() > deadline:
             raise LockedError(
-                "Another keyhouse serves this data folder: stop it, or choose another with --data.",
+                "Another keyhouse serves this data folder: stop it, or choose another folder"
+                " (of serve: --data).",
                 data=str(path),
                 process=holder,
             )
@@ -82,7 +84,7 @@ def _holder(lock: int) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _is_alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
     """Return whether a process runs; a zombie does not."""
     with suppress(OSError):
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -93,46 +95,3 @@ def _is_alive(process: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-# The data folder as the source or the target of a whole store
-
-
-def create_data_folder(folder: Path) -> None:
-    """Create a missing folder, for this user only, as `keyhouse serve` does."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            "The data folder can't be created: choose another.",
-            data=str(folder),
-            reason=error.strerror,
-        ) from None
-
-
-def folder_of(url: str) -> Path | None:
-    """Return the folder of a SQLite file if a `keyhouse serve` has used it as its data folder."""
-    from keyhouse.engines.sql.url import split_layout, sqlite_file
-
-    if not url.startswith("sqlite:"):
-        return None
-    folder = Path(sqlite_file(split_layout(url)[0])).parent
-    return folder if (folder / "serve.lock").exists() else None
-
-
-@contextmanager
-def require_unlocked(url: str) -> Iterator[None]:
-    """Hold the lock of the data folder that has this SQLite file, so that no `keyhouse serve` uses
-    it.
-
-    Raises LockedError if one does. Other engines have no such folder.
-    """
-    folder = folder_of(url)
-    if folder is None:
-        yield
-        return
-    lock = DataDir.take(folder)
-    try:
-        yield
-    finally:
-        lock.release()

@@ -10,8 +10,8 @@ from keyhouse import open_engine
 from keyhouse.engine import Engine
 from keyhouse.engines.registry import LoadingEngine, ServerEngine, public_url
 from keyhouse.errors import KeyhouseError, UnavailableError
-from keyhouse.metrics import Metrics
 from keyhouse.serve.health import Health
+from keyhouse.serve.metrics import Metrics
 from keyhouse.serve.nats_access import NatsAccess
 from keyhouse.service.spec import ServiceSpec
 from keyhouse.settings.engine_urls import is_own_nats, make_folder
@@ -110,7 +110,7 @@ class EngineOpener:
             self._required.append((label, opened))
         if self._tracing is not None:
             opened = self._tracing.engine(label, opened)
-        engine = self._metrics.metered(label, opened)
+        engine = self._metrics.served(label, opened)
         if is_required:
             self._health.add(system, lambda: engine.read(*PROBE))
         return engine

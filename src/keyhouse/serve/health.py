@@ -13,7 +13,7 @@ import structlog
 from keyhouse import __version__
 from keyhouse.errors import KeyhouseError
 from keyhouse.http import Response, ResponseSpec, Route
-from keyhouse.metrics import Metrics
+from keyhouse.serve.metrics import Metrics
 
 CHECK_SECONDS: Final = 3.0
 """Timeout of a system's checks."""

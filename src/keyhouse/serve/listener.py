@@ -1,14 +1,11 @@
-"""The HTTP listener: uvicorn in this process and on this event loop, for one ASGI application."""
+"""The HTTP listener: one ASGI application on a socket, in this process and on this event loop."""
 
 import asyncio
-import math
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
-
-import uvicorn
 
 from keyhouse.errors import UsageError
 from keyhouse.http.limits import (
@@ -16,9 +13,8 @@ from keyhouse.http.limits import (
     HTTP_KEEP_ALIVE_SECONDS,
     HTTP_WRITE_TIMEOUT_SECONDS,
 )
-from keyhouse.serve.uvicorn_protocol import HttpProtocol, Reject, reject
-from keyhouse.serve.write_buffer_limit import WriteBufferLimit
-from keyhouse.serve.write_coalescing import WriteBatch, coalesced
+from keyhouse.serve.http1 import Connection
+from keyhouse.serve.http1_server import Http1Server, Reject, reject
 from keyhouse.settings.settings import Address
 
 __all__ = ["bind", "listening"]
@@ -59,14 +55,6 @@ def _cannot_listen(address: Address, option: str, error: OSError) -> UsageError:
     )
 
 
-class _UvicornServer(uvicorn.Server):
-    """Leaves signals to the program."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 @asynccontextmanager
 async def listening(
     app: Any,
@@ -88,44 +76,25 @@ async def listening(
     UsageError, which names the option to change, if another process listens there since the socket
     was bound.
     """
-    batch = WriteBatch(asyncio.get_running_loop())
-    protocol: Any = partial(
-        HttpProtocol,
+    server = Http1Server(
+        app,
         header_timeout_seconds=header_timeout_seconds,
         write_timeout_seconds=write_timeout_seconds,
+        keep_alive_seconds=HTTP_KEEP_ALIVE_SECONDS,
         reject=reject,
-        write_buffer_limit=WriteBufferLimit(),
-        write_batch=batch,
-    )
-    config = uvicorn.Config(
-        coalesced(app, batch),
-        http=protocol,
-        interface="asgi3",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
         root_path=root_path,
-        backlog=BACKLOG,
-        timeout_keep_alive=HTTP_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=math.ceil(drain_seconds),
     )
-    server = _UvicornServer(config)
     address = Address(*bound.getsockname()[:2])
     try:
         bound.listen(BACKLOG)  # two processes may bind one address, but only one may listen
     except OSError as error:
         raise _cannot_listen(address, option, error) from None
-    serving = asyncio.create_task(server.serve(sockets=[bound]))
+    loop = asyncio.get_running_loop()
+    accepting = await loop.create_server(partial(Connection, server), sock=bound, backlog=BACKLOG)
     try:
-        while not server.started:
-            if serving.done():
-                await serving
-            await asyncio.sleep(0.005)
         yield address
     finally:
-        server.should_exit = True
+        accepting.close()
+        bound.close()
         stopping()
-        await serving
+        await server.drain(drain_seconds)

@@ -159,6 +159,10 @@ FOLDER: Final = "nats"
 CHECK_SECONDS: Final = 0.5
 """Interval of the checks that the server runs."""
 
+LEAVE_SECONDS: Final = 0.1
+"""Time in which clients learn that no service responds any more, before the server stops. A request
+that is on its way when the server stops has no reply at all."""
+
 _ATTEMPTS: Final = 3
 
 
@@ -205,6 +209,7 @@ async def embedded_nats(
         watching.cancel()
         with suppress(asyncio.CancelledError):
             await watching
+        await asyncio.sleep(LEAVE_SECONDS)
         await asyncio.to_thread(server.stop)
 
 

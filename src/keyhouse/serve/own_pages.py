@@ -7,7 +7,6 @@ symbolic link.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -107,8 +106,12 @@ def _route(
     async def page(**names: str) -> Any:
         return await respond(*(names[field] for field in fields), *more)
 
-    page.__annotations__ = {**dict.fromkeys(fields, str), "return": FileResponse}
-    page.__signature__ = Signature(  # type: ignore[attr-defined]  # read by `inspect`
-        [Parameter(field, Parameter.KEYWORD_ONLY) for field in fields]
+    parameters = dict.fromkeys(fields, str)
+    return Route(
+        method="GET",
+        path=path,
+        handler=page,
+        parameters=parameters,
+        result=FileResponse,
+        listed=False,
     )
-    return Route(method="GET", path=path, handler=page, listed=False)

@@ -43,10 +43,10 @@ def serve(
     """
     prefer_event_loop()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(loaded, services, announce))
+        runner.run(serve_until_stopped(loaded, services, announce))
 
 
-async def _serve(
+async def serve_until_stopped(
     loaded: LoadedSettings, services: Mapping[str, Build], announce: Callable[[Addresses], None]
 ) -> None:
     ready, stopping = asyncio.Event(), asyncio.Event()

@@ -20,12 +20,11 @@ import msgspec
 import structlog
 
 from keyhouse import __version__
+from keyhouse.advice.install import install_line
 from keyhouse.engine import Engine
 from keyhouse.engines.registry import public_url
 from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
 from keyhouse.http import HttpSettings, make_app
-from keyhouse.install import install_line
-from keyhouse.metrics import Metrics
 from keyhouse.nats.bus import Bus
 from keyhouse.nats.client import NatsClient
 from keyhouse.nats.credentials import sign_in
@@ -36,6 +35,7 @@ from keyhouse.serve.data_dir import DataDir
 from keyhouse.serve.engine_opener import EngineOpener, Tracer
 from keyhouse.serve.health import Health, health_routes
 from keyhouse.serve.listener import bind, listening
+from keyhouse.serve.metrics import Metrics
 from keyhouse.serve.nats_access import NatsAccess
 from keyhouse.serve.own_pages import PAGES, check_pages, page_routes
 from keyhouse.service.blocking import BlockingPool
@@ -44,7 +44,7 @@ from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings.parser import read_settings
 from keyhouse.settings.settings import OFF, Address
 from keyhouse.settings.sources import STUDIO, LoadedSettings
-from keyhouse.studio import Studio, StudioSettings, StudioSystem, SystemCatalog, build_studio
+from keyhouse.studio import Studio, StudioSettings, StudioSystem, SystemCatalog
 
 NATS_PING_SECONDS: Final = 2.0
 """Timeout of the round trip to NATS in a readiness check."""
@@ -108,7 +108,7 @@ class Server:
             await self._opener.wait_loaded()
 
     async def _start(self, stack: AsyncExitStack) -> Addresses:
-        http_settings, credentials = self._read_settings()
+        http_settings, credentials = self.read_settings()
         data = DataDir.take(Path(self._settings.data))
         stack.callback(data.release)
         if data.is_open_to_others:
@@ -133,7 +133,7 @@ class Server:
             await self._start_listener(listener)
         http = None
         if bound is not None:
-            http = (await self._start_listener(self._http(specs, bound, http_settings))).url
+            http = (await self._start_listener(self.http_listener(specs, bound, http_settings))).url
         studio = None
         if http is not None and self._studio is not None:
             link = self._studio.sessions.new_link()
@@ -141,7 +141,7 @@ class Server:
         pages = None if self._pages is None else f"{http}{http_settings.root_path}{PAGES}/"
         return Addresses(http, None if nats.url is None else public_url(nats.url), studio, pages)
 
-    def _read_settings(self) -> tuple[HttpSettings, dict[str, Any]]:
+    def read_settings(self) -> tuple[HttpSettings, dict[str, Any]]:
         """Return the HTTP settings and nats-py's options for credentials.
 
         Invalid ones raise before anything is opened.
@@ -164,12 +164,20 @@ class Server:
             data=data,
             metrics=self._metrics.registry,
             settings=self._loaded.tables.get(name, {}),
+            name=name,
             host=host,
         )
-        built = self._services[name](context)
-        spec = _checked(await built if inspect.isawaitable(built) else built, name)
+        try:
+            built = self._services[name](context)
+            spec = _checked(await built if inspect.isawaitable(built) else built, name)
+        except KeyhouseError as error:
+            if not {"setting", "table"} & error.fields.keys():
+                error.fields["system"] = name
+            raise
         if spec.ready is not None:
             self._health.add(name, spec.ready)
+        if spec.figures is not None:
+            self._metrics.operated(name, spec.figures)
         return spec if self._tracing is None else self._tracing.service(spec)
 
     async def _build_studio(
@@ -196,7 +204,7 @@ class Server:
             return []
         url = self._loaded.engines.get(STUDIO) or f"sqlite:{data / STUDIO}.db"
         engine = await opener.open(url, STUDIO, STUDIO, is_required=False)
-        self._studio = build_studio(
+        self._studio = Studio(
             SystemCatalog(systems), engine, data, settings, self._health.readiness
         )
         return [self._studio.spec()]
@@ -237,7 +245,7 @@ class Server:
     ) -> NatsListener:
         client = await nats.listener_client(public=public)
         own = partitions if public else []
-        self._health.add(spec.name, _nats_check(client, own), first=True)
+        self._health.add(spec.name, nats_check(client, own), first=True)
         return NatsListener(
             client,
             endpoints,
@@ -247,9 +255,10 @@ class Server:
             queue=spec.queue,
             push_client=await nats.push_client(public=public),
             partitions=own,
+            replies=self._bus.replies,
         )
 
-    def _http(
+    def http_listener(
         self, specs: list[ServiceSpec], bound: socket, settings: HttpSettings
     ) -> AbstractAsyncContextManager[Address]:
         routes = [*health_routes(self._health, self._metrics)]
@@ -366,7 +375,7 @@ def _checked(spec: Any, name: str) -> ServiceSpec:
     )
 
 
-def _nats_check(
+def nats_check(
     client: NatsClient, partitions: Sequence[NatsClient] = ()
 ) -> Callable[[], Awaitable[None]]:
     """A round trip over the main connection. A partition's would wait for a tenant's flood: its

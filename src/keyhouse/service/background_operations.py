@@ -7,6 +7,7 @@ transaction that checks it.
     run row                 next
     ---------------------   -----------------------------------------------------------------
     absent                  submit                              -> queued
+                            start                               -> owned
     queued: no owner        a runner has room                   -> owned, `attempts` + 1
                             cancel                              -> absent: failed, cancelled
     owned, lease valid      a chunk, or the lease is renewed    -> owned
@@ -34,6 +35,7 @@ import msgspec
 import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from keyhouse.advice.nearest import nearest
 from keyhouse.errors import BusyError, KeyhouseError, UsageError
 from keyhouse.service.background_records import (
     CANCELLED,
@@ -68,13 +70,13 @@ class _TakenOver(Exception):
 
 
 class OperationKind(msgspec.Struct, frozen=True, kw_only=True):
-    """A type of operation. `run` does the work, in chunks.
+    """A type of operation. `run` does the work, in chunks; what it returns is for `start`.
 
     `resumes`: after a crash or a restart it runs again, from its last checkpoint; otherwise it has
     then failed. `exclusive`: only one of the type runs at a time in a space.
     """
 
-    run: Callable[[OperationTask], Awaitable[None]]
+    run: Callable[[OperationTask], Awaitable[Any]]
     resumes: bool = False
     exclusive: bool = False
 
@@ -113,8 +115,8 @@ class BackgroundOperations:
         self._pending_max = pending_max
         self._lease_ms = round(1_000 * lease_seconds)
         self._poll_seconds = poll_seconds
-        self._running: dict[str, OperationTask] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.running: dict[str, OperationTask] = {}
+        self.tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._ended: dict[tuple[str, str], int] = {}
 
@@ -127,27 +129,44 @@ class BackgroundOperations:
 
         Raises BusyError if `pending_max` operations of the space have not ended.
         """
-        if type not in self._kinds:
-            raise UsageError("No such operation.", type=type, known=sorted(self._kinds))
         store = self._store_of(space)
+        run = self._new(store, type, input, created_by)
         active, _ = await store.keys(self._records.run, limit=self._pending_max)
         if len(active) >= self._pending_max:
             raise BusyError("Too many operations wait; try again later.", limit=self._pending_max)
-        run = OperationRun(
-            id=store.ids.new(),
-            type=type,
-            created_by=created_by,
-            queued_at=store.engine.clock.now(),
-            input=input,
-        )
-
-        async def queue(tx: Transaction) -> None:
-            await self._records.write(tx, run, "pending")
-            await tx.put(self._records.run, run)
-
-        await store.transact(queue, batch_id=f"operation-{run.id}")
+        await self._record(store, run, "pending")
         self._wake.set()
         return run.id
+
+    async def start(
+        self, type: str, input: Any = None, *, created_by: str = "", space: str = ""
+    ) -> "asyncio.Future[Any]":
+        """Start an operation in this process, without waiting for others; return the call of its
+        function, which has its result.
+
+        Records that allow one operation at a time raise in `write`, in the commit that starts it.
+        """
+        store = self._store_of(space)
+        run = self._new(store, type, input, created_by)
+        run.owner, run.lease_until = store.ids.new(), run.queued_at + self._lease_ms
+        run.started_at, run.attempts = run.queued_at, 1
+        await self._record(store, run, "running")
+        return self._start(store, run)
+
+    def _new(self, store: Store, type: str, input: Any, created_by: str) -> OperationRun:
+        if type not in self._kinds:
+            raise UsageError("No such operation.", type=type, **nearest(type, sorted(self._kinds)))
+        now = store.engine.clock.now()
+        return OperationRun(
+            id=store.ids.new(), type=type, created_by=created_by, queued_at=now, input=input
+        )
+
+    async def _record(self, store: Store, run: OperationRun, status: RunStatus) -> None:
+        async def record(tx: Transaction) -> None:
+            await self._records.write(tx, run, status)
+            await tx.put(self._records.run, run)
+
+        await store.transact(record, batch_id=f"operation-{run.id}")
 
     async def cancel(self, id: str, *, space: str = "") -> bool:
         """Cancel an operation; returns False if it has ended, or never existed.
@@ -170,7 +189,7 @@ class BackgroundOperations:
         ended = await store.transact(flag)
         if ended:
             self._count(ended, CANCELLED)
-        if (task := self._running.get(id)) is not None and ended is not None:
+        if (task := self.running.get(id)) is not None and ended is not None:
             task.is_cancelled = True
         return ended is not None
 
@@ -195,26 +214,45 @@ class BackgroundOperations:
                     async with asyncio.timeout(self._poll_seconds):
                         await self._wake.wait()
         finally:
-            for task in self._tasks:
+            for task in self.tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.gather(*self.tasks, return_exceptions=True)
 
     async def _start_due(self) -> None:
         async for store in self._stores():
             entries = [entry.record async for entry in store.scan(self._records.run)]
             now = store.engine.clock.now()
             for run in entries:
-                if len(self._running) >= self._concurrency:
+                if len(self.running) >= self._concurrency:
                     return
-                if run.lease_until > now or run.type not in self._kinds or run.id in self._running:
+                if run.lease_until > now or run.type not in self._kinds or run.id in self.running:
                     continue
                 others = [each.id for each in entries if each.type == run.type and each is not run]
                 owner = store.ids.new()
-                claimed = await store.transact(partial(self._claim, store, run.id, owner, others))
-                if claimed is not None:
+                claimed = await store.transact(partial(self.claim, store, run.id, owner, others))
+                if claimed is None:
+                    continue
+                if self._kinds[run.type].exclusive and await self.meets_another(store, claimed):
+                    await store.transact(partial(self._release, store, claimed.id, owner))
+                else:
                     self._start(store, claimed)
 
-    async def _claim(
+    async def meets_another(self, store: Store, claimed: OperationRun) -> bool:
+        """Return whether another operation of an exclusive type was claimed too: one that was
+        submitted after `others` were listed. Of two runners that claim and then look, the second at
+        least sees the first; if both see each other, both try again later."""
+        runs = [entry.record async for entry in store.scan(self._records.run)]
+        return any(run.owner and run.type == claimed.type and run.id != claimed.id for run in runs)
+
+    async def _release(self, store: Store, id: str, owner: str, tx: Transaction) -> None:
+        """Give an operation back before it has started."""
+        run = await tx.get(self._records.run, id=id)
+        if run is not None and run.owner == owner:
+            run.owner, run.lease_until, run.attempts = "", 0, run.attempts - 1
+            await self._records.write(tx, run, "pending")
+            await tx.put(self._records.run, run)
+
+    async def claim(
         self, store: Store, id: str, owner: str, others: list[str], tx: Transaction
     ) -> OperationRun | None:
         run = await tx.get(self._records.run, id=id)
@@ -228,8 +266,12 @@ class BackgroundOperations:
             await self._end_in(tx, run, INTERRUPTED)
             return None
         for other in others if kind.exclusive else ():
-            found = await tx.get(self._records.run, id=other)
-            if found is not None and found.owner and (found.lease_until > tx.now or other < id):
+            started = await tx.get(self._records.run, id=other)
+            if started is None or not started.owner:
+                continue
+            # One that was started continues first, even if its lease has expired: its runner may
+            # only be cut off. Of two such, which there should not be, the older one.
+            if not run.owner or started.lease_until > tx.now or other < id:
                 return None
         if run.owner:
             message = "The process that ran the operation ended: it continues."
@@ -247,16 +289,20 @@ class BackgroundOperations:
         await self._records.write(tx, run, status, ended_at=tx.now, error=error)
         await tx.delete(self._records.run, id=run.id)
 
-    def _start(self, store: Store, run: OperationRun) -> None:
+    def _start(self, store: Store, run: OperationRun) -> "asyncio.Future[Any]":
         task = OperationTask(store, self._records, run, lease_ms=self._lease_ms)
-        self._running[run.id] = task
-        running = asyncio.create_task(self._execute(task, run.owner))
-        self._tasks.add(running)
-        running.add_done_callback(self._tasks.discard)
+        self.running[run.id] = task
+        working = asyncio.ensure_future(self._kinds[run.type].run(task))
+        running = asyncio.create_task(self._execute(task, run.owner, working))
+        self.tasks.add(running)
+        running.add_done_callback(self.tasks.discard)
+        running.add_done_callback(lambda _: working.cancel())  # if it was cancelled at its start
+        return working
 
-    async def _execute(self, task: OperationTask, owner: str) -> None:
+    async def _execute(
+        self, task: OperationTask, owner: str, working: "asyncio.Future[Any]"
+    ) -> None:
         kind = self._kinds[task.type]
-        working = asyncio.ensure_future(kind.run(task))
         leasing = asyncio.create_task(task.keep_lease(working.cancel))
         log = _log.bind(system=self._name, operation=task.id, type=task.type)
         try:
@@ -273,7 +319,7 @@ class BackgroundOperations:
             raise
         finally:
             leasing.cancel()
-            del self._running[task.id]
+            del self.running[task.id]
             self._wake.set()
 
     async def _end(self, task: OperationTask, owner: str, error: str | None) -> None:
@@ -291,7 +337,7 @@ class BackgroundOperations:
         self._count(task.type, "completed" if error is None else _outcome_label(error))
 
     async def _stop(
-        self, task: OperationTask, owner: str, working: "asyncio.Future[None]", *, resumes: bool
+        self, task: OperationTask, owner: str, working: "asyncio.Future[Any]", *, resumes: bool
     ) -> None:
         """Give an operation back at shutdown, or end it."""
         if not working.cancelled() and working.exception() is None:  # it was about to end
@@ -342,11 +388,11 @@ class BackgroundOperations:
         yield GaugeMetricFamily(
             f"{self._name}_operations_running",
             "Background operations that run in this process.",
-            value=len(self._running),
+            value=len(self.running),
         )
 
 
-async def _outcome(task: OperationTask, working: "asyncio.Future[None]", log: Any) -> str | None:
+async def _outcome(task: OperationTask, working: "asyncio.Future[Any]", log: Any) -> str | None:
     """Wait for an operation's function, and return the error that it ends with; None if none."""
     try:
         await asyncio.shield(working)

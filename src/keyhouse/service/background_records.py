@@ -10,9 +10,8 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from keyhouse.clock import IdSource
 from keyhouse.schema import SECONDS, Counter, Log, Record
-from keyhouse.store import Transaction, append_in
+from keyhouse.store import Transaction
 
 __all__ = [
     "CANCELLED",
@@ -75,12 +74,13 @@ class OperationRecords(Protocol):
         ended_at: int | None = None,
         error: str | None = None,
     ) -> None:
-        """Write the status that people read. `ended_at` and `error` are set at the end."""
+        """Write the status that people read. `ended_at` and `error` are set at the end.
+
+        An error for a new operation rejects that operation.
+        """
         ...
 
-    async def append(
-        self, tx: Transaction, ids: IdSource, run: OperationRun, level: Level, message: str
-    ) -> None:
+    async def append(self, tx: Transaction, run: OperationRun, level: Level, message: str) -> None:
         """Append a line to the operation's log."""
         ...
 
@@ -151,8 +151,6 @@ class DefaultOperationRecords:
             ),
         )
 
-    async def append(
-        self, tx: Transaction, ids: IdSource, run: OperationRun, level: Level, message: str
-    ) -> None:
+    async def append(self, tx: Transaction, run: OperationRun, level: Level, message: str) -> None:
         line = OperationLogLine(at=SECONDS.format(tx.now), level=level, message=message)
-        await append_in(tx, ids, self.log, line, id=run.id)
+        await tx.append(self.log, line, id=run.id)

@@ -93,7 +93,7 @@ class OperationTask:
 
         async def chunk(tx: Transaction) -> OperationRun:
             nonlocal result
-            run = await self._held(tx)
+            run = await self.held(tx)
             if run.chunks > self._chunks:
                 return run  # the first attempt was applied
             if run.is_cancelled:
@@ -122,7 +122,7 @@ class OperationTask:
         """Renew the lease until cancelled. Calls `interrupt` if another runner has it."""
 
         async def renew(tx: Transaction) -> bool:
-            run = await self._held(tx)
+            run = await self.held(tx)
             run.lease_until = tx.now + self._lease_ms
             await tx.put(self._records.run, run)
             return run.is_cancelled
@@ -141,7 +141,8 @@ class OperationTask:
         lines, self._lines = self._lines, []
         return lines
 
-    async def _held(self, tx: Transaction) -> OperationRun:
+    async def held(self, tx: Transaction) -> OperationRun:
+        """Return the run. Raises LeaseError if another runner has taken it over."""
         run = await tx.get(self._records.run, id=self.id)
         if run is None or run.owner != self._owner:
             self.is_lost = True
@@ -163,7 +164,7 @@ async def append_lines(
         run.lines += 1
         if run.lines == OPERATION_LINES_MAX:
             level, message = "warn", "The log is full: further lines are not kept."
-        await records.append(tx, store.ids, run, level, message)
+        await records.append(tx, run, level, message)
 
 
 async def retrying(work: Callable[[], Awaitable[R]]) -> R:

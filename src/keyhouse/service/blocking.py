@@ -31,7 +31,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 
 from keyhouse.errors import BusyError, UnavailableError
-from keyhouse.metrics import Timing
+from keyhouse.scheduling.timing import Timing
 from keyhouse.service.limits import BLOCKING_PENDING_MAX, BLOCKING_THREADS_MAX
 
 __all__ = ["BlockingPool"]
@@ -138,12 +138,12 @@ class BlockingPool:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # the slot was given in the same turn
-                self._release()
+                self.release()
             elif turn in queue:
                 queue.remove(turn)
             raise
 
-    def _release(self) -> None:
+    def release(self) -> None:
         if turn := self._next():
             turn.set_result(None)  # it takes over the slot
             return
@@ -161,7 +161,7 @@ class BlockingPool:
 
     def _finish(self, finish: Callable[[], None], seconds: float) -> None:
         self.timing.add(seconds)
-        self._release()
+        self.release()
         finish()
 
     def _start_thread(self) -> None:

@@ -110,7 +110,7 @@ async def count_replaced(store: Store, entries: Iterable[ImportEntry]) -> int:
     for each in entries:
         if each.is_live(now):
             row = await each.stored_row(store)
-            value = each.record.encode(each.value)
+            value = each.record.json.encode(each.value)
             count += row is not None and (row.value, row.expires) != (value, each.expires)
     return count
 
@@ -163,5 +163,5 @@ async def _growth(tenant: Tenant, entries: list[ImportEntry]) -> Size:
         row = await each.stored_row(tenant.store)
         stored = Size() if row is None else row_size(row.key, row.value)
         key = each.key if row is None else row.key
-        growth += row_size(key, each.record.encode(each.value)) - stored
+        growth += row_size(key, each.record.json.encode(each.value)) - stored
     return growth

@@ -21,6 +21,7 @@ which revision: `: caught-up 17`. `EventSource` of browsers ignores comments.
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from contextvars import copy_context
 from typing import Any, Final
 
 import msgspec
@@ -33,9 +34,9 @@ from keyhouse.schema import Record
 from keyhouse.service.push_pacer import PushPacer
 from keyhouse.store import Event, Store, UnreadableRow
 
-__all__ = ["EventEncoder", "Feed", "Subscription", "UnreadableEncoder", "Watched"]
+__all__ = ["HEARTBEAT", "EventEncoder", "Feed", "Subscription", "UnreadableEncoder", "Watched"]
 
-_HEARTBEAT: Final = b":\n\n"
+HEARTBEAT: Final = b":\n\n"
 _EXPIRED: Final = event_block("expired", b"{}", id="")
 
 _log = structlog.get_logger("keyhouse.service")
@@ -203,6 +204,9 @@ class Subscription:
 
     `pending` are the commits to send next. While it catches up, `offered` are those that the feed
     has offered meanwhile; everything after revision `joined` is offered.
+
+    It may start to catch up in the task of the feed, which is that of another client's request: it
+    reads in the context of its request, whose meter counts what is read.
     """
 
     __slots__ = (
@@ -210,6 +214,7 @@ class Subscription:
         "_catching_up",
         "_caught_up",
         "_closed",
+        "_context",
         "_feed",
         "_has_beat",
         "_has_ended",
@@ -218,20 +223,21 @@ class Subscription:
         "_offered",
         "_offered_bytes",
         "_pending",
-        "_pending_bytes",
         "_sent",
         "_taken",
         "_woken",
+        "pending_bytes",
     )
 
     def __init__(
         self, feed: Feed, bytes_max: int, closed: Callable[["Subscription"], object]
     ) -> None:
         self._feed = feed
+        self._context = copy_context()
         self._bytes_max = bytes_max
         self._closed: Callable[[Subscription], object] | None = closed
         self._pending: list[Commit] = []
-        self._pending_bytes = 0
+        self.pending_bytes = 0
         self._offered: list[Commit] = []
         self._offered_bytes = 0
         self._sent: int | None = None  # the newest revision sent
@@ -257,7 +263,7 @@ class Subscription:
                 return b": caught-up %d\n\n" % revision
             if self._has_beat:
                 self._has_beat = False
-                return _HEARTBEAT
+                return HEARTBEAT
             self._woken.clear()
             await self._woken.wait()
 
@@ -287,7 +293,7 @@ class Subscription:
             return
         if self._catching_up is None:
             self._add(commit)
-            if self._pending_bytes > self._bytes_max:
+            if self.pending_bytes > self._bytes_max:
                 self._compact(commit.revision)
             return
         self._offered.append(commit)
@@ -308,12 +314,12 @@ class Subscription:
 
     def _add(self, commit: Commit) -> None:
         self._pending.append(commit)
-        self._pending_bytes += len(commit.encoded)
+        self.pending_bytes += len(commit.encoded)
         self._woken.set()
 
     def _take(self) -> bytes:
         commits, self._pending = self._pending, []
-        self._pending_bytes = 0
+        self.pending_bytes = 0
         self._sent = commits[-1].revision
         self._taken.set()
         self._has_beat = False
@@ -326,11 +332,11 @@ class Subscription:
             for key, block in commit.blocks.items():
                 newest.pop(key, None)
                 newest[key] = commit.revision, block
-        self._pending_bytes = sum(len(block) for _, block in newest.values())
-        if self._pending_bytes <= self._bytes_max // 2:
+        self.pending_bytes = sum(len(block) for _, block in newest.values())
+        if self.pending_bytes <= self._bytes_max // 2:
             self._pending = _grouped(newest)
             return
-        self._pending, self._pending_bytes = [], 0
+        self._pending, self.pending_bytes = [], 0
         self._drop_offered(revision)
         self._catch_up()
 
@@ -344,7 +350,7 @@ class Subscription:
         self._woken.set()
 
     def _catch_up(self) -> None:
-        self._catching_up = asyncio.ensure_future(self._read_missed())
+        self._catching_up = self._context.run(asyncio.ensure_future, self._read_missed())
 
     async def _read_missed(self) -> None:
         assert self._sent is not None
@@ -355,7 +361,7 @@ class Subscription:
                     if commit.revision > self._joined:
                         break  # the feed offers it
                     self._add(commit)
-                    while self._pending_bytes > self._bytes_max // 2:
+                    while self.pending_bytes > self._bytes_max // 2:
                         self._taken.clear()
                         await self._taken.wait()
         except WatchExpiredError:

@@ -6,117 +6,21 @@ import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, ClassVar, Final, Self
-from urllib.parse import urlsplit
+from typing import Any, Self
 
 import httpx
 import msgspec
 
-from keyhouse.errors import (
-    AccessError,
-    CallerError,
-    EngineError,
-    KeyhouseError,
-    RateError,
-    RevisionError,
-    ScopeError,
-    TokenError,
-    UnavailableError,
-    UsageError,
-)
-from keyhouse.service.errors import ClientError, ErrorMap
+from keyhouse.advice.http_arguments import TENANT_CLAIMS, authorization
+from keyhouse.errors import EngineError, KeyhouseError, UnavailableError, UsageError
+from keyhouse.remote_store.problems import error_of
 
-__all__ = [
-    "HTTP_ERRORS",
-    "AbsentError",
-    "ChangedError",
-    "ExistsError",
-    "HttpClient",
-    "InvalidError",
-    "ServiceError",
-    "ServiceRequestError",
-    "TooMuchError",
-    "UnauthorizedError",
-    "service_url",
-    "tenant_of_token",
-    "translated",
-]
-
-
-class ServiceRequestError(ClientError):
-    """A request that the service rejected or failed, by its HTTP `status`."""
-
-    local: ClassVar[type[KeyhouseError]] = AccessError
-
-
-class InvalidError(ServiceRequestError):
-    """The request is invalid: 400, 413, 415, 422."""
-
-    statuses = (400, 413, 415, 422)
-    local = CallerError
-
-
-class UnauthorizedError(ServiceRequestError):
-    """The token is missing, expired, rejected, or lacks the scope: 401, 403."""
-
-    statuses = (401, 403)
-
-    def to_local(self, **fields: Any) -> KeyhouseError:
-        if self.status == ScopeError.status:
-            return ScopeError("The service does not allow this.", reason=self.message)
-        return TokenError("The service rejected the token.", reason=self.message)
-
-
-class AbsentError(ServiceRequestError):
-    """There is no such thing: 404."""
-
-    statuses = (404,)
-
-
-class ExistsError(ServiceRequestError):
-    """A thing of this id exists: 409."""
-
-    statuses = (409,)
-    local = RevisionError
-
-
-class ChangedError(ServiceRequestError):
-    """The thing has another ETag than expected: 412. Read it again."""
-
-    statuses = (412,)
-    local = RevisionError
-
-
-class TooMuchError(ServiceRequestError):
-    """Too many requests, or the quota is used up: 429. `retry_after` is the number of seconds to
-    wait."""
-
-    statuses = (429,)
-    local = RateError
-
-
-class ServiceError(ServiceRequestError):
-    """The service failed: 500 and above."""
-
-    statuses = (500,)
-    local = EngineError
-
-
-HTTP_ERRORS: Final = ErrorMap(
-    ServiceRequestError,
-    InvalidError,
-    UnauthorizedError,
-    AbsentError,
-    ExistsError,
-    ChangedError,
-    TooMuchError,
-    ServiceError,
-)
+__all__ = ["HttpClient", "tenant_of_token", "translated"]
 
 
 class HttpClient:
-    """A synchronous client of one service, with its token. Errors are raised by `errors`; nothing
-    is retried."""
+    """A synchronous client of one service, with its token. A rejected request raises the error that
+    the service raised; nothing is retried."""
 
     def __init__(
         self,
@@ -125,10 +29,8 @@ class HttpClient:
         token: str,
         timeout: float = 10.0,
         transport: httpx.BaseTransport | None = None,
-        errors: ErrorMap[Any] = HTTP_ERRORS,
     ) -> None:
-        headers = {"Authorization": f"Bearer {token}"}
-        self._errors = errors
+        headers = {"Authorization": authorization(token)}
         self._http = httpx.Client(
             base_url=url, headers=headers, timeout=timeout, transport=transport
         )
@@ -147,31 +49,20 @@ class HttpClient:
     def close(self) -> None:
         self._http.close()
 
+    def use_token(self, token: str) -> None:
+        """Send this token from now on."""
+        self._http.headers["Authorization"] = authorization(token)
+
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """Return a successful response; raise the client's error for any other."""
+        """Return a successful response; raise the service's error for any other."""
         response = self._http.request(method, path, **options)
         if response.is_success:
             return response
-        try:
-            problem = msgspec.json.decode(response.content, type=dict[str, Any])
-        except msgspec.MsgspecError:
-            problem = {}
-        nested = problem.get("error")
-        if isinstance(nested, dict):  # the error format `nested`
-            nested = {"detail": nested.get("message", ""), "fields": nested.get("details")} | nested
-            problem = {**problem, **nested}
-        elif isinstance(nested, str):  # an error format with the text as `error`
-            problem = {"detail": nested, **problem}
-        status, code = response.status_code, str(problem.get("code", ""))
-        retry_after = response.headers.get("retry-after", "")
-        raise self._errors.find(status=status)(
-            str(problem.get("detail", "")) or "The service gave no reason.",
-            code=code,
-            status=status,
-            fields=problem.get("fields"),
-            retry_after=float(retry_after) if retry_after.isdigit() else None,
-            request_id=str(problem.get("requestId", "")),
-        )
+        raise self.error_of(response)
+
+    def error_of(self, response: httpx.Response) -> KeyhouseError:
+        """Return the error of an unsuccessful response."""
+        return error_of(response.status_code, _problem(response.content))
 
     def items_of(self, path: str, member: str, params: Mapping[str, Any]) -> Iterator[Any]:
         """Iterate over the items of all pages of a route that takes and returns a cursor."""
@@ -184,20 +75,13 @@ class HttpClient:
             query["cursor"] = page["cursor"]
 
 
-def service_url(url: str, mount: str) -> str:
-    """Return the URL of a system's API: below `mount`, where `keyhouse serve` has it, unless the
-    URL has a path."""
-    if not url.startswith(("http://", "https://")):
-        raise UsageError("This service is reached over HTTP: --service http://host:8080.")
-    return url if urlsplit(url).path.strip("/") else url.rstrip("/") + mount
-
-
-def tenant_of_token(token: str, claims: Sequence[str], *, system: str) -> str:
+def tenant_of_token(token: str, claims: Sequence[str] = TENANT_CLAIMS, *, system: str) -> str:
     """Return the tenant that a token names in the first of these claims that it has.
 
     The signature is not verified: the service does that. The tenant is read so that a command never
     shows another tenant's data in place of the one asked for.
     """
+    authorization(token)
     try:
         body = token.split(".")[1]
         given = msgspec.json.decode(
@@ -213,12 +97,10 @@ def tenant_of_token(token: str, claims: Sequence[str], *, system: str) -> str:
 
 @contextmanager
 def translated(unanswered: type[EngineError] = UnavailableError) -> Iterator[None]:
-    """Raise Keyhouse's own errors. `unanswered` is raised if the response is missing or is not the
-    service's."""
+    """Raise Keyhouse's own errors, for a command. `unanswered` is raised if the response is missing
+    or is not the service's."""
     try:
         yield
-    except ClientError as error:
-        raise error.to_local() from None
     except (httpx.ConnectError, httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise UnavailableError("The service cannot be reached.", reason=str(error)) from None
     except (httpx.HTTPError, msgspec.MsgspecError, ValueError, KeyError) as error:
@@ -226,3 +108,15 @@ def translated(unanswered: type[EngineError] = UnavailableError) -> Iterator[Non
             "The response is not from this service, or it was cut off.",
             reason=str(error) or type(error).__name__,
         ) from None
+
+
+def _problem(content: bytes) -> dict[str, Any]:
+    """Return the members of an error in any of the formats that services have."""
+    try:
+        problem = msgspec.json.decode(content, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return {}
+    error = problem.get("error")
+    if isinstance(error, dict):  # the error format `nested`
+        return {**error, "detail": error.get("message"), "fields": error.get("details")}
+    return problem if error is None else {"detail": error, **problem}

@@ -2,26 +2,18 @@
 
 from typing import Final
 
-SERVED_PAGE_ITEMS_MAX: Final = 500
-"""Items in one page of a list of a served schema."""
-
-SERVED_PAGE_BYTES_MAX: Final = 4 * 1_024 * 1_024
-"""Bytes of items after which a page of a list of a served schema ends, with a cursor."""
-
-SERVED_PAGE_KEYS_MAX: Final = 1_000
-"""Keys in one page of a list of keys of a served schema."""
-
-SERVED_CLEAR_RECORDS: Final = 1_000
-"""Records that one request to clear a space of a served schema deletes; the client repeats it."""
-
-SERVED_BATCH_OPERATIONS_MAX: Final = 500
-"""Operations in one batch of a served schema."""
-
-IDEMPOTENCY_KEY_CHARS_MAX: Final = 255
-"""An `Idempotency-Key` of a request to a served schema."""
+READ_ROWS_PER_REQUEST: Final = 100
+"""Rows of a large read that cost their tenant one request more. A read of one page, or of several
+addresses, is large if it asks for more rows than these."""
 
 READ_BYTES_PER_REQUEST: Final = 64 * 1_024
 """Bytes of a long read that cost their tenant one request more, if they are more than its rows."""
+
+PAGE_REQUESTS_PER_SECOND: Final = 50
+"""Requests without a caller that one address may make of a service with pages, on average."""
+
+PAGE_REQUESTS_BURST: Final = 1_000
+"""Such requests at once: the files that a page loads count too, and many share an address."""
 
 RATE_TENANTS_MAX: Final = 100_000
 """Tenants in the rate limiter. Beyond it, the eighth that was idle longest is evicted."""

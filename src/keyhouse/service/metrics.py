@@ -17,13 +17,18 @@ from prometheus_client.core import (
     Metric,
 )
 
-from keyhouse.metrics import Timing
+from keyhouse.errors import DeclarationError
+from keyhouse.scheduling.timing import Timing
+from keyhouse.schema.operation import METRIC_NAMES
 from keyhouse.service.limits import TENANT_LABELS_MAX
 from keyhouse.service.usage import Size
 
 __all__ = ["OTHERS", "OperationMetrics"]
 
 OTHERS: Final = "(others)"
+
+_METRIC_OF: Final = {"keys": "list_keys"}
+"""Names in metrics of operations whose own name is taken: `keys_total` are the stored keys."""
 
 
 class OperationMetrics:
@@ -37,16 +42,15 @@ class OperationMetrics:
     def __init__(
         self,
         prefix: str,
-        operations: Sequence[str],
+        operations: Sequence[str] = (),
         *,
         tenant_label: str | None = None,
         has_watches: bool = False,
         unprepared: Callable[[], int] | None = None,
     ) -> None:
         self.prefix = prefix
-        self.operations = frozenset(operations)
         self._labels = [] if tenant_label is None else [tenant_label]
-        self._timings: dict[str, dict[str, Timing]] = {operation: {} for operation in operations}
+        self._timings: dict[str, dict[str, Timing]] = {}
         self._tenants: set[str] = set()
         self._errors: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._stored: dict[str, Size] = {}
@@ -55,6 +59,8 @@ class OperationMetrics:
         self.watches = 0
         self.sweeps = Timing()
         self.swept = 0
+        for operation in operations:
+            self.add_operation(operation)
 
     @property
     def has_tenants(self) -> bool:
@@ -72,6 +78,15 @@ class OperationMetrics:
             return OTHERS
         self._tenants.add(tenant)
         return tenant
+
+    def add_operation(self, operation: str) -> None:
+        """Declare an operation, before the first scrape. One that is known stays as it is."""
+        if operation in METRIC_NAMES:
+            raise DeclarationError(
+                "Every service has a metric of this name: name the operation differently.",
+                operation=operation,
+            )
+        self._timings.setdefault(operation, {})
 
     def timing(self, operation: str, tenant: str) -> Timing:
         """Return the timing of one operation and tenant, to be cached by the caller."""
@@ -93,9 +108,9 @@ class OperationMetrics:
         left out."""
         if tenant is None:
             return {
-                operation: [*by_tenant.values()]
+                operation: ran
                 for operation, by_tenant in self._timings.items()
-                if by_tenant
+                if (ran := [timing for timing in by_tenant.copy().values() if any(timing.steps)])
             }
         return {
             operation: [by_tenant[tenant]]
@@ -106,18 +121,17 @@ class OperationMetrics:
     def errors(self, tenant: str | None = None) -> dict[str, int]:
         """Return the number of errors by code, of one tenant or of all."""
         errors: defaultdict[str, int] = defaultdict(int)
-        for (label, code), count in self._errors.items():
+        for (label, code), count in self._errors.copy().items():
             if tenant is None or label == tenant:
                 errors[code] += count
         return dict(errors)
 
     def collect(self) -> Iterator[Metric]:
         for operation, by_tenant in self._timings.items():
-            total = CounterMetricFamily(
-                f"{self.prefix}_{operation}", f"Operations `{operation}`.", labels=self._labels
-            )
+            name = f"{self.prefix}_{_METRIC_OF.get(operation, operation)}"
+            total = CounterMetricFamily(name, f"Operations `{operation}`.", labels=self._labels)
             seconds = HistogramMetricFamily(
-                f"{self.prefix}_{operation}_duration_seconds",
+                f"{name}_duration_seconds",
                 f"Duration of `{operation}`.",
                 labels=self._labels,
             )

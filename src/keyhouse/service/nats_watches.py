@@ -124,7 +124,7 @@ class Watches:
             raise
         watch.is_starting = False
         start = revision if since is None else since
-        push = _Push(store.space, subject, publisher, start, encode or _change_message)
+        push = WatchPush(store.space, subject, publisher, start, encode or _change_message)
         events = store.record_changes(
             record, since=start, prefix=prefix, caught_up=push.caught_up, **(fields or {})
         )
@@ -160,7 +160,7 @@ class Watches:
         self,
         store: Store,
         pushing: Coroutine[Any, Any, None],
-        push: "_Push",
+        push: "WatchPush",
         watch: "_Watch",
     ) -> None:
         changes = asyncio.create_task(pushing)
@@ -189,7 +189,7 @@ class Watches:
             self._log.watch_ended(store.space, push.subject, reason)
 
     async def _pushed(
-        self, changes: AsyncGenerator[Event[Any] | UnreadableRow, None], push: "_Push"
+        self, changes: AsyncGenerator[Event[Any] | UnreadableRow, None], push: "WatchPush"
     ) -> None:
         async with aclosing(changes) as events:
             async for event in events:
@@ -197,7 +197,7 @@ class Watches:
                     self._log.task_failed("watch", event.error)
                 await push.change(event)
 
-    async def _heartbeat(self, push: "_Push") -> None:
+    async def _heartbeat(self, push: "WatchPush") -> None:
         """Return when nobody listens."""
         while True:
             await asyncio.sleep(self._heartbeat_seconds)
@@ -228,7 +228,7 @@ class _Watch:
         self.stopping.set()
 
 
-class _Push:
+class WatchPush:
     """The numbered messages of one watch."""
 
     def __init__(

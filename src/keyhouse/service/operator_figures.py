@@ -5,7 +5,7 @@ They are those of this process, since it started.
 
 from collections.abc import Sequence
 
-from keyhouse.metrics import Timing
+from keyhouse.scheduling.timing import Timing
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog, SlowOperation
 from keyhouse.service.rates import RateLimiter

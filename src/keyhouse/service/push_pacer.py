@@ -11,9 +11,10 @@ share, and one that sleeps loses what was left of it.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
+
+from keyhouse.scheduling.turns import Line, Turns
 
 __all__ = ["PushPacer"]
 
@@ -24,33 +25,30 @@ PUSHES_PER_TURN: Final = 4
 
 
 class PushPacer:
-    """Calls functions for many streams, a few in each turn of the event loop."""
+    """Calls functions for many streams, a few in each turn of the event loop. A delivery is a line
+    of turns: its next call waits behind those of the others."""
 
     def __init__(self) -> None:
-        self._deliveries: deque[_Delivery] = deque()
-        self._is_idle = True
+        self._turns = Turns[_Delivery](self._push_next, starts=PUSHES_PER_TURN)
 
     async def push(self, function: Callable[[T], object], streams: Iterable[T]) -> None:
         """Call the function for each stream; return after the last call. An exception of it ends
         only this delivery, and is raised here."""
-        loop = asyncio.get_running_loop()
-        delivery = _Delivery((function(stream) for stream in [*streams]), loop.create_future())
-        self._deliveries.append(delivery)
-        if self._is_idle:
-            self._is_idle = False
-            self._push_some(loop)
+        calls = (function(stream) for stream in [*streams])
+        delivery = _Delivery(calls, asyncio.get_running_loop().create_future())
+        line = Line[_Delivery]()
+        while self._turns.try_start(line):
+            self._turns.leave(line)
+            if not delivery.push_next():
+                break
+        else:
+            self._turns.wait(line, delivery)
         await delivery.ended
 
-    def _push_some(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Push in this turn. It is idle after a turn with nothing to push, so that many small
-        deliveries in one turn are bounded too."""
-        if not self._deliveries:
-            self._is_idle = True
-            return
-        for _ in range(PUSHES_PER_TURN):
-            if self._deliveries and (delivery := self._deliveries.popleft()).push_next():
-                self._deliveries.append(delivery)
-        loop.call_soon(self._push_some, loop)
+    def _push_next(self, line: Line["_Delivery"], delivery: "_Delivery") -> bool:
+        if delivery.push_next():
+            self._turns.wait(line, delivery)
+        return False
 
 
 class _Delivery:

@@ -10,12 +10,17 @@ next requests wait for it. The debt is at most one burst.
 import math
 from itertools import islice
 
-from keyhouse.clock import Clock, MonotonicClock
+from keyhouse.clock import Clock, MonotonicClock, monotonic
 from keyhouse.errors import RateError, UsageError
-from keyhouse.limits import READ_ROWS_PER_REQUEST
-from keyhouse.service.limits import RATE_TENANTS_MAX, READ_BYTES_PER_REQUEST
+from keyhouse.service.limits import (
+    PAGE_REQUESTS_BURST,
+    PAGE_REQUESTS_PER_SECOND,
+    RATE_TENANTS_MAX,
+    READ_BYTES_PER_REQUEST,
+    READ_ROWS_PER_REQUEST,
+)
 
-__all__ = ["RateLimiter"]
+__all__ = ["RateLimiter", "page_rates"]
 
 
 class RateLimiter:
@@ -80,10 +85,13 @@ class RateLimiter:
             self._evict(now)
         return wait / 1_000
 
-    def check(self, tenant: str, cost: int = 1) -> None:
-        """Take `cost` tokens; RateError, with the whole seconds to wait, if there are not
-        enough."""
-        wait = self.take(tenant, cost)
+    def check(self, tenant: str, cost: int = 1, *, taken: int = 0) -> None:
+        """Take `cost` tokens; RateError, with the whole seconds to wait, if there are not enough.
+
+        `taken` are those that the same request has taken before: together they count as the whole
+        burst at most.
+        """
+        wait = self.take(tenant, min(cost, max(0, self.burst - taken)))
         if wait:
             raise RateError("Too many requests: wait before the next.", retry_after=math.ceil(wait))
 
@@ -114,3 +122,12 @@ class RateLimiter:
         idle = [tenant for tenant, full_at in self._full_at.items() if full_at <= now]
         for tenant in idle or list(islice(self._full_at, max(1, self._tenants_max // 8))):
             del self._full_at[tenant]
+
+
+def page_rates(clock: Clock | None = None) -> RateLimiter:
+    """Return the limit of requests without a caller, by address, of a service with pages."""
+    return RateLimiter(
+        PAGE_REQUESTS_PER_SECOND,
+        burst=PAGE_REQUESTS_BURST,
+        clock=None if clock is None else monotonic(clock),
+    )

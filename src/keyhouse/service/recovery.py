@@ -11,7 +11,7 @@ Looking through many spaces takes a share of the time: after each one the task p
 import asyncio
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 from keyhouse.errors import KeyFieldError, KeyhouseError, LeaseError
 from keyhouse.service.operation_log import OperationLog
@@ -77,7 +77,9 @@ class Recovery:
         keyspace = self._keyspaces[number]
         self._leased.pop((number, space), None)
         try:
-            store = Store(keyspace.schema, keyspace.engine, space, key_ring=keyspace.key_ring)
+            fixed: dict[str, Any] = dict(keyspace.fixed)
+            key_ring = keyspace.key_ring
+            store = Store(keyspace.schema, keyspace.engine, space, key_ring=key_ring, **fixed)
             resumed = await resume_interrupted(store)
         except KeyFieldError:
             return 0  # a space of another program

@@ -13,10 +13,10 @@ from msgspec import Meta
 
 from keyhouse.engine import Row, Span
 from keyhouse.errors import KeyhouseError, NotFoundError
-from keyhouse.schema import Counter, Derived, Record
-from keyhouse.service.limits import SERVED_PAGE_BYTES_MAX
+from keyhouse.operations.limits import SERVED_PAGE_BYTES_MAX
+from keyhouse.scheduling.work_turns import LongWork
+from keyhouse.schema import Counter
 from keyhouse.store import Store
-from keyhouse.store.reads.long_read import LongWork
 
 __all__ = ["ROWS_MAX", "RowQuery", "RowsPage", "RowsQuery", "ShownRow", "read_row", "read_rows"]
 
@@ -89,12 +89,12 @@ def _shown(store: Store, row: Row, *, keys_only: bool = False) -> ShownRow:
 def _value(store: Store, row: Row) -> msgspec.Raw | None:
     """Return the value as JSON; None if it is unreadable and may hold secrets, or is not JSON."""
     found = store.find(row.key)
-    declared = None if found is None else found.declared
-    if isinstance(declared, Record) and not isinstance(declared, Counter | Derived):
+    if found is not None and found.is_record and not isinstance(found.record.declared, Counter):
+        record = found.record
         try:
-            return msgspec.Raw(_encode(declared.shown(declared.decode(row.value, row.key))))
+            return msgspec.Raw(_encode(record.json.shown(record.decode(row.value, row.key))))
         except KeyhouseError:
-            if declared.private:
+            if record.declared.private:
                 return None
     try:
         msgspec.json.decode(row.value)

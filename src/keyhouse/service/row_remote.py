@@ -1,36 +1,34 @@
 """Remotes of services over HTTP, by what their API shows: rows as `row_reads` does, read only, for
-systems whose rows belong together (`RowsRemote`); or records, all of them at once (`ListedRemote`).
+systems whose rows belong together (`rows_remote`); or records, all of them at once
+(`ListedRemote`).
 """
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import Any, ClassVar, Final, Generic, NoReturn, TypeVar
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from keyhouse.errors import UsageError
-from keyhouse.service.http_client import AbsentError, HttpClient, translated
-from keyhouse.service.remote import RemoteRow
+from keyhouse.advice.http_arguments import service_url
+from keyhouse.errors import NotFoundError, UsageError
+from keyhouse.service.http_client import HttpClient, translated
+from keyhouse.service.remote import Remote, RemoteRow
 from keyhouse.service.row_reads import ROWS_MAX
-from keyhouse.store import Unset
 
-__all__ = ["ListedRemote", "RowsRemote"]
+__all__ = ["ListedRemote", "RowsRemote", "rows_remote"]
 
 C = TypeVar("C", bound=HttpClient)
 
 ROWS: Final = "/api/v1/rows"
 
 
-class ListedRemote(ABC, Generic[C]):
+class ListedRemote(Remote, Generic[C]):
     """Reads rows from a list of all of them, whatever its order. Its synchronous client runs in a
     thread, so that Ctrl-C works while it waits.
 
     A system adds `get`, `put` and `delete`.
     """
-
-    no_watch: ClassVar[str]
-    """The error of a watch, with the alternative."""
 
     def __init__(self, client: C) -> None:
         self._client = client
@@ -50,43 +48,53 @@ class ListedRemote(ABC, Generic[C]):
         for row in sorted(rows, key=lambda row: row.key, reverse=reverse):
             yield row
 
-    async def count(self, prefix: str) -> int:
-        return sum(row.key.startswith(prefix) for row in await self.all_rows())
-
-    def watch(
-        self, prefix: str, since: int | None, started: Callable[[int], None]
-    ) -> AsyncGenerator[RemoteRow, None]:
-        raise UsageError(self.no_watch)
-
     async def close(self) -> None:
         self._client.close()
 
 
-class RowsRemote:
-    """Runs the synchronous client in a thread, so that Ctrl-C works while it waits.
+def rows_remote(
+    mount: str, *, space: str, token: str, member: str | None = None
+) -> Callable[[str, str, str | None], Awaitable["RowsRemote"]]:
+    """Return the `remote` of a system whose API, below `mount`, shows its stored rows.
 
-    `query` is added to each request. `member` holds the response, if it is within another object.
-    `events` is the path of the event stream, for who wants to watch.
+    `space` is the parameter that names the space, `token` says which token the routes require, and
+    `member` holds the response, if it is within another object.
     """
 
+    async def connect(url: str, name: str, given: str | None) -> RowsRemote:
+        """Return the remote of one space. Sends nothing yet."""
+        if given is None:
+            raise UsageError(
+                f"The service requires a token: --token, or KEYHOUSE_TOKEN, with {token}."
+            )
+        client = HttpClient(service_url(url, mount), token=given)
+        return RowsRemote(client, {space: name}, member, events=f"{mount}/api/v1/events")
+
+    return connect
+
+
+class RowsRemote(Remote):
+    """Runs the synchronous client in a thread, so that Ctrl-C works while it waits.
+
+    `query` is added to each request; `events` is the path of the event stream, for who wants to
+    watch.
+    """
+
+    lists_derived = True
+
     def __init__(
-        self,
-        client: HttpClient,
-        *,
-        events: str,
-        query: Mapping[str, str] | None = None,
-        member: str | None = None,
+        self, client: HttpClient, query: dict[str, str], member: str | None, *, events: str
     ) -> None:
         self._client = client
-        self._events = events
-        self._query = dict(query or {})
+        self.no_watch = f"Rows of this service are watched by its event streams: {events}."
+        self._query = query
         self._member = member
 
     async def get(self, key: str) -> RemoteRow | None:
         with translated():
             try:
                 return _row(await self._read(f"{ROWS}/one", {"key": key}))
-            except AbsentError:
+            except NotFoundError:
                 return None
 
     async def rows(
@@ -107,22 +115,6 @@ class RowsRemote:
                 return
             params["after"] = found["cursor"]
 
-    async def count(self, prefix: str) -> int:
-        return sum([1 async for _ in self.rows(prefix, reverse=False, keys_only=True)])
-
-    def watch(
-        self, prefix: str, since: int | None, started: Callable[[int], None]
-    ) -> AsyncGenerator[RemoteRow, None]:
-        raise UsageError(f"Rows of this service are watched by its event streams: {self._events}.")
-
-    async def put(
-        self, key: str, value: bytes, *, ttl: int | None, expect: int | Unset | None
-    ) -> RemoteRow:
-        _reject_write()
-
-    async def delete(self, key: str, *, expect: int | Unset | None) -> bool:
-        _reject_write()
-
     async def close(self) -> None:
         self._client.close()
 
@@ -136,7 +128,3 @@ class RowsRemote:
 def _row(plain: dict[str, Any]) -> RemoteRow:
     value = msgspec.json.encode(plain.get("value"))
     return RemoteRow(plain["key"], value, plain["revision"], plain.get("expires"))
-
-
-def _reject_write() -> NoReturn:
-    raise UsageError("Rows of this service are read only: change them through its API.")

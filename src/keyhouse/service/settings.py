@@ -3,7 +3,7 @@
 0 has one meaning in all of them: no limit, or switched off.
 """
 
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 
@@ -21,9 +21,12 @@ __all__ = [
     "QuotaKeys",
     "RateBurst",
     "RatePerSecond",
+    "RuntimeSettings",
+    "SessionHours",
     "SlowSeconds",
     "SweepSeconds",
     "TenantSettings",
+    "UnlimitedTenantSettings",
     "UsageScanSeconds",
     "quota",
     "rate_limiter",
@@ -56,6 +59,11 @@ UsageScanSeconds = Annotated[
 SlowSeconds = Annotated[
     float, _NotNegative, setting("Slower operations are logged as warnings; 0: never.")
 ]
+SessionHours = Annotated[
+    float,
+    msgspec.Meta(gt=0),
+    setting("Hours after which a session ends, and the cookie of its browser."),
+]
 
 KeyRingText = Annotated[
     str | None,
@@ -68,14 +76,19 @@ KeyRingText = Annotated[
 ]
 
 
-class TenantSettings(msgspec.Struct, frozen=True, kw_only=True):
-    quota_keys: QuotaKeys = 0
-    quota_bytes: QuotaBytes = 0
+class UnlimitedTenantSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a service whose tenants have no quota."""
+
     rate_per_second: RatePerSecond = 100.0
     rate_burst: RateBurst = 1_000
     sweep_seconds: SweepSeconds = 300.0
     usage_scan_seconds: UsageScanSeconds = 0.0
     slow_seconds: SlowSeconds = 0.1
+
+
+class TenantSettings(UnlimitedTenantSettings, frozen=True, kw_only=True):
+    quota_keys: QuotaKeys = 0
+    quota_bytes: QuotaBytes = 0
 
 
 class JwtTenantSettings(JwtSettings, frozen=True, kw_only=True):
@@ -90,14 +103,29 @@ class JwtTenantSettings(JwtSettings, frozen=True, kw_only=True):
     slow_seconds: SlowSeconds = 0.1
 
 
-AnyTenantSettings = TenantSettings | JwtTenantSettings
+AnyTenantSettings = UnlimitedTenantSettings | JwtTenantSettings
+
+
+class RuntimeSettings(Protocol):
+    """The settings that every service has."""
+
+    @property
+    def rate_per_second(self) -> float: ...
+    @property
+    def rate_burst(self) -> int: ...
+    @property
+    def sweep_seconds(self) -> float: ...
+    @property
+    def slow_seconds(self) -> float: ...
 
 
 def quota(settings: AnyTenantSettings) -> Quota:
-    return Quota(settings.quota_keys, settings.quota_bytes)
+    if isinstance(settings, TenantSettings | JwtTenantSettings):
+        return Quota(settings.quota_keys, settings.quota_bytes)
+    return Quota()
 
 
-def rate_limiter(settings: AnyTenantSettings, clock: Clock) -> RateLimiter | None:
+def rate_limiter(settings: RuntimeSettings, clock: Clock) -> RateLimiter | None:
     """Return the rate limiter of the settings; None if rates are unlimited."""
     if not settings.rate_per_second:
         return None

@@ -1,9 +1,9 @@
 """The interface between a service and the process that runs it.
 
 A `Service` has the Struct of its settings, which are checked before anything is opened, and
-`build`, which assembles a `ServiceSpec` from a `ServiceContext`. The process opens the engine,
-reads the settings and runs the listeners. `build` may be a coroutine function, which can open
-further engines.
+`build`, which assembles a `ServiceSpec` from a `ServiceContext` and these settings. The process
+opens the engine, reads the settings and runs the listeners. `build` may be a coroutine function,
+which can open further engines.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,6 +26,7 @@ from keyhouse.schema import Schema
 from keyhouse.service.host import ServiceHost
 from keyhouse.service.operator_figures import OperatorFigures
 from keyhouse.service.rates import RateLimiter
+from keyhouse.settings import read_settings
 
 __all__ = ["Keyspace", "Service", "ServiceContext", "ServiceSpec"]
 
@@ -36,15 +37,16 @@ R = TypeVar("R")
 class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
     """The surroundings of a service.
 
-    `settings` is its table of `keyhouse.toml` merged with the environment, to be checked by
-    `read_settings`. `data` is a folder for its files, such as secrets. `engine` is open, and is
-    closed by the process that opened it. `host` is the source of everything else.
+    `settings` is its table of `keyhouse.toml`, of this `name`, merged with the environment. `data`
+    is a folder for its files, such as secrets. `engine` is open, and is closed by the process that
+    opened it. `host` is the source of everything else.
     """
 
     engine: Engine
     data: Path
     metrics: CollectorRegistry
     settings: Mapping[str, Any] = {}
+    name: str = ""
     host: ServiceHost | None = None
 
     async def open(self, url: str, *, name: str) -> Engine:
@@ -122,17 +124,25 @@ class ServiceSpec(msgspec.Struct, kw_only=True):
     figures: OperatorFigures | None = None
 
 
+Built = ServiceSpec | Awaitable[ServiceSpec]
+
+
 class Service(msgspec.Struct, frozen=True, kw_only=True):
     """A system's service: its settings, how it is assembled, and the tokens it accepts.
 
     `settings` is the Struct of its settings table, checked before anything is opened. `build`
-    assembles the service. `tenant_pattern` matches the tenants that a token may name; `scopes` are
+    assembles the service from its context and settings; called as a function, a Service reads them
+    from the context. `tenant_pattern` matches the tenants that a token may name; `scopes` are
     those that a tenant's token may have, and `operator_scopes` those of an operator's. A service
     without either has no such tokens.
     """
 
     settings: type[msgspec.Struct]
-    build: Callable[[ServiceContext], ServiceSpec | Awaitable[ServiceSpec]]
+    build: Callable[[ServiceContext, Any], Built]
     tenant_pattern: str = TENANT_PATTERN
     scopes: tuple[str, ...] = ()
     operator_scopes: tuple[str, ...] = ()
+
+    def __call__(self, context: ServiceContext) -> Built:
+        settings = read_settings(self.settings, context.settings, table=context.name)
+        return self.build(context, settings)

@@ -6,8 +6,7 @@ import msgspec
 
 from keyhouse.engine import Row
 from keyhouse.errors import DataError, DocumentError
-from keyhouse.schema import MILLISECONDS, Derived, KeyMatch, Record
-from keyhouse.schema.description import kind_of
+from keyhouse.schema import MILLISECONDS, BoundDerived, KeyMatch
 from keyhouse.store import Store
 
 __all__ = ["RelatedRow", "StoredRow", "read_stored_row", "stored_row"]
@@ -52,7 +51,7 @@ async def stored_row(store: Store, match: KeyMatch, row: Row) -> StoredRow:
     expires = None if row.expires is None else MILLISECONDS.format(row.expires)
     stored = StoredRow(row.revision, len(row.value), expires, left, None)
     try:
-        if isinstance(match.declared, Record):
+        if match.is_record:
             value = match.record.decode(row.value, row.key)
             related = [
                 each
@@ -60,7 +59,7 @@ async def stored_row(store: Store, match: KeyMatch, row: Row) -> StoredRow:
                 for each in await _derived_rows(store, derived, value, match.values)
             ]
             return msgspec.structs.replace(
-                stored, value=match.record.shown(value), neighbours=related
+                stored, value=match.record.declared.shown(value), neighbours=related
             )
         related = await _records(store, match, row)
         return msgspec.structs.replace(
@@ -71,17 +70,17 @@ async def stored_row(store: Store, match: KeyMatch, row: Row) -> StoredRow:
 
 
 async def _derived_rows(
-    store: Store, derived: Derived, value: Any, values: tuple[object, ...]
+    store: Store, derived: BoundDerived, value: Any, values: tuple[object, ...]
 ) -> list[RelatedRow]:
     expected = derived.rows(value, values)
     rows = await store.rows(list(expected)) if expected else []
     return [
-        RelatedRow(kind_of(derived), key, _state(derived, row, contribution))
+        RelatedRow(derived.declared.kind, key, _state(derived, row, contribution))
         for (key, contribution), row in zip(expected.items(), rows, strict=True)
     ]
 
 
-def _state(derived: Derived, row: Row | None, contribution: Any) -> str:
+def _state(derived: BoundDerived, row: Row | None, contribution: Any) -> str:
     if row is None:
         return "missing"
     try:
@@ -93,18 +92,23 @@ def _state(derived: Derived, row: Row | None, contribution: Any) -> str:
 
 async def _records(store: Store, match: KeyMatch, row: Row) -> list[RelatedRow]:
     """Return the records of a derived row."""
-    record: Record[Any] = match.record
+    record, derived = match.record, match.declared
+    assert isinstance(derived, BoundDerived)
     keys = [
         record.template.join(values)
-        for owners in match.declared.owners(row.key, row.value)
+        for owners in derived.owners(row.key, row.value)
         for values in owners
     ][:_RECORDS_MAX]
     rows = await store.rows(keys) if keys else []
+    kind = record.declared.kind
     return [
-        RelatedRow(kind_of(record), key, "missing")
+        RelatedRow(kind, key, "missing")
         if each is None
         else RelatedRow(
-            kind_of(record), key, "present", record.shown(record.decode(each.value, key))
+            record.declared.kind,
+            key,
+            "present",
+            record.json.shown(record.decode(each.value, key)),
         )
         for key, each in zip(keys, rows, strict=True)
     ]

@@ -11,16 +11,13 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 from keyhouse.errors import UsageError
 from keyhouse.layout import Layouts
 from keyhouse.schema import Schema
 
 __all__ = ["System"]
-
-ErrorFormatName = Literal["problem", "flat", "nested"]
-"""Problem documents, `{error, code, status}`, or `{"error": {code, message, details}}`."""
 
 
 class System:
@@ -29,7 +26,6 @@ class System:
     `schemas` has one schema, or one for each bucket. `service` is a `Service`: its settings and how
     it is assembled. `remote` connects the data commands to a running service, `commands` is a Typer
     app for the system's own commands, and `limits` is the module that declares its limits.
-    `error_format` names the form of its HTTP errors.
     """
 
     def __init__(
@@ -44,13 +40,11 @@ class System:
         commands: Any = None,
         limits: str | None = None,
         layouts: Layouts | None = None,
-        error_format: ErrorFormatName = "problem",
     ) -> None:
         self.name = name
         self.title = title
         self.doc = (doc or "").strip()
         self.layouts = layouts or Layouts()
-        self.error_format = error_format
         self._references: Mapping[str, Any] = {
             "schemas": schemas,
             "service": service,

@@ -32,14 +32,11 @@ class Tenant:
         engine: Engine,
         quota: Quota,
         *,
-        writes_legacy_keys: bool | None = None,
         key_ring: KeyRing | None = None,
     ) -> None:
         """Raises KeyFieldError for a name that the schema's space does not allow."""
         self.name = name
-        self.store = Store(
-            schema, engine, name, writes_legacy_keys=writes_legacy_keys, key_ring=key_ring
-        )
+        self.store = Store(schema, engine, name, key_ring=key_ring)
         self.usage = Usage(self.store, quota) if quota else None
 
     async def transact(
@@ -53,12 +50,7 @@ class Tenant:
         commit."""
         if self.usage is not None:
             return await self.usage.transact(work, reservation=reservation, batch_id=batch_id)
-
-        async def run(tx: Transaction) -> tuple[R, Transaction]:
-            return await work(tx), tx
-
-        result, tx = await self.store.transact(run, batch_id=batch_id)
-        return result, tx.revision
+        return await self.store.attempts.run(self.store, work, batch_id)
 
     @property
     def is_busy(self) -> bool:
@@ -82,7 +74,7 @@ class Tenants(Generic[T]):
         tenants_max: int = TENANTS_CACHED,
     ) -> None:
         self._make = make
-        self._tenants_max = tenants_max
+        self.tenants_max = tenants_max
         self.on_evict: Callable[[], None] | None = None
         self._cached: dict[str, T] = {}
 
@@ -95,7 +87,7 @@ class Tenants(Generic[T]):
         tenant = cached.pop(name, None)
         if tenant is None:
             tenant = self._make(name)
-            if len(cached) >= self._tenants_max:
+            if len(cached) >= self.tenants_max:
                 self._evict()
         cached[name] = tenant  # the most recently used is last
         return tenant
@@ -107,7 +99,7 @@ class Tenants(Generic[T]):
         """Drop an eighth of the tenants, least recently used first: one at a time would go through
         all for each."""
         idle = (name for name, tenant in self._cached.items() if not tenant.is_busy)
-        for name in list(islice(idle, max(1, self._tenants_max // 8))):
+        for name in list(islice(idle, max(1, self.tenants_max // 8))):
             del self._cached[name]
         if self.on_evict is not None:
             self.on_evict()

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from keyhouse.advice.nearest import nearest
 from keyhouse.auth import JwtSettings, mint
 from keyhouse.errors import UsageError
 from keyhouse.service.spec import Service
@@ -29,7 +30,9 @@ def mint_token(
     """
     known = [*service.scopes, *service.operator_scopes]
     if unknown := [scope for scope in scopes or () if scope not in known]:
-        raise UsageError("Unknown scope: no route asks for it.", scope=unknown[0], known=known)
+        raise UsageError(
+            "Unknown scope: no route asks for it.", scope=unknown[0], **nearest(unknown[0], known)
+        )
     settings = read_settings(service.settings, table, table=system)
     if not isinstance(settings, JwtSettings):
         raise UsageError("This system has no tokens.", system=system)

@@ -227,7 +227,7 @@ class Usage:
         deltas: list[UsageDelta] = []
         revision = -1
 
-        async def measured(tx: Transaction) -> tuple[T, Transaction]:
+        async def measured(tx: Transaction) -> T:
             result = await work(tx)
             self.release(held)
             deltas[:] = [_delta(change) for change in await tx.rows.changes()]
@@ -235,11 +235,10 @@ class Usage:
             if reservation is not None:
                 self._draw(reservation, growth.growth)
             self._hold(held, growth)
-            return result, tx
+            return result
 
         try:
-            result, tx = await self._store.transact(measured, batch_id=batch_id)
-            revision = tx.revision
+            result, revision = await self._store.attempts.run(self._store, measured, batch_id)
         except (UnknownOutcomeError, asyncio.CancelledError):
             revision = 0
             raise

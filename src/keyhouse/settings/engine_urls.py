@@ -17,7 +17,7 @@ by the address (`with_server`) once that server runs.
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
@@ -54,8 +54,8 @@ def with_server(url: str, servers: str, **parameters: str) -> str:
     first, *others = [each.strip().rstrip("/") for each in servers.split(",")]
     hosts = [first, *(each.rpartition("/")[2].rpartition("@")[2] for each in others)]
     rest = url.removeprefix("nats:").lstrip("/")
-    given = dict(parse_qsl(rest.partition("?")[2], keep_blank_values=True))
-    return f"{','.join(hosts)}/?{urlencode(parameters | given)}"
+    url_options = dict(parse_qsl(rest.partition("?")[2], keep_blank_values=True))
+    return f"{','.join(hosts)}/?{urlencode(parameters | url_options)}"
 
 
 def embedded_server(data: Path) -> str:
@@ -93,11 +93,11 @@ def url_of(system: str, url: str, *, alone: bool) -> str:
         case "rocksdb":
             return f"{url.rstrip('/')}/{system}"
         case "dynamodb":
-            table = urlsplit(url).netloc
-            if alone and "layout" in dict(parse_qsl(urlsplit(url).query)):
+            front, mark, query = url.partition("?")
+            if alone and "layout" in dict(parse_qsl(query)):
                 return url
             return _with_parameters(
-                url.replace(f"//{table}", f"//{table}-{system}", 1),
+                f"{front.rstrip('/')}-{system}{mark}{query}",
                 {"layout": system},
                 set(),
                 alone,
@@ -120,8 +120,8 @@ def make_folder(url: str) -> None:
 
 def _with_parameters(url: str, names: dict[str, str], exclusive: set[str], alone: bool) -> str:
     front, mark, query = url.partition("?")
-    given = parse_qsl(query, keep_blank_values=True)
-    set_names = {name for name, _ in given} & (exclusive or set(names))
+    url_options = parse_qsl(query, keep_blank_values=True)
+    set_names = {name for name, _ in url_options} & (exclusive or set(names))
     if set_names and not alone and exclusive:
         raise UsageError(
             "The engine URL is shared by several systems; put {system} in it, or set one per"

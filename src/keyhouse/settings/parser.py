@@ -6,7 +6,6 @@ program's own settings and for a system's. Validation and the table in the docum
 the Struct.
 """
 
-import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +13,9 @@ from typing import Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
 
+from keyhouse.advice.nearest import nearest
+from keyhouse.advice.rejected_members import rejected_member
 from keyhouse.errors import UsageError
-from keyhouse.schema.rejected_members import rejected_member
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 
@@ -94,7 +94,8 @@ def read_settings(kind: type[Kind], given: Mapping[str, Any], *, table: str = ""
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
-        if rejected := rejected_member(kind, values):
+        rejected = rejected_member(kind, values)
+        if rejected and "value" not in rejected:
             name, known = str(rejected["member"]), rejected["known"]
             inner = _qualified(table, name.rpartition(".")[0])
             raise unknown_setting(
@@ -103,30 +104,31 @@ def read_settings(kind: type[Kind], given: Mapping[str, Any], *, table: str = ""
             ) from None
         path = str(error).rpartition("`$.")[2].rstrip("`") if "`$." in str(error) else ""
         reason = str(error).partition(" - at ")[0]
-        field = fields.get(path.partition("[")[0])
-        choices = (
-            []
-            if field is None
-            else [each for each in _alternatives(field.type) if isinstance(each, str)]
-        )
-        known = {"known": choices} if choices else {}
+        rejected.pop("member", None)
         raise UsageError(
-            "Invalid setting.", setting=_qualified(table, path), reason=reason, **known
+            "Invalid setting.", setting=_qualified(table, path), reason=reason, **rejected
         ) from None
+    except UsageError as error:  # of a check of the Struct, which does not know its table
+        if table:
+            error.fields["table"] = table
+        raise
 
 
 def unknown_setting(name: str, known: list[str]) -> UsageError:
     """The nearest is by the name alone: that of its table would make all of them similar."""
     start = name.rfind(".") + 1 or (len(_VARIABLE) if name.startswith(_VARIABLE) else 0)
-    ends = {each[start:]: each for each in known}
-    near = difflib.get_close_matches(name[start:], ends, n=1)
-    fields = {"nearest": ends[near[0]]} if near else {"known": sorted(known)}
-    return UsageError("Unknown setting: correct it, or remove it.", setting=name, **fields)
+    ends = {each[start:].strip("[]"): each for each in known}
+    near = nearest(name[start:], ends).get("nearest")
+    fields = {"known": sorted(known)} if near is None else {"nearest": ends[near]}
+    sentence = "Unknown setting: correct it, or remove it."
+    if near is None and not start:
+        sentence += " A setting of one system or schema is in the table with its name."
+    return UsageError(sentence, setting=name, **fields)
 
 
 def _is_path(kind: Any) -> bool:
-    given = [each.extra for each in getattr(kind, "__metadata__", ()) if hasattr(each, "extra")]
-    return any(extra["path"] for extra in given if extra and "path" in extra)
+    extras = [each.extra for each in getattr(kind, "__metadata__", ()) if hasattr(each, "extra")]
+    return any(extra["path"] for extra in extras if extra and "path" in extra)
 
 
 def _qualified(table: str, name: str) -> str:

@@ -21,8 +21,8 @@ from typing import Any, Final
 
 import msgspec
 
+from keyhouse.advice.nearest import is_misspelled
 from keyhouse.errors import UsageError
-from keyhouse.schema.nearest import is_misspelled
 from keyhouse.settings.engine_urls import default_url, url_of
 from keyhouse.settings.parser import FileText, plain_value, read_settings, unknown_setting
 from keyhouse.settings.settings import ServerSettings
@@ -40,9 +40,10 @@ __all__ = [
 FILE: Final = "keyhouse.toml"
 PREFIX: Final = "KEYHOUSE_"
 HTTP: Final = "http"
+"""The HTTP listen address, and the table of HTTP settings, which accepts it as `listen`."""
+
 CORS_ORIGINS: Final = "http.cors_origins"
 STUDIO: Final = "studio"
-"""The HTTP listen address, and the table of HTTP settings, which accepts it as `listen`."""
 
 _PROGRAM: Final = tuple(field.name for field in msgspec.structs.fields(ServerSettings))
 

@@ -4,7 +4,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from keyhouse.schema import Keys
+from keyhouse.engine import Row
+from keyhouse.schema import BoundRecord, KeyValues
 from keyhouse.store.reads.unreadable import UnreadableRow
 
 T = TypeVar("T")
@@ -17,7 +18,7 @@ class Entry(msgspec.Struct, Generic[T], frozen=True):
 
     record: T
     key: str
-    values: Keys
+    values: KeyValues
     revision: int
     expires: int | None = None
     names: tuple[str, ...] = ()
@@ -28,6 +29,22 @@ class Entry(msgspec.Struct, Generic[T], frozen=True):
         """The fields of the record's key by name, as `store.get(RECORD, **entry.fields)` takes
         them."""
         return dict(zip(self.names, self.values, strict=True))
+
+
+def entry_of(bound: BoundRecord[T], row: Row, values: KeyValues) -> Entry[T]:
+    """Return the record of a row, whose key has these values. Raises DataError."""
+    key, data = row.key, row.value
+    stored = data if bound.keeps_unknown else None
+    record = bound.decode(data, key)
+    return Entry(record, key, values, row.revision, row.expires, bound.key_fields, stored)
+
+
+def live_entry(bound: BoundRecord[T], row: Row, values: KeyValues, now: int) -> Entry[T] | None:
+    """Return the record of a row; None if it has expired by its own field. Raises DataError."""
+    entry = entry_of(bound, row, values)
+    if bound.expires_by_field and not bound.is_live(entry.record, row.key, now):
+        return None
+    return entry
 
 
 class RecordPage(msgspec.Struct, Generic[T], frozen=True):
@@ -50,7 +67,7 @@ class Event(msgspec.Struct, Generic[T], frozen=True):
 
     record: T | None
     key: str
-    values: Keys
+    values: KeyValues
     revision: int
     expires: int | None = None
     gone: bool = False

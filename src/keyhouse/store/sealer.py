@@ -92,6 +92,15 @@ class Sealer:
         return "\0".join((self._space, key.removeprefix(self._prefix), member)).encode()
 
 
+def is_sealed(data: bytes, members: tuple[str, ...]) -> bool:
+    """Return whether any of these members of a record's JSON is sealed, with whatever key."""
+    try:
+        plain = _MEMBERS.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False  # reading the record raises the error
+    return any(name in plain and _sealed(plain[name]) is not None for name in members)
+
+
 def _sealed(raw: msgspec.Raw) -> Sealed | None:
     try:
         return _WRAPPER.decode(raw).sealed

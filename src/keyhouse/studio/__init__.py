@@ -5,7 +5,7 @@ Each page has a `.json` twin that returns the same values.
 """
 
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog
-from keyhouse.studio.service import Studio, build_studio
+from keyhouse.studio.service import Studio
 from keyhouse.studio.settings import SCOPES, StudioSettings
 
-__all__ = ["SCOPES", "Studio", "StudioSettings", "StudioSystem", "SystemCatalog", "build_studio"]
+__all__ = ["SCOPES", "Studio", "StudioSettings", "StudioSystem", "SystemCatalog"]

@@ -7,10 +7,10 @@ import msgspec
 
 from keyhouse.auth import Caller
 from keyhouse.http import Redirect
+from keyhouse.service.pages import PageReply
 from keyhouse.studio.catalog import SystemCatalog, record_of
 from keyhouse.studio.job_work import UNDO_RECORDS_MAX, JobInput
 from keyhouse.studio.jobs import Jobs
-from keyhouse.studio.page_routes import FormPage
 from keyhouse.studio.rendering import hidden_members
 from keyhouse.studio.selection import (
     RecordSelection,
@@ -61,16 +61,16 @@ class Bulk:
 
     async def start(
         self, system: str, space: str, query: BulkQuery, form: BulkForm, caller: Caller
-    ) -> FormPage | Redirect:
+    ) -> PageReply | Redirect:
         """Start to delete records, once their number was typed."""
         selection = _selection(query)
         page = await self._counted(system, space, selection, whole=True)
         if not page.counted.count:
             page.error = "No record is selected: give a prefix, a filter or keys of records."
-            return FormPage("bulk.html", page, status=400)
+            return PageReply("bulk.html", page, status=400)
         if form.count.replace(",", "").strip() != str(page.counted.count):
             page.error = f"Type the number of records, {page.counted.count}, to confirm."
-            return FormPage("bulk.html", page, status=400)
+            return PageReply("bulk.html", page, status=400)
         about = public_text(self._catalog, self._catalog.system(system), space, selection)
         given = JobInput(system, space, selection, page.counted.count, about=about)
         return await self._jobs.submit("delete", given, caller)

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from keyhouse.advice.nearest import nearest
 from keyhouse.engine import Engine
 from keyhouse.errors import KeyFieldError, NotFoundError
 from keyhouse.schema import KeyMatch, Log, Record, Schema
@@ -53,7 +54,9 @@ class SystemCatalog:
         """Raises NotFoundError if no such system is served."""
         found = self.systems.get(name)
         if found is None:
-            raise NotFoundError("No such system is served.", system=name, known=[*self.systems])
+            raise NotFoundError(
+                "No such system is served.", system=name, **nearest(name, self.systems)
+            )
         return found
 
     async def spaces(self, system: StudioSystem, after: str = "") -> AsyncIterator[str]:
@@ -109,7 +112,7 @@ class SystemCatalog:
         raise NotFoundError(
             "The space has no such record.",
             record=record,
-            known=[each.name for store in stores for each in store.schema.records],
+            **nearest(record, [each.name for store in stores for each in store.schema.records]),
         )
 
     def find(self, system: StudioSystem, space: str, key: str) -> tuple[Store, KeyMatch | None]:
@@ -161,4 +164,4 @@ def is_writable(store: Store, record: Record[Any]) -> bool:
 
 def is_editable(store: Store, match: KeyMatch) -> bool:
     """Return whether a key is of a record that people may write, and of no derived row."""
-    return isinstance(match.declared, Record) and is_writable(store, match.record)
+    return match.is_record and is_writable(store, match.record.declared)

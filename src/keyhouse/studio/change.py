@@ -87,7 +87,7 @@ class RecordChange:
         self.key = key
         self.row = row
         self._match = match
-        self._record: Record[Any] = store.binding.original(match.record)
+        self._record: Record[Any] = match.record.declared
         self._text = text
         self._expect = expect
         self._ttl = ttl
@@ -163,7 +163,7 @@ class RecordChange:
             return self._match.record.decode(text, self.key)
         hidden = hidden_members(self._record)
         if hidden and self.row is not None:
-            opened = self._record.plain(self._match.record.decode(self.row.value, self.key))
+            opened = self._record.json.plain(self._match.record.decode(self.row.value, self.key))
             given, changed = _members(text), members_set(text, hidden)
             kept = {
                 name: msgspec.Raw(msgspec.json.encode(opened[name]))
@@ -172,7 +172,7 @@ class RecordChange:
             }
             shown = {name: raw for name, raw in given.items() if name not in hidden}
             text = msgspec.json.encode({**shown, **{name: given[name] for name in changed}, **kept})
-        return self._record.parse(text)
+        return self._record.json.parse(text)
 
     def _ttl_left(self, now: int) -> float | None:
         """Return the seconds that a record with a TTL still has, so that its expiry stays."""
@@ -188,7 +188,7 @@ def _image(view: KeyView, key: str, value: bytes | None) -> str | None:
         return None
     match = view.find(key)
     shown = view.value(key, value)
-    if match is None or not isinstance(match.declared, Record):
+    if match is None or not match.is_record:
         return shown.decode(errors="replace")
     return pretty(shown)[0]
 
@@ -283,7 +283,7 @@ class Changes:
             None if line.before is None else line.before.encode(),
             # a save leaves the record, even if its new value is too large for the journal
             expect=line.revision if line.action == "save" or line.after is not None else None,
-            ttl=_ttl_before(line, match.record, store.engine.clock.now()),
+            ttl=_ttl_before(line, match.record.declared, store.engine.clock.now()),
             is_whole=True,
         )
         await self.commit(operator, "undo", line.system, change, job)

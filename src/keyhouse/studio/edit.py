@@ -4,7 +4,7 @@ revision that was read.
 Private and sealed members are not in the form; they stay as they are stored.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -21,7 +21,8 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.http import Redirect
-from keyhouse.schema import KeyMatch, Record
+from keyhouse.schema import KeyMatch
+from keyhouse.service.pages import PageReply
 from keyhouse.store import Store
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog
 from keyhouse.studio.change import (
@@ -35,7 +36,7 @@ from keyhouse.studio.change import (
 from keyhouse.studio.edit_form import FormField, document_of, form_fields, keep_values
 from keyhouse.studio.journal import Journal
 from keyhouse.studio.login import Login
-from keyhouse.studio.page_routes import FormPage, require_unlocked
+from keyhouse.studio.page_routes import require_unlocked
 from keyhouse.studio.private_keys import KeyView
 from keyhouse.studio.rendering import hidden_members, masked, pretty, studio_path
 from keyhouse.studio.settings import ADMIN, WRITE
@@ -110,7 +111,7 @@ class Edit:
 
     async def submit(
         self, system: str, space: str, query: EditQuery, form: EditForm, caller: Caller
-    ) -> FormPage | Redirect:
+    ) -> PageReply | Redirect:
         """Preview, save or delete. The page keeps typed text, also when edits are locked or
         unlocked."""
         found, store, match, view = self._editable(system, space, query.k, caller)
@@ -123,7 +124,7 @@ class Edit:
         try:
             if form.action in ("lock", "unlock"):
                 changed = await self._login.set_lock(caller, is_unlocked=form.action == "unlock")
-                return FormPage("edit.html", page, caller=changed)
+                return PageReply("edit.html", page, caller=changed)
             if form.action in ("save", "delete"):
                 require_unlocked(caller, WRITE)
             ttl = _ttl(form)
@@ -148,13 +149,13 @@ class Edit:
             page.error = "Another writer was first. Below are the stored value and yours."
             page.stored = ABSENT if row is None else _shown(match, row.value)
             page.revision = ABSENT if row is None else str(row.revision)
-            return FormPage("edit.html", page, error.status)
+            return PageReply("edit.html", page, error.status)
         except KeyhouseError as error:
             if error.status >= 500:
                 raise
             page.error = _problem(error, view)
-            return FormPage("edit.html", page, error.status)
-        return FormPage("edit.html", page)
+            return PageReply("edit.html", page, error.status)
+        return PageReply("edit.html", page)
 
     def _editable(
         self, system: str, space: str, key: str, caller: Caller
@@ -226,7 +227,7 @@ def _problem(error: KeyhouseError, view: KeyView) -> str:
 def _edit_page(
     system: StudioSystem, store: Store, match: KeyMatch, key: str, row: Row | None, *, mode: str
 ) -> EditPage:
-    record: Record[Any] = match.record
+    record = match.record.declared
     hidden = hidden_members(record)
     text = "{\n}" if row is None else pretty(_without(row.value, hidden))[0]
     fields = form_fields(record, None if row is None else row.value, match.fields, hidden)
@@ -297,4 +298,4 @@ def _without(value: bytes, hidden: tuple[str, ...]) -> bytes:
 
 def _shown(match: KeyMatch, value: bytes) -> str:
     """Return a stored value as the form has it."""
-    return pretty(_without(value, hidden_members(match.record)))[0]
+    return pretty(_without(value, hidden_members(match.record.declared)))[0]

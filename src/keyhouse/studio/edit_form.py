@@ -38,7 +38,7 @@ def form_fields(
 
     Members that the key holds are fixed.
     """
-    if not record.is_struct:
+    if not record.json.is_struct:
         return []
     info = inspect.type_info(record.type)
     if not isinstance(info, inspect.StructType) or record.unknown is not None:

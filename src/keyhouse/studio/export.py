@@ -54,7 +54,7 @@ async def _lines(found: list[tuple[Store, str]]) -> bytes:
             if row is None:
                 continue
             match = store.find(row.key)
-            hidden = () if match is None else hidden_members(match.record)
+            hidden = () if match is None else hidden_members(match.record.declared)
             line = {
                 "key": row.key,
                 "value": _raw(masked(row.value, hidden)),

@@ -6,9 +6,11 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.auth import Caller
-from keyhouse.metrics import SECONDS, HttpMetrics, MeteredEngine, Timing
+from keyhouse.http.metrics import HttpMetrics
+from keyhouse.scheduling.timing import SECONDS, Timing
+from keyhouse.service.served_engine import ServedEngine
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog
-from keyhouse.studio.private_keys import has_hidden, private_fields
+from keyhouse.studio.private_keys import fields_of, has_hidden
 from keyhouse.studio.rendering import MASK
 from keyhouse.studio.settings import ADMIN
 
@@ -78,7 +80,7 @@ class Figures:
             call_figures(system.name, name, [timing])
             for system in systems
             for engine in system.engines
-            if isinstance(engine, MeteredEngine)
+            if isinstance(engine, ServedEngine)
             for name, timing in (
                 ("read", engine.reads),
                 ("scan", engine.scans),
@@ -153,7 +155,7 @@ def _shown(system: StudioSystem, value: object, sees_private: bool) -> object:
     if sees_private or not isinstance(value, str) or not any(map(has_hidden, system.schemas)):
         return value
     matches = filter(None, (schema.find(value) for schema in system.schemas))
-    is_open = any(not private_fields(each.record, each.declared) for each in matches)
+    is_open = any(not fields_of(each) for each in matches)
     return value if is_open else MASK
 
 
@@ -163,8 +165,8 @@ SLOW_SECONDS: Final = 0.1
 
 
 def call_figures(system: str, call: str, timings: Sequence[Timing]) -> CallFigures:
-    steps = [sum(each) for each in zip(*(timing.steps for timing in timings), strict=True)]
-    count = sum(steps)
+    total = Timing.sum_of(timings)
+    steps, count = total.steps, sum(total.steps)
     quantiles: dict[str, Any] = {
         f"p{round(100 * each)}_ms": _quantile(steps, count, each) for each in QUANTILES
     }
@@ -177,8 +179,8 @@ def call_figures(system: str, call: str, timings: Sequence[Timing]) -> CallFigur
         system=system,
         call=call,
         count=count,
-        failures=sum(timing.failures for timing in timings),
-        mean_ms=round(1_000 * sum(each.seconds for each in timings) / max(1, count), 3),
+        failures=total.failures,
+        mean_ms=round(1_000 * total.seconds / max(1, count), 3),
         slow=slow,
         **quantiles,
     )

@@ -14,12 +14,13 @@ from keyhouse.errors import KeyhouseError, LinkError, RevisionError, UsageError
 from keyhouse.schema import Derived, Migration, Record
 from keyhouse.service.background_operations import OperationKind
 from keyhouse.service.background_task import OperationTask
+from keyhouse.service.pages.text import counted
 from keyhouse.store import BulkDelete, Finding, Store, build_indexes, migrate, sweep, verify
 from keyhouse.studio.catalog import SystemCatalog
 from keyhouse.studio.change import Changes
 from keyhouse.studio.journal import Journal
 from keyhouse.studio.private_keys import KeyView
-from keyhouse.studio.rendering import hidden_members, plural
+from keyhouse.studio.rendering import hidden_members
 from keyhouse.studio.selection import RecordSelection, SelectedRecords
 
 JobKind = Literal["verify", "repair", "migrate", "index", "sweep", "delete", "undo"]
@@ -94,7 +95,7 @@ class JobWork:
 
         await _report(task, work(), lambda: counts["read"])
         task.log(
-            f"{plural(counts['read'], 'row')} read, {plural(counts['found'], 'finding')},"
+            f"{counted(counts['read'], 'row')} read, {counted(counts['found'], 'finding')},"
             f" {counts['repaired']:,} repaired."
         )
         await task.commit(current=counts["read"])
@@ -113,7 +114,7 @@ class JobWork:
             for each in results:
                 task.log(
                     f"Migration {each.migration.id}, {each.migration.description}: "
-                    f"{plural(each.records, 'record')}, {plural(each.rows, 'row')} written."
+                    f"{counted(each.records, 'record')}, {counted(each.rows, 'row')} written."
                 )
         await task.commit(current=done)
 
@@ -129,7 +130,7 @@ class JobWork:
                 continue
             built = await _report(task, build_indexes(store, on_progress=progress), lambda: done)
             for record, derived, records in built:
-                task.log(f"{derived.template.text} of {record.name}: {plural(records, 'record')}.")
+                task.log(f"{derived.template.text} of {record.name}: {counted(records, 'record')}.")
         await task.commit(current=done)
 
     async def _sweep(self, task: OperationTask, given: JobInput) -> None:
@@ -141,7 +142,7 @@ class JobWork:
 
         for engine in self._catalog.system(given.system).engines:
             rows = await _report(task, sweep(engine, on_progress=progress), lambda: swept)
-            task.log(f"{plural(rows, 'expired row')} deleted.")
+            task.log(f"{counted(rows, 'expired row')} deleted.")
         await task.commit(current=swept)
 
     # Many records
@@ -172,7 +173,7 @@ class JobWork:
                 deleted += await self._deleted(task, given, key)
 
         await _report(task, work(), lambda: deleted, total=len(keys))
-        task.log(f"{plural(deleted, 'record')} deleted. Undo puts back what was deleted.")
+        task.log(f"{counted(deleted, 'record')} deleted. Undo puts back what was deleted.")
         await task.commit(current=deleted)
 
     async def _deleted(self, task: OperationTask, given: JobInput, key: str) -> bool:
@@ -213,8 +214,8 @@ class JobWork:
             before += result.records
             if result.records or result.left:
                 task.log(
-                    f"{plural(result.records, 'record')} deleted,"
-                    f" {plural(result.left, 'unreadable one')} left."
+                    f"{counted(result.records, 'record')} deleted,"
+                    f" {counted(result.left, 'unreadable one')} left."
                 )
         await task.commit(current=before)
 
@@ -233,7 +234,7 @@ class JobWork:
                     task.log(f"{shown}: {error.sentence}", "warn")
 
         await _report(task, work(), lambda: undone, total=given.total)
-        task.log(f"{plural(undone, 'record')} put back, {kept:,} not.")
+        task.log(f"{counted(undone, 'record')} put back, {kept:,} not.")
         await task.commit(current=undone)
 
     def _stores(self, given: JobInput) -> list[Store]:
@@ -245,7 +246,7 @@ def _finding_text(finding: Finding, view: KeyView) -> str:
     them."""
     key, match = view.key(finding.key), view.find(finding.key)
     is_open = key == finding.key and (
-        finding.kind != "unreadable" or match is None or not hidden_members(match.record)
+        finding.kind != "unreadable" or match is None or not hidden_members(match.record.declared)
     )
     detail = f" {finding.detail}" if is_open else ""
     return f"{finding.kind} {key}{detail}{' (repaired)' if finding.repaired else ''}"

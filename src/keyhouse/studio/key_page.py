@@ -11,14 +11,14 @@ from keyhouse.engine import Row
 from keyhouse.errors import UsageError
 from keyhouse.http import EventStream
 from keyhouse.keys import check_key
-from keyhouse.schema import KeyMatch, Record
+from keyhouse.schema import KeyMatch
 from keyhouse.schema.explanation import Explanation, Miss, explain, nearest
 from keyhouse.service.event_hub import EventHub
+from keyhouse.service.pages import PageReply
 from keyhouse.service.stored_row import RelatedRow, stored_row
 from keyhouse.store import Event, Store
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog, is_editable
 from keyhouse.studio.journal import Journal
-from keyhouse.studio.page_routes import FormPage
 from keyhouse.studio.private_keys import KeyView, masked_key
 from keyhouse.studio.rendering import hidden_members, pretty
 from keyhouse.studio.sessions import Sessions
@@ -92,11 +92,11 @@ class KeyPages:
 
     async def reveal(
         self, system: str, space: str, query: KeyQuery, form: RevealForm, caller: Caller
-    ) -> FormPage:
+    ) -> PageReply:
         """Show private members only in the answer to this form; the journal has it before."""
         await self._journal.write(caller.tenant, "reveal", system=system, space=space, key=query.k)
         page = await self._page(system, space, query.k, caller, reveal=True)
-        return FormPage("key.html", page)
+        return PageReply("key.html", page)
 
     async def _page(
         self, system: str, space: str, key: str, caller: Caller, *, reveal: bool
@@ -121,12 +121,12 @@ class KeyPages:
         found = self._catalog.system(system)
         KeyView(self._catalog.stores(found, space), caller).check(query.k)
         store, match = self._catalog.find(found, space, query.k)
-        if match is None or not isinstance(match.declared, Record):
+        if match is None or not match.is_record:
             raise UsageError(
                 "Only the changes of a record can be followed, by the key of the record.",
                 key=query.k,
             )
-        record = store.binding.original(match.record)
+        record = match.record.declared
         fields: dict[str, Any] = match.fields
         stream = self._events.stream(store, record, encode=_change, **fields)
         return stream.while_valid(partial(self._sessions.is_valid, caller))
@@ -160,11 +160,11 @@ async def key_page(
     else:
         _explain(page, explained)
     if match is not None:
-        page.is_record = isinstance(match.declared, Record)
+        page.is_record = match.is_record
         page.is_editable = is_editable(store, match)
     if row is None:
         return page
-    hidden = () if match is None or not page.is_record else hidden_members(match.record)
+    hidden = () if match is None or not page.is_record else hidden_members(match.record.declared)
     page.exists = True
     page.hidden, page.is_revealed = list(hidden), reveal and bool(hidden)
     page.value, page.is_json = pretty(row.value if reveal else view.value(key, row.value))
@@ -173,7 +173,7 @@ async def key_page(
         stored = await stored_row(store, match, row)
         page.related = _related(stored.neighbours, view)
         page.unreadable = stored.unreadable
-        if page.unreadable and hidden_members(match.record) and not view.sees_private:
+        if page.unreadable and hidden_members(match.record.declared) and not view.sees_private:
             page.unreadable = "The value does not decode."  # the reason may have private members
     return page
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.auth import Caller
-from keyhouse.metrics import MeteredEngine
 from keyhouse.schema.description import SchemaText, describe, space_text
+from keyhouse.service.served_engine import ServedEngine
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog
 from keyhouse.studio.diagram import Diagram, diagram
 from keyhouse.studio.figures import CallFigures, operation_figures
@@ -242,7 +242,7 @@ class Overview:
         operations = sum(
             sum(timing.steps)
             for engine in system.engines
-            if isinstance(engine, MeteredEngine)
+            if isinstance(engine, ServedEngine)
             for timing in (engine.reads, engine.scans, engine.commits)
         )
         return SystemLine(

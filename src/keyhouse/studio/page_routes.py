@@ -12,18 +12,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, get_type_hints
-from urllib.parse import urlencode
+from typing import Any, Final, get_type_hints
 
 import msgspec
 
 from keyhouse.auth import Caller
 from keyhouse.errors import KeyhouseError, LimitError, ScopeError, TokenError
 from keyhouse.http import HtmlPage, Redirect, Response, ResponseSpec, Route, Templates
-from keyhouse.http.html import page_handler, page_location
-from keyhouse.http.response import Responder
+from keyhouse.http.html import page_location
 from keyhouse.limits import VALUE_BYTES_MAX
-from keyhouse.store.reads.long_read import wait_for_turn
+from keyhouse.scheduling.work_turns import wait_for_turn
+from keyhouse.service.pages import PageReply, Pages, page_parts, text
 from keyhouse.studio import rendering
 from keyhouse.studio.line_comparison import LineComparer
 from keyhouse.studio.sessions import UNLOCKED
@@ -36,15 +35,6 @@ _RETRY_CHARS_MAX: Final = VALUE_BYTES_MAX + 16 * 1_024
 _PRIVATE: Final = (("Cache-Control", "private, no-store"),)
 
 
-class FormPage(msgspec.Struct):
-    """A page as the answer to a form. `caller` replaces the caller, if the form has changed it."""
-
-    template: str
-    page: Any
-    status: int = 200
-    caller: Caller | None = None
-
-
 class RetryForm(msgspec.Struct):
     """A form that was sent without a session: its inputs, to be sent again."""
 
@@ -55,15 +45,16 @@ class PageRoutes:
     """Makes routes below `/studio`."""
 
     def __init__(self) -> None:
+        self.pages = Pages(rendering.PATHS, self.rejected, render=self.render)
         self._rendering = asyncio.Lock()
         self._templates = Templates(
             _TEMPLATES,
-            q=rendering.quoted,
+            q=text.quoted,
             number=rendering.number,
-            plural=rendering.plural,
+            plural=text.counted,
             marked=rendering.marked,
             mask=rendering.MASK,
-            size=rendering.size,
+            size=text.size,
             moment=rendering.moment,
             tokens=rendering.tokens,
         )
@@ -74,15 +65,25 @@ class PageRoutes:
         """Return the routes of a page and its twin. A page that ends with a slash is also found
         without it."""
         twin = f"{path}index.json" if path.endswith("/") else f"{path}.json"
-        json = page_handler(handler, partial(_json, handler, scope))
-        hints = get_type_hints(handler, include_extras=True)
-        reply = ResponseSpec(type=hints["return"], about=f"The values of `{path}`.")
+        values = get_type_hints(handler, include_extras=True)["return"]
         routes = [
-            self._route("GET", path, handler, partial(self._html, handler, template, scope, path)),
-            Route(method="GET", path=twin, handler=json, scope="", replies={200: reply}, tag=tag),
+            self.pages.user_route(
+                "GET", path, handler, partial(_in_turn, handler), template=template, scope=scope
+            ),
+            Route(
+                method="GET",
+                path=twin,
+                scope="",
+                **page_parts(handler, partial(_json, handler, scope)),
+                replies={200: ResponseSpec(type=values, about=f"The values of `{path}`.")},
+                name=template.removesuffix(".html"),
+                doc=handler.__doc__ or "",
+                tag=tag,
+            ),
         ]
         if path.endswith("/") and path != "/":
-            routes.append(self._route("GET", path[:-1], handler, partial(_with_slash, path)))
+            parts = page_parts(handler, partial(_with_slash, path))
+            routes.append(self.pages.route("GET", path[:-1], **parts, result=HtmlPage))
         return routes
 
     def form(
@@ -95,29 +96,30 @@ class PageRoutes:
         back: str = "",
         has_text: bool = False,
     ) -> Route:
-        """Return the route of a form. The handler returns a FormPage or a Redirect. `locked`: the
+        """Return the route of a form. The handler returns a PageReply or a Redirect. `locked`: the
         session must be unlocked. `back` is the page that an error leads back to, if the form's own
         address is not a page. `has_text`: a form that is sent after the session has ended is kept,
         to be sent again."""
-        options = _FormOptions(scope, locked, back or path, has_text)
-        return self._route("POST", path, handler, partial(self._submit, handler, options))
-
-    def _route(
-        self, method: str, path: str, handler: Handler, call: Callable[[str, dict[str, Any]], Any]
-    ) -> Route:
-        return Route(
-            method=method,
-            path=path,
-            handler=page_handler(handler, call, HtmlPage),
-            scope="",
-            listed=False,
-            error_page=self.rejected,
+        return self.pages.user_route(
+            "POST",
+            path,
+            handler,
+            partial(_unlocked, handler, scope) if locked else partial(_in_turn, handler),
+            scope=scope,
+            back=back,
+            signed_out=_retry if has_text else None,
         )
 
-    def render(
+    async def render(self, *arguments: Any, **options: Any) -> HtmlPage:
+        """Render a page in a thread: one with a long value would hold up other requests. One page
+        at a time: the event loop would wait for the interpreter behind all threads that render."""
+        async with self._rendering:
+            return await asyncio.to_thread(self.render_now, *arguments, **options)
+
+    def render_now(
         self, template: str, caller: Caller | None, page: Any, *, root: str, **options: Any
     ) -> HtmlPage:
-        """Render a page for an operator."""
+        """Render a short page for an operator."""
         here = options.pop("here", f"/{NAME}/")
         return self._templates.page(
             template,
@@ -126,95 +128,27 @@ class PageRoutes:
             here=here,
             root=root,
             compare=LineComparer().compare,
-            studio=partial(_rooted, root, rendering.studio_path),
-            table=partial(_rooted, root, rendering.record_path),
+            studio=rendering.PATHS.below(root),
+            table=lambda *place, **query: root + rendering.record_path(*place, **query),
             **options,
         )
-
-    async def _html(
-        self,
-        handler: Handler,
-        template: str,
-        scope: str,
-        path: str,
-        root: str,
-        arguments: dict[str, Any],
-    ) -> Responder:
-        here = page_location(NAME, path, arguments)
-        caller: Caller | None = arguments["caller"]
-        if caller is None:
-            return Redirect(f"{root}/{NAME}/login?{urlencode({'next': here})}")
-        try:
-            caller.require(scope)
-            page = await _in_turn(caller, handler, arguments)
-        except KeyhouseError as error:
-            if error.status >= 500:
-                raise  # the app logs it, and shows it by `rejected`
-            return self._error(error, caller, root, here)
-        if isinstance(page, Redirect):
-            return page.with_root(root)
-        return await self._rendered(template, caller, page, root=root, here=here)
-
-    async def _submit(
-        self, handler: Handler, options: "_FormOptions", root: str, arguments: dict[str, Any]
-    ) -> Responder:
-        here = page_location(NAME, options.back, arguments)
-        caller: Caller | None = arguments["caller"]
-        if caller is None:
-            if options.has_text:
-                page = _retry(arguments["form"])
-                return await self._rendered(
-                    "retry.html", None, page, root=root, here=here, status=401
-                )
-            return Redirect(f"{root}/{NAME}/login?{urlencode({'next': here})}")
-        try:
-            caller.require(options.scope)
-            if options.locked:
-                require_unlocked(caller, options.scope)
-            answer = await _in_turn(caller, handler, arguments)
-        except KeyhouseError as error:
-            if error.status >= 500:
-                raise  # the app logs it, and shows it by `rejected`
-            return self._error(error, caller, root, here)
-        if isinstance(answer, Redirect):
-            return answer.with_root(root)
-        caller, status = answer.caller or caller, answer.status
-        return await self._rendered(
-            answer.template, caller, answer.page, root=root, here=here, status=status
-        )
-
-    async def _rendered(self, *arguments: Any, **options: Any) -> HtmlPage:
-        """Render a page in a thread: one with a long value would hold up other requests. One page
-        at a time: the event loop would wait for the interpreter behind all threads that render."""
-        async with self._rendering:
-            return await asyncio.to_thread(self.render, *arguments, **options)
-
-    def _error(self, error: KeyhouseError, caller: Caller, root: str, here: str) -> HtmlPage:
-        return self.render("error.html", caller, error, root=root, here=here, status=error.status)
 
     def rejected(self, error: KeyhouseError, root: str, here: str) -> HtmlPage:
         """Return the page of a request that was rejected before its handler ran, or that failed on
         our side."""
-        return self.render("error.html", None, error, root=root, status=error.status)
+        return self.render_now("error.html", None, error, root=root, status=error.status)
 
 
-class _FormOptions(NamedTuple):
-    scope: str
-    locked: bool
-    back: str
-    has_text: bool
-
-
-def _retry(form: msgspec.Struct) -> RetryForm:
+def _retry(arguments: dict[str, Any]) -> PageReply:
     """Return the form again. Anybody can send one, so it is no longer than that of a record."""
-    inputs = _inputs(form)
+    inputs = _inputs(arguments["form"])
     if sum(len(name) + len(value) for name, value in inputs) > _RETRY_CHARS_MAX:
         raise LimitError(
             "The session has ended, and the form is too large to be shown again: sign in, in"
             " another tab, and send it from the page before.",
             limit=_RETRY_CHARS_MAX,
         )
-    return RetryForm(inputs)
+    return PageReply("retry.html", RetryForm(inputs), 401)
 
 
 def _inputs(form: msgspec.Struct) -> list[tuple[str, str]]:
@@ -230,15 +164,16 @@ def _inputs(form: msgspec.Struct) -> list[tuple[str, str]]:
     return inputs
 
 
-def _rooted(root: str, path: Callable[..., str], *segments: str, **query: Any) -> str:
-    return f"{root}{path(*segments, **query)}"
-
-
-async def _in_turn(caller: Caller, handler: Handler, arguments: dict[str, Any]) -> Any:
+async def _in_turn(handler: Handler, caller: Caller, arguments: dict[str, Any]) -> Any:
     """Call the handler of a page in its turn, as a long read has one: it takes a millisecond or
     more, and an operator may load many pages at once."""
     await wait_for_turn(f"{NAME}:{caller.tenant}")
     return await handler(**arguments)
+
+
+async def _unlocked(handler: Handler, scope: str, caller: Caller, arguments: dict[str, Any]) -> Any:
+    require_unlocked(caller, scope)
+    return await _in_turn(handler, caller, arguments)
 
 
 async def _with_slash(path: str, root: str, arguments: dict[str, Any]) -> Redirect:
@@ -277,7 +212,7 @@ async def _json(handler: Handler, scope: str, root: str, arguments: dict[str, An
     if caller is None:
         raise TokenError("There is no session: sign in, or send an operator's token.", missing=True)
     caller.require(scope)
-    value = await _in_turn(caller, handler, arguments)
+    value = await _in_turn(handler, caller, arguments)
     if isinstance(value, Redirect):
         return value.with_root(root)
     return Response(value, headers=_PRIVATE)

@@ -17,8 +17,8 @@ from typing import Any, Final
 from keyhouse.auth import Caller
 from keyhouse.errors import ScopeError
 from keyhouse.schema import Derived, KeyMatch, Record, Schema
-from keyhouse.schema.compiled_rows import FromAttribute
-from keyhouse.schema.summary import Summary
+from keyhouse.schema.compiled_rows import Source
+from keyhouse.schema.private_fields import is_private
 from keyhouse.store import Store
 from keyhouse.studio.rendering import MASK, hidden_members, masked
 from keyhouse.studio.settings import ADMIN
@@ -29,17 +29,22 @@ _MASKED_VALUE: Final = f'"{MASK}"'.encode()
 @lru_cache(maxsize=4_096)
 def private_fields(record: Record[Any], declared: Record[Any] | Derived) -> frozenset[str]:
     """Return the fields of a key that may hold private members of its record."""
-    hidden = {*record.private, *record.sealed}
+    hidden = (*record.private, *record.sealed)
     if not hidden:
         return frozenset()
     return frozenset(
         name
         for name in declared.template.fields
-        if _is_private(_source(record, declared, name), hidden)
+        if is_private(_source(record, declared, name), hidden)
     )
 
 
-def _source(record: Record[Any], declared: Record[Any] | Derived, name: str) -> object:
+def fields_of(match: KeyMatch) -> frozenset[str]:
+    """Return the fields of a key that may hold private members of its record."""
+    return private_fields(match.record.declared, match.declared.declared)
+
+
+def _source(record: Record[Any], declared: Record[Any] | Derived, name: str) -> Source:
     """Return the attribute, or the function of the record, that a field of a key comes from."""
     if isinstance(declared, Derived):
         source = declared.each.get(name) or declared.fields.get(name)
@@ -48,31 +53,24 @@ def _source(record: Record[Any], declared: Record[Any] | Derived, name: str) -> 
     return record.fields.get(name, name)
 
 
-def _is_private(source: object, hidden: set[str]) -> bool:
-    if isinstance(source, FromAttribute):
-        source = source.attribute
-    return not isinstance(source, str) or source.partition(".")[0] in hidden
-
-
 def has_private_value(match: KeyMatch) -> bool:
     """Return whether the value of a derived row may hold private members of its record."""
-    record, declared = match.record, match.declared
-    hidden = {*record.private, *record.sealed}
+    record, declared = match.record.declared, match.declared.declared
+    hidden = (*record.private, *record.sealed)
     if not hidden or isinstance(declared, Record):
         return False
-    if isinstance(declared, Summary):
-        own = private_fields(record, record)
-        return declared.entry is not None or declared.member_field in own
-    carried = declared.carried()
-    return carried is not None and _is_private(_source(record, record, carried), hidden)
+    sources, carried = [*declared.value_sources().values()], declared.carried()
+    if carried is not None:
+        sources.append(_source(record, record, carried))
+    return any(is_private(source, hidden) for source in sources)
 
 
 def masked_value(match: KeyMatch | None, value: bytes) -> bytes:
     """Return the value of any row with private members hidden."""
     if match is None:
         return value
-    if isinstance(match.declared, Record):
-        return masked(value, hidden_members(match.record))
+    if match.is_record:
+        return masked(value, hidden_members(match.record.declared))
     return _MASKED_VALUE if has_private_value(match) else value
 
 
@@ -80,7 +78,10 @@ def masked_key(match: KeyMatch | None, key: str) -> str:
     """Return a key with its private fields hidden."""
     if match is None:
         return key
-    template, private = match.declared.template, private_fields(match.record, match.declared)
+    template, private = (
+        match.declared.template,
+        fields_of(match),
+    )
     if not private:
         return key
     parts = [template.literals[0]]
@@ -111,7 +112,7 @@ class KeyView:
     def value(self, key: str, value: bytes) -> bytes:
         """Return the value of a row as it is shown; that of a record is always masked."""
         match = self.find(key)
-        if self.sees_private and not (match and isinstance(match.declared, Record)):
+        if self.sees_private and not (match and match.is_record):
             return value
         return masked_value(match, value)
 
@@ -128,7 +129,7 @@ class KeyView:
             return
         for text in texts:
             match = self.find(text)
-            if match is not None and not private_fields(match.record, match.declared):
+            if match is not None and not fields_of(match):
                 continue
             if any(each.match(text) for schema in self._schemas for each in _reaching(schema)):
                 raise private_error()
@@ -152,20 +153,16 @@ def has_hidden(schema: Schema) -> bool:
 def _reaching(schema: Schema) -> list[re.Pattern[str]]:
     """Return patterns of the texts that reach into a private field, one for each template."""
     patterns: list[re.Pattern[str]] = []
-    for record in schema.records:
-        declared: list[Record[Any] | Derived] = [record, *record.derived]
-        if record.legacy is not None:
-            declared.append(record.legacy)
-        for each in declared:
-            if not (private := private_fields(record, each)):
-                continue
-            template = each.template
-            text = re.escape(template.literals[0])
-            for name, segment, literal in zip(
-                template.fields, template.segments, template.literals[1:], strict=True
-            ):
-                if name in private:
-                    break
-                text += f"(?:{segment.pattern}){re.escape(literal)}"
-            patterns.append(re.compile(f"{text}.", re.DOTALL))
+    for record, each in schema.declared():
+        if not (private := private_fields(record.declared, each.declared)):
+            continue
+        template = each.template
+        text = re.escape(template.literals[0])
+        for name, segment, literal in zip(
+            template.fields, template.segments, template.literals[1:], strict=True
+        ):
+            if name in private:
+                break
+            text += f"(?:{segment.pattern}){re.escape(literal)}"
+        patterns.append(re.compile(f"{text}.", re.DOTALL))
     return patterns

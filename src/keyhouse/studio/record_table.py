@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
+from keyhouse.advice.nearest import nearest
 from keyhouse.auth import Caller
 from keyhouse.errors import UsageError
 from keyhouse.http import Redirect
 from keyhouse.keys import Template
 from keyhouse.schema import Index, Record
-from keyhouse.schema.description import kind_of
 from keyhouse.schema.index_names import index_name
 from keyhouse.store import Store
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog, is_writable, record_of
@@ -170,8 +170,8 @@ class RecordTable:
             engine=system.engine,
             space=store.space,
             record=record.name,
-            kind=kind_of(record),
-            template=record.template.text,
+            kind=record.kind,
+            template=store.schema.unbound.record(record).template.text,
             q=query.q,
             by=query.by,
             reverse=query.reverse,
@@ -190,7 +190,7 @@ class RecordTable:
 
 def columns(record: Record[Any]) -> list[str]:
     """Return the members of the record's Struct; one column for any other value."""
-    if not record.is_struct:
+    if not record.json.is_struct:
         return ["value"]
     return [
         field.encode_name
@@ -241,7 +241,7 @@ def parse_filter(
         others = _choices(store, record)
         if any(_is_called(by, record, name, index) for name, _, index, _ in others):
             raise private_error()
-        raise UsageError("There is no such index.", known=[name for name, *_ in choices])
+        raise UsageError("There is no such index.", **nearest(by, [name for name, *_ in choices]))
     for name, _, index, template in choices:
         if by and not _is_called(by, record, name, index):
             continue
@@ -263,7 +263,7 @@ def _with_fields(store: Store, record: Record[Any], query: RecordQuery, view: Ke
     for name in query.fields:
         if name not in known:
             names = {*RecordQuery.__struct_fields__} - {"fields"} | known
-            raise UsageError("Unknown parameter.", name=name, known=sorted(names))
+            raise UsageError("Unknown parameter.", name=name, **nearest(name, names))
     terms = [shlex.quote(f"{name}={value}") for name, value in query.fields.items()]
     return " ".join([query.q, *terms]).strip() if terms else query.q
 
@@ -337,9 +337,9 @@ def _choices(
         if isinstance(derived, Index):
             if view and not view.sees_private and private_fields(record, derived):
                 continue
-            name = derived.name or derived.template.head.rstrip(":/|_.-") or kind_of(derived)
             template = store.binding.index(record, derived)[1].template
-            own.append((name, kind_of(derived), derived, template))
+            name = derived.name or derived.template.head.rstrip(":/|_.-") or derived.kind
+            own.append((name, derived.kind, derived, template))
     return own
 
 

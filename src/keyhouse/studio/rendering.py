@@ -2,17 +2,18 @@
 
 import re
 from typing import Any, Final
-from urllib.parse import quote, unquote, urlencode
 
 import msgspec
 
 from keyhouse.schema import MILLISECONDS, Record
+from keyhouse.service.pages import PagePaths
 from keyhouse.studio.settings import NAME
 
 SPACE_PAGES: Final = frozenset({"tree", "key", "edit", "verify", "bulk", "export", "live"})
 """Last segments of the pages of a space."""
 
-_HERE: Final = re.compile(rf"/{NAME}/[\x21-\x5b\x5d-\x7e]*")
+PATHS: Final = PagePaths(NAME)
+studio_path: Final = PATHS.path
 MASK: Final = "••••••"
 _COLOURED_CHARS_MAX: Final = 20_000
 _STRING: Final = r'"(?:[^"\\]|\\.)*+"?'  # one that is not closed is read once, to its end
@@ -21,27 +22,6 @@ _TOKEN: Final = re.compile(
     r"|(?P<number>-?\d[\d.eE+-]*)|(?P<literal>\b(?:true|false|null)\b)"
 )
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
-def quoted(text: str) -> str:
-    """Return text as one segment of a path."""
-    return quote(text, safe="")
-
-
-def studio_path(*segments: str, **query: Any) -> str:
-    """Return a path of the Studio. A trailing "" makes it end with a slash."""
-    path = "/".join([f"/{NAME}", *map(quoted, segments)])
-    given = {name: value for name, value in query.items() if value not in (None, "", [])}
-    return f"{path}?{urlencode(given, doseq=True)}" if given else path
-
-
-def local_path(path: str) -> str:
-    """Return the path if it is one of the Studio, else nothing. Browsers resolve dots, also encoded
-    ones, and so leave it."""
-    if not _HERE.fullmatch(path):
-        return ""
-    segments = re.split(r"[?#]", path, maxsplit=1)[0].split("/")
-    return "" if any(unquote(each) in (".", "..") for each in segments) else path
 
 
 def record_segment(name: str) -> str:
@@ -63,23 +43,6 @@ def record_path(system: str, space: str, record: str, **query: Any) -> str:
 
 def number(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
-
-
-def plural(count: int, one: str, many: str = "") -> str:
-    """Return a number with its noun: `1 row`, `2 rows`."""
-    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
-
-
-def size(value: int | None) -> str:
-    """Return a number of bytes with three digits."""
-    if value is None:
-        return ""
-    amount = float(value)
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 1_000:
-            return f"{value} B" if unit == "B" else f"{amount:.3g} {unit}"
-        amount /= 1_000
-    return f"{amount:.3g} TB"
 
 
 def moment(value: int | None) -> str:
@@ -134,4 +97,4 @@ def masked(value: bytes, members: tuple[str, ...]) -> bytes:
 
 def hidden_members(record: Record[Any]) -> tuple[str, ...]:
     """Return the members that pages do not show: private and sealed ones."""
-    return tuple(record.member(name) for name in (*record.private, *record.sealed))
+    return tuple(record.json.member(name) for name in (*record.private, *record.sealed))

@@ -8,7 +8,7 @@ from keyhouse.auth import Caller
 from keyhouse.errors import UsageError
 from keyhouse.http import Redirect
 from keyhouse.store import Store
-from keyhouse.studio.rendering import local_path, studio_path
+from keyhouse.studio.rendering import PATHS, studio_path
 from keyhouse.studio.schema import VIEW, SavedView
 
 VIEWS_MAX: Final = 100
@@ -37,7 +37,7 @@ class SavedViews:
 
     async def submit(self, form: ViewForm, caller: Caller) -> Redirect:
         """Save or delete a view of the operator."""
-        name, path = form.name.strip(), local_path(form.path)
+        name, path = form.name.strip(), PATHS.local(form.path)
         if not name or len(name) > NAME_CHARS_MAX or not name.isprintable():
             raise UsageError("Give the view a name of at most 80 characters.")
         if form.action == "delete":

@@ -13,7 +13,7 @@ import msgspec
 from keyhouse.engine import Span
 from keyhouse.errors import ScopeError, UsageError
 from keyhouse.keys import check_key
-from keyhouse.schema import KeyMatch, Record
+from keyhouse.schema import KeyMatch
 from keyhouse.store import Store
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog, is_writable, record_of
 from keyhouse.studio.private_keys import KeyView
@@ -155,9 +155,9 @@ class SelectedRecords:
     def _is_selected(self, store: Store, key: str, match: KeyMatch | None) -> bool:
         return (
             match is not None
-            and isinstance(match.declared, Record)
+            and match.is_record
             and (self._view is None or self._view.key(key) == key)
-            and (not self._to_write or is_writable(store, match.record))
+            and (not self._to_write or is_writable(store, match.record.declared))
         )
 
     async def count(self, deadline: float) -> SelectionCount:

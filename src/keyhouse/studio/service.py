@@ -6,9 +6,9 @@ from typing import Final
 from keyhouse.auth import jwt_auth
 from keyhouse.engine import Engine
 from keyhouse.http import ResponseSpec, Route, file_route
+from keyhouse.http.metrics import HttpMetrics
 from keyhouse.http.static import VENDOR
-from keyhouse.metrics import HttpMetrics
-from keyhouse.service.rates import RateLimiter
+from keyhouse.service.rates import page_rates
 from keyhouse.service.spec import ServiceSpec
 from keyhouse.store import Store
 from keyhouse.studio.bulk import Bulk
@@ -57,7 +57,8 @@ _BY_LINK: Final[tuple[str, list[str]]] = (
 
 
 class Studio:
-    """The assembled Studio. `spec` is its service."""
+    """The Studio over these systems; `spec` is its service. `engine` holds its own rows; `data` has
+    the secret that signs operators' tokens. Without `takes_tokens` only its link signs in."""
 
     def __init__(
         self,
@@ -77,18 +78,18 @@ class Studio:
                 settings, data, system=NAME, tenant_pattern=OPERATOR_PATTERN, clock=engine.clock
             )
         self.sessions = Sessions(store, tokens, hours=settings.session_hours)
-        self._pages = PageRoutes()
-        self._journal = Journal(store, catalog)
-        self._login = Login(self._pages, self.sessions, self._journal)
+        self.pages = PageRoutes()
+        self.journal = Journal(store, catalog)
+        self._login = Login(self.pages, self.sessions, self.journal)
         self._views = SavedViews(store)
         self._overview = Overview(catalog, readiness, self._views)
         self._tree = Tree(catalog)
         self._table = RecordTable(catalog, self._views)
-        self._keys = KeyPages(catalog, self._journal, self.sessions)
-        changes = Changes(catalog, self._journal)
-        self._edit = Edit(catalog, self._journal, changes, self._login)
-        work = JobWork(catalog, self._journal, changes)
-        self._jobs = Jobs(store, self._journal, StoreJobs(catalog), work.kinds())
+        self._keys = KeyPages(catalog, self.journal, self.sessions)
+        self.changes = Changes(catalog, self.journal)
+        self._edit = Edit(catalog, self.journal, self.changes, self._login)
+        work = JobWork(catalog, self.journal, self.changes)
+        self._jobs = Jobs(store, self.journal, StoreJobs(catalog), work.kinds())
         self._upkeep = Upkeep(catalog, self._jobs)
         self._bulk = Bulk(catalog, self._jobs)
         self._figures = Figures(catalog)
@@ -107,19 +108,19 @@ class Studio:
             examples=examples,
             routes=self._routes(),
             auth=self.sessions,
-            address_rates=RateLimiter(50, burst=1_000),  # files of pages count too
+            address_rates=page_rates(),
             tasks=[self._jobs.operations.run],
         )
 
     def _routes(self) -> list[Route]:
-        page, form, overview = self._pages.page, self._pages.form, self._overview
+        page, form, overview = self.pages.page, self.pages.form, self._overview
         return [
-            *[file_route(f"/assets/{file.name}", file) for file in sorted(_ASSETS.iterdir())],
+            *self.pages.pages.files(_ASSETS),
             file_route(f"/assets/{_EDITOR}", VENDOR / _EDITOR),
             *self._login.routes(),
             *page("/", overview.landing, "landing.html"),
-            *page("/journal", self._journal.page, "journal.html"),
-            *page("/change", self._journal.change, "change.html"),
+            *page("/journal", self.journal.page, "journal.html"),
+            *page("/change", self.journal.change, "change.html"),
             *page("/slow", self._figures.page, "slow.html"),
             *page("/jobs", self._jobs.list_page, "jobs.html"),
             *page("/job", self._jobs.page, "job.html"),
@@ -160,17 +161,3 @@ class Studio:
             ),
             form("/journal", self._edit.undo, scope=WRITE),
         ]
-
-
-def build_studio(
-    catalog: SystemCatalog,
-    engine: Engine,
-    data: Path,
-    settings: StudioSettings,
-    readiness: Readiness | None = None,
-    *,
-    takes_tokens: bool = True,
-) -> Studio:
-    """Return the Studio over these systems. `engine` holds its own rows; `data` has the secret
-    that signs operators' tokens. Without `takes_tokens` only its link signs in."""
-    return Studio(catalog, engine, data, settings, readiness, takes_tokens=takes_tokens)

@@ -18,23 +18,21 @@ from keyhouse.auth import (
     Caller,
     HeaderPairs,
     JwtAuth,
-    SessionAuth,
     StoredSession,
-    new_token,
     secret_hash,
 )
 from keyhouse.errors import ScopeError, TokenError
-from keyhouse.http import ClientAddress, delete_cookie, set_cookie
-from keyhouse.store import Store, Transaction
+from keyhouse.http import ClientAddress
+from keyhouse.service.accounts.sessions import SessionCookie, SessionStore
+from keyhouse.store import Store
 from keyhouse.studio.schema import SESSION, Session
-from keyhouse.studio.settings import ADMIN, READ, SCOPES, WRITE
+from keyhouse.studio.settings import ADMIN, NAME, READ, SCOPES, WRITE
 
 COOKIE: Final = "keyhouse_studio"
-"""The name of the cookie at a default port; see `cookie_name`."""
+"""The name of the cookie at a default port; see `cookie_of`."""
 
 _PORT: Final = re.compile(r":([0-9]{1,5})$")
 _PORTS_MAX: Final = 16
-SESSIONS_PAGE: Final = 100
 
 UNLOCKED: Final = "unlocked"
 """The role of a caller whose edits are not locked."""
@@ -52,14 +50,12 @@ class Sessions(Authenticator):
     """
 
     def __init__(self, store: Store, tokens: JwtAuth | None, *, hours: float) -> None:
-        self._store = store
+        self.stored = SessionStore(store, SESSION, hours=hours, sliding="expires")
         self._tokens = tokens
-        self._lifetime_ms = round(hours * 3_600_000)
-        self._clock = store.engine.clock
         self._link_hash = ""
         self._link_scopes = frozenset(SCOPES)
         self._auths: dict[str, Authenticator] = {}
-        self.schemes = self._auth(COOKIE).schemes
+        self.schemes = self._auth("").schemes
 
     schemes: Mapping[str, Mapping[str, Any]] = {}
 
@@ -74,7 +70,7 @@ class Sessions(Authenticator):
     ) -> Caller:
         host = next((value for name, value in headers if name == b"host"), b"")
         try:
-            return await identify(self._auth(cookie_name(host.decode("latin-1"))))
+            return await identify(self._auth(host.decode("latin-1")))
         except TokenError as error:
             raise TokenError(error.sentence, missing=True) from None
 
@@ -82,24 +78,18 @@ class Sessions(Authenticator):
     def takes_tokens(self) -> bool:
         return self._tokens is not None
 
-    def _auth(self, cookie: str) -> Authenticator:
+    def _auth(self, host: str) -> Authenticator:
         """Return the authenticator of a port's cookie. There are few, but clients name the port."""
-        found: Authenticator | None = self._auths.get(cookie)
-        if found is None:
-            session = SessionAuth(
-                self._session,
-                cookie=cookie,
-                sliding_seconds=self._lifetime_ms / 1_000,
-                renew=self._renew,
-                clock=self._clock,
-            )
-            found = session
+        cookie = cookie_of(host)
+        auth = self._auths.get(cookie.name)
+        if auth is None:
+            auth = self.stored.auth(self._session, cookie)
             if self._tokens is not None:
-                found = AnyAuth(session, _Operators(self._tokens))
+                auth = AnyAuth(auth, _Operators(self._tokens))
             if len(self._auths) >= _PORTS_MAX:
                 self._auths.clear()
-            self._auths[cookie] = found
-        return found
+            self._auths[cookie.name] = auth
+        return auth
 
     def new_link(self, scopes: Sequence[str] = SCOPES) -> str:
         """Return a code that signs in once, with these scopes. A new one replaces it."""
@@ -109,58 +99,42 @@ class Sessions(Authenticator):
         return code
 
     async def sign_in(
-        self, credential: str, client: ClientAddress, host: str, path: str
+        self, credential: str, client: ClientAddress, host: str, root: str
     ) -> tuple[Session, tuple[str, str]]:
         """Return a new session and the header of its cookie, for the address that the client has
         used. Raises TokenError for a wrong token."""
         operator, scopes = await self._check(credential.strip())
-        now = self._clock.now()
-        made = new_token(self._store.ids.new())
+        new = self.stored.new()
         session = Session(
-            id=made.id,
+            id=new.id,
             operator=operator,
             scopes=sorted(scopes),
-            secret_hash=made.secret_hash,
-            created=now,
-            expires=now + self._lifetime_ms,
+            secret_hash=new.secret_hash,
+            created=new.created,
+            expires=new.expires,
         )
-        await self._store.put(SESSION, session, ttl=self._seconds(session))
-        name = cookie_name(host)
-        return session, set_cookie(name, made.token, client, path=path, same_site="Strict")
+        await self.stored.put(new, session)
+        return session, cookie_of(host).set(new, client, root)
 
     async def sign_out(
-        self, caller: Caller, client: ClientAddress, host: str, path: str
+        self, caller: Caller, client: ClientAddress, host: str, root: str
     ) -> tuple[str, str]:
         if SIGNED_IN in caller.roles:
-            await self._store.delete(SESSION, id=caller.subject)
-        return delete_cookie(cookie_name(host), client, path=path)
-
-    async def revoke(self, id: str) -> bool:
-        """End a session of any operator; return whether it was there."""
-        return await self._store.delete(SESSION, id=id)
+            await self.stored.end(caller.subject)
+        return cookie_of(host).delete(client, root)
 
     async def is_valid(self, caller: Caller) -> bool:
         """Return whether the session of a caller has not ended; a token has no session."""
-        if SIGNED_IN not in caller.roles:
-            return True
-        session = await self._store.get(SESSION, id=caller.subject)
-        return session is not None and session.expires > self._clock.now()
+        return SIGNED_IN not in caller.roles or await self.stored.get(caller.subject) is not None
 
     async def lock(self, caller: Caller, *, is_unlocked: bool) -> Caller:
         """Lock or unlock the edits of the caller's session, and return the caller as it is then."""
         if SIGNED_IN not in caller.roles:
             raise ScopeError("A token has no session to unlock: sign in on the page.")
-        if not await self._change(caller.subject, is_unlocked=is_unlocked):
+        if not await self.stored.change(caller.subject, is_unlocked=is_unlocked):
             raise TokenError("The session has ended: sign in again.")
         roles = caller.roles | {UNLOCKED} if is_unlocked else caller.roles - {UNLOCKED}
         return msgspec.structs.replace(caller, roles=roles)
-
-    async def page(self, cursor: str = "") -> tuple[list[Session], str]:
-        """Return sessions, the newest first, and the cursor of the next page."""
-        page = await self._store.page(
-            SESSION, limit=SESSIONS_PAGE, cursor=cursor or None, reverse=True
-        )
-        return [entry.record for entry in page.entries], page.cursor or ""
 
     async def _check(self, credential: str) -> tuple[str, frozenset[str]]:
         hashed = secret_hash(credential.encode())
@@ -181,11 +155,11 @@ class Sessions(Authenticator):
         caller = await self._tokens.authenticate([(b"authorization", header)])
         scopes = caller.scopes & set(SCOPES)
         if not scopes:
-            raise ScopeError("The token has no scope of the Studio.", known=list(SCOPES))
+            raise ScopeError("The token has no scope of the Studio.", needed=list(SCOPES))
         return caller.tenant, frozenset(scopes)
 
     async def _session(self, id: str) -> StoredSession | None:
-        session = await self._store.get(SESSION, id=id)
+        session = await self.stored.get(id)
         if session is None:
             return None
         roles = frozenset({SIGNED_IN, UNLOCKED} if session.is_unlocked else {SIGNED_IN})
@@ -200,32 +174,13 @@ class Sessions(Authenticator):
             expires=session.expires,
         )
 
-    async def _renew(self, id: str, expires: int) -> None:
-        await self._change(id, expires=expires)
 
-    async def _change(self, id: str, **members: Any) -> bool:
-        """Change a session in one transaction, so that a revoked one does not come back; return
-        whether it was there."""
-
-        async def work(tx: Transaction) -> bool:
-            session = await tx.get(SESSION, id=id)
-            if session is None:
-                return False
-            changed = msgspec.structs.replace(session, **members)
-            await tx.put(SESSION, changed, ttl=self._seconds(changed))
-            return True
-
-        return await self._store.transact(work)
-
-    def _seconds(self, session: Session) -> int:
-        return max(1, (session.expires - self._clock.now()) // 1_000)
-
-
-def cookie_name(host: str) -> str:
-    """Return the name of the cookie at a host: with its port, because cookies are sent to all ports
-    of a host, and two Studios would sign each other out."""
+def cookie_of(host: str) -> SessionCookie:
+    """Return the cookie at a host: its name has the port, because cookies are sent to all ports of
+    a host, and two Studios would sign each other out."""
     port = _PORT.search(host)
-    return COOKIE if port is None else f"{COOKIE}_{int(port[1])}"
+    name = COOKIE if port is None else f"{COOKIE}_{int(port[1])}"
+    return SessionCookie(name=name, path=f"/{NAME}", same_site="Strict")
 
 
 class _Operators(Authenticator):

@@ -2,6 +2,8 @@
 
 from typing import Annotated, Final
 
+from msgspec import Meta
+
 from keyhouse.auth import JwtSettings
 from keyhouse.errors import UsageError
 from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
@@ -23,7 +25,7 @@ OPERATOR_PATTERN: Final = r"[A-Za-z0-9_.@-]{1,64}"
 class StudioSettings(JwtSettings, frozen=True, kw_only=True):
     enabled: Annotated[bool, setting("Serve the Studio at `/studio/`, if HTTP is on.")] = True
     session_hours: Annotated[
-        float, setting("Hours after which a session that is not used ends.")
+        float, Meta(gt=0), setting("Hours after which a session that is not used ends.")
     ] = 8.0
     jwt_scopes: Annotated[
         tuple[str, ...], setting("Scopes of a token without a `scope` claim.")
@@ -40,5 +42,5 @@ def studio_service() -> Service:
     )
 
 
-def _not_built(context: ServiceContext) -> ServiceSpec:
-    raise UsageError("The Studio needs the other services: see `build_studio`.")
+def _not_built(context: ServiceContext, settings: StudioSettings) -> ServiceSpec:
+    raise UsageError("The Studio needs the other services: see `Studio`.")

@@ -6,7 +6,6 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.schema import Record
 from keyhouse.store import Store
 
 COUNT_SECONDS: Final = 0.05
@@ -89,7 +88,7 @@ async def count_by_record(stores: list[Store], deadline: float) -> RecordSizes:
             sizes.newest.revision = max(sizes.newest.revision, row.revision)
             part = sizes.other
             if match is not None and match.record.name in declared:
-                part = sizes.of(match.record.name, derived=not isinstance(match.declared, Record))
+                part = sizes.of(match.record.name, derived=not match.is_record)
             for size in (sizes.total, part):
                 size.rows += 1
                 size.bytes += len(row.key.encode()) + len(row.value)

@@ -19,8 +19,7 @@ import msgspec
 from keyhouse.auth import Caller
 from keyhouse.engine import Span
 from keyhouse.keys import Template
-from keyhouse.schema import KeyMatch, Record
-from keyhouse.schema.description import kind_of
+from keyhouse.schema import KeyMatch
 from keyhouse.store import Store
 from keyhouse.studio.catalog import SystemCatalog
 from keyhouse.studio.private_keys import KeyView, visible_end
@@ -151,7 +150,7 @@ def _child(stores: list[Store], at: str, key: str, view: KeyView) -> TreeNode:
     if end > visible:
         node.label, node.is_row, node.is_private = f"{text[len(at) :]}{MASK}", False, True
     if match is not None:
-        node.kind = kind_of(match.declared)
+        node.kind = match.declared.declared.kind
         node.record = match.record.name
         node.templates = [match.declared.template.text]
     if not node.is_row:
@@ -185,7 +184,7 @@ def _starts(template: Template) -> re.Pattern[str]:
 
 def _is_record(stores: list[Store], key: str) -> bool:
     match = find(stores, key)
-    return match is not None and isinstance(match.declared, Record)
+    return match is not None and match.is_record
 
 
 def find(stores: Iterable[Store], key: str) -> KeyMatch | None:

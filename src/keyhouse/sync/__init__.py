@@ -4,7 +4,7 @@ The names are those of `keyhouse`; each call waits for its result. Declarations 
 objects, so a program may use both.
 """
 
-from keyhouse.sync.functions import append, fold, migrate, prune, run_job, sweep, verify
+from keyhouse.sync.functions import fold, migrate, prune, run_job, sweep, verify
 from keyhouse.sync.store import Engine, RemoteStore, Store, Transaction, open_engine, open_store
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "RemoteStore",
     "Store",
     "Transaction",
-    "append",
     "fold",
     "migrate",
     "open_engine",

@@ -11,14 +11,9 @@ from keyhouse.sync.blocking import items
 from keyhouse.sync.loop import run, run_with_calls
 from keyhouse.sync.store import Engine, Store, Transaction
 
-__all__ = ["append", "fold", "migrate", "prune", "run_job", "sweep", "verify"]
+__all__ = ["fold", "migrate", "prune", "run_job", "sweep", "verify"]
 
 T = TypeVar("T")
-
-
-def append(store: Store, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
-    """Append an event to a log, and fold it. See `keyhouse.append`."""
-    return run(asynchronous.append(_wrapped(store), log, event, **fields))
 
 
 def fold(store: Store, log: Log[Any], /, **named: Any) -> int:

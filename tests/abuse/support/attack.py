@@ -101,12 +101,23 @@ class Outcome(NamedTuple):
 
 
 def check_neighbor(
-    server: ServerProcess, attacks: Mapping[str, Sequence[Client]], *, seconds: float
+    server: ServerProcess,
+    attacks: Mapping[str, Sequence[Client]],
+    *,
+    seconds: float,
+    together: int = 1,
 ) -> None:
     """Assert that a neighbor does not notice the attacks: in turn, for `seconds` each, beside one
-    neighbor. A soak runs each alone for a minute, and measures a calm service before it."""
+    neighbor; `together` of them at once. A soak runs each alone for a minute, and measures a calm
+    service before it."""
     if not SOAK:
-        run(server, attacks, seconds=seconds).check()
+        names = [*attacks]
+        groups = [names[start : start + together] for start in range(0, len(names), together)]
+        joined = {
+            ", ".join(group): [client for name in group for client in attacks[name]]
+            for group in groups
+        }
+        run(server, joined, seconds=seconds).check()
         return
     for name, clients in attacks.items():
         run(server, {name: clients}, seconds=size(5, 5, 60), calm_seconds=CALM_SECONDS).check()

@@ -15,10 +15,10 @@ import jwt
 
 from keyhouse import open_store
 from keyhouse.nats.embedded_users import BUCKETS_USER, with_embedded_user
-from keyhouse.systems.audiobooks.schema import ARGON2_PARAMS, SCHEMAS
+from keyhouse_audiobooks.schema import ARGON2_PARAMS, SCHEMAS
+from systems.audiobooks.tests.support.service import CHEAP
 from tests.serve.support.serve_process import environment
 from tests.support.program import PipedProcess
-from tests.systems.audiobooks.support.service import CHEAP
 
 SYSTEMS = ("rosey", "streamkit")
 SECRET = "abuse-tests-0123456789-abcdefghijklmnopqrstuvwxyz"
@@ -35,8 +35,7 @@ class ServerProcess:
             self._tables.setdefault(name, {}).update(table)
         self._process: PipedProcess | None = None
         self.http = self.nats = ""
-        self.routes_path = folder / "routes.json"
-        """The routing table: see `listing_server`."""
+        self._routes_path = folder / "routes.jsonl"
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -44,7 +43,7 @@ class ServerProcess:
         config.write_text(_toml(self._tables))
         self.log = self.folder / "serve.log"
         arguments = [
-            *(str(self.routes_path), "serve", *self._systems),
+            *(str(self._routes_path), "serve", *self._systems),
             *("--data", str(self.folder / "data"), "--config", str(config)),
             *("--http", "127.0.0.1:0", "--nats-port", "0", "--json"),
         ]
@@ -67,6 +66,11 @@ class ServerProcess:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(30)
         self._process.close()
+
+    @property
+    def routes(self) -> list[dict[str, Any]]:
+        """The routing table: see `listing_server`."""
+        return [json.loads(line) for line in self._routes_path.read_text().splitlines()]
 
     @property
     def pid(self) -> int:

@@ -10,7 +10,7 @@ from playwright.async_api import BrowserContext, Page
 
 from keyhouse import Store
 from keyhouse.clock import SystemClock
-from keyhouse.studio.sessions import COOKIE, cookie_name
+from keyhouse.studio.sessions import COOKIE, cookie_of
 from tests.studio.support.jobs import running_jobs
 from tests.studio.support.library import SCHEMA, Library, fill, library
 from tests.support.browser_pages import Pages, SharedBrowser, shared_browser
@@ -61,7 +61,7 @@ class Visitor:
         context = await self.browser.context(**options)
         try:
             async with self.served.signed_in(*scopes, unlocked=unlocked) as client:
-                name = cookie_name(self.url)
+                name = cookie_of(self.url).name
                 cookie = {"name": name, "value": client.cookies[COOKIE], "url": self.url}
             await context.add_cookies([cookie])  # type: ignore[list-item]
             yield Operator(self, context, scripts=options.get("scripts", True))

@@ -98,7 +98,7 @@ async def test_tables_can_be_created_by_many_at_once() -> None:
 @scenario
 async def test_opening_retries_a_connect_timeout_a_few_times() -> None:
     async with opened() as engine:
-        stand = InterceptingClient(engine._client._driver)
+        stand = InterceptingClient(engine.client.driver)
         where = settings()
         stand.plan("describe_table", raising(UNREACHED))
         stand.plan("create_table", raising(ReadTimeoutError(endpoint_url="http://host")))

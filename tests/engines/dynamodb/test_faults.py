@@ -9,7 +9,7 @@ from botocore.exceptions import ReadTimeoutError
 
 from keyhouse.engine import Add, Batch, Put, Row
 from keyhouse.engines.dynamodb import DynamoDBEngine
-from keyhouse.engines.dynamodb.engine import _client
+from keyhouse.engines.dynamodb.engine import create_client
 from keyhouse.errors import (
     EngineError,
     FullError,
@@ -183,8 +183,8 @@ async def test_a_lost_connection_is_an_unknown_outcome_and_the_retry_applies_onc
 async def test_without_a_server_every_call_is_unavailable_and_none_unknown() -> None:
     engine = await DynamoDBEngine.open(settings())
     await put(engine, "a")
-    await engine._client._driver.close()
-    engine._client._driver = await _client(settings(endpoint=NOWHERE))
+    await engine.client.driver.close()
+    engine.client.driver = await create_client(settings(endpoint=NOWHERE))
     for call in (
         engine.read("s", ["a"]),
         engine.scan("s", ALL, limit=1),

@@ -10,7 +10,7 @@ from keyhouse import Store
 from keyhouse.engine import FOREIGN_REVISION, Add, Batch, Check, Put, Row, Span
 from keyhouse.engines.dynamodb import DynamoDBEngine, Layout, layout_of
 from keyhouse.store import CachedReads, Transaction, verify
-from keyhouse.systems.history.schema import (
+from keyhouse_history.schema import (
     BY_HIERARCHY,
     ENTRY,
     SCHEMAS,

@@ -5,7 +5,7 @@ from typing import Any
 
 from keyhouse import Store
 from keyhouse.engines.dynamodb import DynamoDBEngine, layout_of
-from keyhouse.systems.history.schema import (
+from keyhouse_history.schema import (
     BY_HIERARCHY,
     BY_SPORT,
     ENTRY,

@@ -11,7 +11,12 @@ import apsw
 import pytest
 
 from keyhouse.engine import Add, Batch, Check, Put, Row
-from keyhouse.engines.thread_commit_queue import GROUP_BYTES_MAX, GROUP_ROWS_MAX, GROUP_WRITES_MAX
+from keyhouse.engines.thread_commit_queue import (
+    GROUP_BYTES_MAX,
+    GROUP_ROWS_MAX,
+    GROUP_WRITES_MAX,
+    UNDIVIDED_WRITES,
+)
 from tests.engines.support.embedded_engines import (
     KINDS,
     Embedded,
@@ -22,6 +27,7 @@ from tests.engines.support.embedded_engines import (
     count,
     one,
 )
+from tests.support.polling import loop_turns, until
 
 Watched = Callable[[], AbstractAsyncContextManager[tuple[Embedded, Witness]]]
 
@@ -58,6 +64,27 @@ async def test_continuous_writers_keep_sharing_syncs(watched: Watched) -> None:
 
         await asyncio.gather(*(write(writer) for writer in range(32)))
         assert len(witness.syncs) == 10
+
+
+@both
+@pytest.mark.parametrize(("waiting", "groups"), [(UNDIVIDED_WRITES, 1), (60, 2)])
+@awaited
+async def test_a_large_group_behind_a_small_one_is_divided(
+    watched: Watched, waiting: int, groups: int
+) -> None:
+    """Of 64 clients, 4 were in one group and 60 in the other, and stayed so: nothing was left to do
+    while the 60 were synced."""
+    async with watched() as (engine, witness):
+        witness.may_sync.clear()
+        first = asyncio.ensure_future(engine.commit("s", one(0)))
+        await until(lambda: witness.syncs)
+        others = [
+            asyncio.ensure_future(engine.commit("s", one(1 + number))) for number in range(waiting)
+        ]
+        await loop_turns(2)
+        witness.may_sync.set()
+        assert await asyncio.gather(first, *others) == list(range(1, waiting + 2))
+        assert len(witness.syncs) == 1 + groups
 
 
 @both

@@ -11,6 +11,7 @@ from keyhouse.engines import watch_loop, watcher
 from keyhouse.errors import ClosedError, WatchExpiredError
 from keyhouse.testing.conformance.harness import leave, step
 from tests.engines.support.embedded_engines import Embedded, Kind, awaited, both, put, taken
+from tests.support.polling import loop_turns
 
 ALL = Span()
 
@@ -61,13 +62,13 @@ class LookedUp:
 
     def __init__(self, engine: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
         self.keys: list[str] = []
-        stored = engine._feed._stored
+        stored = engine.feed.stored
 
         def noting(space: str, key: str) -> Row | None:
             self.keys.append(key)
             return stored(space, key)
 
-        monkeypatch.setattr(engine._feed, "_stored", noting)
+        monkeypatch.setattr(engine.feed, "stored", noting)
 
 
 @both
@@ -97,7 +98,7 @@ async def test_a_commit_is_read_once_for_all_watchers_that_it_wakes(
         await put(engine, "first")
         watches = [engine.watch("s", ALL, since=1) for _ in range(20)]
         steps = [asyncio.create_task(step(watch)) for watch in watches]
-        await asyncio.sleep(0.05)
+        await loop_turns(100)
         looked_up = LookedUp(engine, monkeypatch)
         await put(engine, "second")
         assert {(await each).revision for each in steps} == {2}
@@ -121,7 +122,7 @@ async def test_a_watcher_that_finds_only_outdated_changes_lets_others_run(
         def outdated(space: str, changed: watch_loop.ChangedKey) -> None:
             looked_up[turn] += 1
 
-        monkeypatch.setattr(engine._feed, "newest", outdated)
+        monkeypatch.setattr(engine.feed, "newest", outdated)
         for number in range(3 * watch_loop.SKIPPED_MAX):
             await put(engine, f"k{number}")
         waiting = asyncio.create_task(step(watch))

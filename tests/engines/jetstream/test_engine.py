@@ -25,8 +25,9 @@ from keyhouse.engines.jetstream.settings import parse
 from keyhouse.engines.registry import open_engine
 from keyhouse.errors import FullError, LimitError, UsageError
 from keyhouse.testing.conformance.harness import step
-from tests.engines.support.jetstream_rows import ALL, eventually, keys_of, put, run, value
+from tests.engines.support.jetstream_rows import ALL, keys_of, put, run, value
 from tests.support.nats_servers import SharedBucket
+from tests.support.polling import until
 
 # Other programs
 
@@ -97,7 +98,7 @@ def test_an_entry_that_the_server_expired_is_absent(tmp_path: Path) -> None:
         async def is_gone() -> bool:
             return await value(there.engine, "code") is None
 
-        await eventually(is_gone)
+        await until(is_gone)
         assert (await kv.get("code")).value is None
         watch = there.engine.watch("s", ALL, since=start)
         assert (await step(watch)).value is None

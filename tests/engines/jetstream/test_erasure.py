@@ -61,13 +61,13 @@ def test_no_mirror_is_loaded_again_when_one_of_many_spaces_is_erased(tmp_path: P
         other = JetstreamEngine.open(there.url)
         assert len(await keys(other, TENANT)) == 100
         before = await consumers(there)
-        mirrors = [engine._buckets[there.bucket].mirror for engine in (there.engine, other)]
+        mirrors = [engine.buckets[there.bucket].mirror for engine in (there.engine, other)]
         assert len(before) == 2, "one for each process"
         assert await forget(there.engine, TENANT, watch_seconds=0) == 100
         for engine, mirror in zip((there.engine, other), mirrors, strict=True):
             assert await keys(engine, TENANT) == []
             assert len(await keys(engine, "others")) == 1_000
-            assert engine._buckets[there.bucket].mirror is mirror
+            assert engine.buckets[there.bucket].mirror is mirror
         assert await consumers(there) == before
         assert not [subject for subject in await subjects(there) if TENANT in subject]
         assert len(await subjects(there)) == OTHER_ROWS + OTHER_ROWS // 500 + 1
@@ -131,7 +131,7 @@ def test_an_erasure_killed_at_every_request_is_seen_alike_by_every_process(
             await fill(there.engine, tenant, 3)
             victim = JetstreamEngine.open(there.url, clock=clock)
             assert len(await keys(victim, tenant)) == 3
-            stopped, left = victim._connection, at
+            stopped, left = victim.connection, at
             try:
                 await forget(victim, tenant, watch_seconds=0)
                 finished += 1
@@ -169,11 +169,11 @@ def test_a_process_that_was_away_learns_of_an_erasure(tmp_path: Path) -> None:
         await fill(there.engine, "others", 10)
         other = JetstreamEngine.open(there.url)
         assert len(await keys(other, TENANT)) == 10
-        bucket = other._buckets[there.bucket]
+        bucket = other.buckets[there.bucket]
         mirror = bucket.mirror
-        await bucket._feed.stop()
+        await bucket.feed.stop()
         await there.engine.forget(TENANT)
-        bucket._feed.start()
+        bucket.feed.start()
         assert await keys(other, TENANT) == []
         assert bucket.mirror is mirror
         await other.close()

@@ -42,6 +42,20 @@ def test_a_watch_of_a_foreign_bucket_does_not_change_its_configuration(tmp_path:
     run(tmp_path, scenario)
 
 
+def test_a_watch_creates_a_missing_bucket_for_other_programs(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
+        has_started = asyncio.Event()
+        watch = there.engine.watch("s", ALL, caught_up=lambda _: has_started.set())
+        first = asyncio.ensure_future(next_of(watch))
+        await has_started.wait()
+        kv = await there.js.key_value(there.bucket)
+        await kv.put("a", b"1")
+        assert (await first).key == "a"
+        await watch.aclose()
+
+    run(tmp_path, scenario)
+
+
 def test_a_watch_goes_across_the_first_commit_in_a_foreign_bucket(tmp_path: Path) -> None:
     """The commit, here of another engine, adds subjects to the stream."""
 

@@ -30,6 +30,7 @@ from tests.engines.support.jetstream_races import Race
 from tests.sizes import SOAK, size
 from tests.support.engine_openers import OPENERS
 from tests.support.nats_servers import own_server, url_of
+from tests.support.seeds import new_seed
 
 KILLS = size(5, 20, 200)
 CLUSTER_FAULTS = size(2, 6, 240)
@@ -84,9 +85,7 @@ def test_the_checks_detect_a_lost_write(loss: Batch) -> None:
 @pytest.mark.long
 @pytest.mark.soak
 def test_no_acknowledged_write_is_lost_when_the_server_is_killed(server: NatsServer) -> None:
-    seed = random.randrange(10**9)
-    print("seed", seed)
-    dice = random.Random(seed)
+    dice = random.Random(new_seed())
 
     async def scenario() -> None:
         engine = JetstreamEngine.open(url_of(server))
@@ -145,7 +144,7 @@ def test_three_replicas_match_the_history_of_the_model(
         url = f"{cluster.url}/?bucket=script&sync=always&replicas=3"
         return JetstreamEngine.open(url, clock=clock, changes_kept=changes_kept)
 
-    seed = random.randrange(10**9)
+    seed = new_seed()
     script = generate(seed, size(250, 1_000, 1_000))
     assert asyncio.run(play(script, opener)) == asyncio.run(
         play(script, OPENERS["memory"](tmp_path))
@@ -155,8 +154,7 @@ def test_three_replicas_match_the_history_of_the_model(
 def test_racing_engines_on_three_replicas_lose_no_update_and_no_check(
     cluster: NatsCluster,
 ) -> None:
-    seed = random.randrange(10**9)
-    print("seed", seed)
+    seed = new_seed()
 
     async def scenario() -> None:
         assert not await Race(f"{cluster.url}/?bucket=race&sync=always&replicas=3", seed).faults()
@@ -183,9 +181,7 @@ def _in_a_cluster(
     *,
     away_seconds: float,
 ) -> None:
-    seed = random.randrange(10**9)
-    print("seed", seed)
-    dice = random.Random(seed)
+    dice = random.Random(new_seed())
 
     async def scenario() -> None:
         engine = JetstreamEngine.open(url_of(cluster, "&replicas=3"))

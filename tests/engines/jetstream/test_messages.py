@@ -1,7 +1,6 @@
 """Messages of a commit, races between processes, and the server's TTL."""
 
 import asyncio
-import random
 import time
 from pathlib import Path
 
@@ -14,9 +13,11 @@ from keyhouse.engines.jetstream import JetstreamEngine
 from keyhouse.engines.jetstream.message import TTL_EXPIRES_MAX, TTL_MARGIN_SECONDS
 from keyhouse.limits import EXPIRES_MAX
 from tests.engines.support.jetstream_races import Race
-from tests.engines.support.jetstream_rows import ALL, eventually, keys_of, put, run, value
+from tests.engines.support.jetstream_rows import ALL, keys_of, put, run, value
 from tests.support.nats_servers import SharedBucket, nats_server
 from tests.support.nats_servers import name_of as bucket_for
+from tests.support.polling import until
+from tests.support.seeds import new_seed
 
 # Messages
 
@@ -111,8 +112,8 @@ def test_the_loser_of_a_race_between_processes_writes_nothing(
         guard = await put(there.engine, "guard", "a")
         other = JetstreamEngine.open(there.url)
         assert await value(other, "guard") == b"1"
-        assert there.engine._connection is not None
-        request = there.engine._connection.request
+        assert there.engine.connection is not None
+        request = there.engine.connection.request
         raced = False
 
         async def late(messages, **options):  # type: ignore[no-untyped-def]
@@ -122,7 +123,7 @@ def test_the_loser_of_a_race_between_processes_writes_nothing(
                 await put(other, "guard", value=b"2")
             return await request(messages, **options)
 
-        monkeypatch.setattr(there.engine._connection, "request", late)
+        monkeypatch.setattr(there.engine.connection, "request", late)
         before = (await there.state()).last_seq
         batch = Batch(
             checks=(Check("guard", guard),),
@@ -146,8 +147,7 @@ def test_the_loser_of_a_race_between_processes_writes_nothing(
 
 
 def test_racing_engines_lose_no_update_and_no_check(tmp_path: Path) -> None:
-    seed = random.randrange(10**9)
-    print("seed", seed)
+    seed = new_seed()
     url = f"{nats_server().url}/?bucket={bucket_for(tmp_path)}&sync=always"
 
     async def scenario() -> None:
@@ -177,7 +177,7 @@ def test_mirror_reads_see_own_writes(tmp_path: Path) -> None:
         async def seen() -> bool:
             return await value(other, "a") == b"99"
 
-        await eventually(seen)
+        await until(seen)
         await other.close()
 
     run(tmp_path, scenario, more="&reads=mirror")

@@ -19,8 +19,9 @@ from keyhouse.engines.jetstream.value_cache import ValueCache
 from keyhouse.errors import CounterError, UnreadableError, WatchExpiredError
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 from keyhouse.testing.conformance.harness import step
-from tests.engines.support.jetstream_rows import ALL, eventually, put, run, value
+from tests.engines.support.jetstream_rows import ALL, put, run, value
 from tests.support.nats_servers import SharedBucket, shared_bucket
+from tests.support.polling import until
 
 
 def filled(*messages: tuple[int, str, int]) -> Mirror:
@@ -92,7 +93,7 @@ def test_stale_expiries_of_rewritten_rows_are_compacted() -> None:
     mirror = filled()
     for number in range(1, 20_000):
         mirror.deliver(RowKey("s", f"k{number % 10}"), Entry(number, number, expires=number), b"1")
-    assert len(mirror._expiries) < 5_000
+    assert len(mirror.expiries) < 5_000
     assert len(mirror.take_expired(10**9, 100)) == 10
     assert mirror.take_expired(10**9, 100) == []
 
@@ -163,6 +164,7 @@ def test_a_page_with_fetched_values_is_consistent(tmp_path: Path) -> None:
 def test_a_deleted_consumer_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its silence is noticed after three to four seconds, which is as long as a read waits."""
     monkeypatch.setattr(bucket_module, "TIMEOUT_SECONDS", 30.0)
+    monkeypatch.setattr("keyhouse.engines.jetstream.feed.SILENCE_SECONDS", 1.2)
 
     async def scenario(there: SharedBucket) -> None:
         await put(there.engine, "a")
@@ -348,8 +350,8 @@ def test_a_feed_that_missed_a_pruning_reloads_its_mirror(
         for key in "abc":
             await put(there.engine, key)
         assert await value(other, "a") == b"1"
-        bucket = next(iter(other._buckets.values()))
-        await bucket._feed.stop()
+        bucket = next(iter(other.buckets.values()))
+        await bucket.feed.stop()
         await there.engine.commit("s", Batch(deletes=("a",)))
         for number in range(30):
             await put(there.engine, f"k{number}")
@@ -359,7 +361,7 @@ def test_a_feed_that_missed_a_pruning_reloads_its_mirror(
         await there.engine.sweep(limit=10)
         with pytest.raises(nats.js.errors.NotFoundError):
             await there.js.get_last_msg(f"KV_{there.bucket}", f"$KV.{there.bucket}.a")
-        bucket._feed.start()
+        bucket.feed.start()
         assert await value(other, "a") is None
         assert await value(other, "k29") == b"1"
         await other.close()
@@ -379,10 +381,10 @@ def test_a_reload_of_the_mirror_loses_no_change_of_a_page_that_is_being_delivere
         await there.engine.commit("s", Batch(deletes=("b",)))
         watch = there.engine.watch("s", ALL, since=0)
         keys = [(await step(watch)).key]
-        bucket = next(iter(there.engine._buckets.values()))
-        await bucket._feed.stop()
-        bucket._feed._replace_mirror()
-        bucket._feed.start()
+        bucket = next(iter(there.engine.buckets.values()))
+        await bucket.feed.stop()
+        bucket.feed.replace_mirror()
+        bucket.feed.start()
         keys += [(await step(watch)).key for _ in range(2)]
         assert keys == ["a", "c", "b"]
         await watch.aclose()
@@ -500,13 +502,13 @@ def test_a_bucket_is_readable_again_after_a_feed_interruption(tmp_path: Path) ->
             await put(there.engine, "a")
             kv = await there.kv()
             for number in range(5):
-                for bucket in there.engine._buckets.values():
+                for bucket in there.engine.buckets.values():
                     bucket.on_disconnect()
                 await kv.put("b", b"%d" % number)
 
                 async def seen(expected: bytes = b"%d" % number) -> bool:
                     return await value(there.engine, "b") == expected
 
-                await eventually(seen)
+                await until(seen)
 
     asyncio.run(scenario())

@@ -143,13 +143,13 @@ def test_a_long_queue_of_one_space_does_not_delay_another(monkeypatch: pytest.Mo
 
     async def scenario() -> None:
         async with opened() as engine:
-            call = engine._writer._call
+            call = engine.writer.call
 
             async def recorded(group: PostgresGroup, *, wait_for_locks: bool) -> Any:
                 sent.extend(write.space for write in group.writes)
                 return await call(group, wait_for_locks=wait_for_locks)
 
-            monkeypatch.setattr(engine._writer, "_call", recorded)
+            monkeypatch.setattr(engine.writer, "call", recorded)
             noisy = [
                 asyncio.ensure_future(put(engine, f"k{number}", space="noisy"))
                 for number in range(3_000)

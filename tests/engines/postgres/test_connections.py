@@ -87,7 +87,7 @@ def test_connections_that_nobody_needs_are_closed() -> None:
             assert before > 4
             one = opened[0]
             assert isinstance(one, PostgresEngine)
-            pools = (one._reads.shared, one._writes.shared)
+            pools = (one.reads.shared, one.writes.shared)
             for pool in pools:
                 pool.trim()  # of the time of the load
             assert await count(url) == before
@@ -152,7 +152,7 @@ def test_a_process_works_with_the_connections_it_has_if_the_server_has_no_more(
             await load(opened[:3])
             for connection in taken:
                 await connection.close()
-            for pool in (one._reads.shared, one._writes.shared):
+            for pool in (one.reads.shared, one.writes.shared):
                 pool.grow()
             await load(opened)
 

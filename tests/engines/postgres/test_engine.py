@@ -246,7 +246,7 @@ def test_every_statement_uses_an_index_at_any_size(rows: int) -> None:
         url = await postgres_schema()
         async with opened(url) as engine:
             await put(engine, *(f"k{number:05d}" for number in range(rows)))
-            sql = engine._sql
+            sql = engine.sql
             connection = await Server(url, LAYOUT).connect()
             for statement, arguments in (
                 (sql.read, "'{s}', '{k00001}', 1"),

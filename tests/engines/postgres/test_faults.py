@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from keyhouse.testing.conformance.harness import leave, step
 from keyhouse.testing.servers.postgres import PostgresServer
 from tests.sizes import size
 from tests.support.engine_openers import postgres_schema
+from tests.support.polling import loop_turns, until, wait_until
 
 ALL = Span()
 WRITERS = 16
@@ -58,9 +58,7 @@ class Load:
     async def until(self, more: int) -> None:
         """Wait for `more` acknowledged commits."""
         target = len(self.acknowledged) + more
-        async with asyncio.timeout(60):
-            while len(self.acknowledged) < target:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(self.acknowledged) >= target)
 
     async def _write(self, writer: int) -> None:
         space, number = f"s{writer % 4}", 0
@@ -74,14 +72,14 @@ class Load:
             number += 1
 
     async def _commit_until_known(self, space: str, batch: Batch) -> int:
-        while True:
+        async def commit() -> int | None:
             try:
-                revision = await self._engine.commit(space, batch)
-                assert revision is not None
-                return revision
+                return await self._engine.commit(space, batch)
             except (UnavailableError, UnknownOutcomeError) as error:
                 self.errors.append(error)
-                await asyncio.sleep(0.02)
+                return None
+
+        return await until(commit)
 
     async def check(self, engine: Engine) -> None:
         """Assert that every acknowledged commit is stored completely and was applied once."""
@@ -173,9 +171,9 @@ def test_the_engine_reconnects_after_a_clean_server_restart(
         engine = PostgresEngine.open(server.url)
         await engine.commit("s", Batch(puts=(Put("a", b"1"),)))
         await asyncio.to_thread(server.stop)
-        async with asyncio.timeout(30):  # a commit that is sent has an unknown outcome
-            while not all(connection.is_closed() for connection in engine._writes.shared.idle):
-                await asyncio.sleep(0.005)
+        await until(  # a commit that is sent has an unknown outcome
+            lambda: all(connection.is_closed() for connection in engine.writes.shared.idle)
+        )
         for call in (
             engine.commit("s", Batch(puts=(Put("b", b"1"),))),
             engine.read("s", ["a"]),
@@ -272,7 +270,7 @@ def test_a_waiting_watch_is_notified_of_other_processes(monkeypatch: pytest.Monk
         await listening(watcher)
         for number in range(10):
             waiting = asyncio.ensure_future(step(watch))
-            await asyncio.sleep(0.02)
+            await loop_turns(20)
             await writer.commit("s", Batch(puts=(Put(f"k{number}", b"1"),)))
             assert (await waiting).key == f"k{number}"
         await leave(watch)
@@ -284,9 +282,7 @@ def test_a_waiting_watch_is_notified_of_other_processes(monkeypatch: pytest.Monk
 
 async def listening(engine: PostgresEngine) -> None:
     """Wait until the engine listens."""
-    async with asyncio.timeout(30):
-        while not engine._feed.listening:
-            await asyncio.sleep(0.01)
+    await until(lambda: engine.feed.listening)
 
 
 def test_polling_finds_commits_of_a_process_that_died_before_notifying(
@@ -308,7 +304,7 @@ def test_polling_finds_commits_of_a_process_that_died_before_notifying(
     async def skip_notify(self: Feed, spaces: list[str]) -> None:
         pass
 
-    monkeypatch.setattr(Feed, "_notify", skip_notify)
+    monkeypatch.setattr(Feed, "notify", skip_notify)
     monkeypatch.setattr("keyhouse.engines.postgres.feed.POLL_SECONDS", 0.1)
     asyncio.run(scenario())
 
@@ -365,7 +361,7 @@ def test_watches_of_one_space_share_reads(monkeypatch: pytest.MonkeyPatch) -> No
         engine = PostgresEngine.open(await postgres_schema())
         await engine.commit("s", Batch(puts=(Put("first", b"1"),)))
         watching = [asyncio.ensure_future(follow(engine, "s", since=1)) for _ in range(50)]
-        await asyncio.sleep(0.1)
+        await until(lambda: reads >= 1)
         for number in range(20):
             await engine.commit("s", Batch(puts=(Put(f"k{number}", b"1"),)))
         await engine.commit("s", Batch(puts=(Put("end", b"1"),)))
@@ -373,14 +369,14 @@ def test_watches_of_one_space_share_reads(monkeypatch: pytest.MonkeyPatch) -> No
             check_watch(changes, [f"k{number}" for number in range(20)])
         await engine.close()
 
-    read = Feed._read
+    read = Feed.read_page
 
     async def counted(self: Feed, space: str, position: int) -> Any:
         nonlocal reads
         reads += 1
         return await read(self, space, position)
 
-    monkeypatch.setattr(Feed, "_read", counted)
+    monkeypatch.setattr(Feed, "read_page", counted)
     asyncio.run(scenario())
     assert reads < 150
 
@@ -397,11 +393,7 @@ def test_the_server_stops_with_the_process_that_started_it(tmp_path: Path) -> No
     assert Path(folder).is_dir()
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    deadline = time.monotonic() + 30
-    while (Path(folder).exists() or running(int(pid))) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not Path(folder).exists()
-    assert not running(int(pid))
+    wait_until(lambda: not Path(folder).exists() and not running(int(pid)))
 
 
 def running(pid: int) -> bool:

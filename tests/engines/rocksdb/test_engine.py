@@ -135,7 +135,7 @@ def test_the_log_is_synced_with_every_commit_and_once_for_a_group(
                 is None
             )
             assert syncs() == before + 11
-            engine._writer._database.sync = lambda: None  # type: ignore[method-assign]
+            engine.writer.database.sync = lambda: None  # type: ignore[method-assign]
             await put(engine, "not durable")
             assert syncs() == before + 11
 

@@ -28,6 +28,7 @@ from keyhouse.errors import (
 )
 from keyhouse.testing.conformance.harness import leave, step
 from tests.engines.support.embedded_engines import count, one
+from tests.support.polling import loop_turns, until
 
 ALL = Span()
 
@@ -94,7 +95,7 @@ def test_the_loop_runs_while_the_disk_syncs(tmp_path: Path, disk: Disk) -> None:
             disk.ready.clear()
             commit = asyncio.ensure_future(engine.commit("s", one(1)))
             for _ in range(100):
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
                 assert await engine.read("s", ["k0001"]) == [None]
             assert not commit.done()
             disk.ready.set()
@@ -158,11 +159,10 @@ def test_no_read_sees_a_commit_before_it_is_durable(
             disk.ready.clear()
             commit = asyncio.ensure_future(engine.commit("s", batch))
             created = asyncio.ensure_future(engine.commit("x", Batch(puts=(Put("a", b"1"),))))
-            while len(disk.writes) < 3:
-                await asyncio.sleep(0.001)
+            await until(lambda: len(disk.writes) >= 3)
             for _ in range(3):
                 assert await seen() == before
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
             assert not commit.done() and not watch.done()
             disk.ready.set()
             assert await commit == 3
@@ -188,8 +188,8 @@ def test_a_scan_shows_complete_commits_while_the_thread_writes(
         async with opened(tmp_path) as engine:
             await engine.commit("s", Batch(puts=tuple(Put(key, b"1") for key in "bd")))
             before = await engine.scan("s", ALL, limit=10, reverse=reverse)
-            view, database = engine._view, engine._writer._database
-            make = view._iterator
+            view, database = engine.view, engine.writer.database
+            make = view.iterator
 
             def write() -> None:
                 batch = WriteBatch(raw_mode=True)
@@ -207,7 +207,7 @@ def test_a_scan_shows_complete_commits_while_the_thread_writes(
                     write()
                 return at
 
-            monkeypatch.setattr(view, "_iterator", beside_a_writer)
+            monkeypatch.setattr(view, "iterator", beside_a_writer)
             assert await engine.scan("s", ALL, limit=10, reverse=reverse) == before
 
     asyncio.run(scenario())
@@ -221,8 +221,7 @@ def test_a_sweep_in_flight_is_not_visible(tmp_path: Path, disk: Disk) -> None:
             clock.advance(milliseconds=10)
             disk.ready.clear()
             sweeping = asyncio.ensure_future(engine.sweep(limit=10))
-            while len(disk.writes) < 2:
-                await asyncio.sleep(0.001)
+            await until(lambda: len(disk.writes) >= 2)
             clock.set(
                 clock.now() - 5
             )  # a clock may step back: the row is live again until the sweep is durable
@@ -243,8 +242,7 @@ def test_a_watch_that_reads_the_log_while_it_is_pruned_expires(tmp_path: Path, d
                 await engine.commit("s", one(number))
             disk.ready.clear()
             sweep = asyncio.ensure_future(engine.sweep(limit=10))
-            while len(disk.writes) < 21:
-                await asyncio.sleep(0.001)
+            await until(lambda: len(disk.writes) >= 21)
             with pytest.raises(WatchExpiredError):
                 await step(engine.watch("s", ALL, since=10))
             watch = engine.watch("s", ALL, since=15)
@@ -379,7 +377,7 @@ def test_a_write_stall_is_waited_for_on_the_thread(tmp_path: Path, disk: Disk) -
             )
             turns = 0
             while not commits.done():
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
                 turns += 1
             assert await commits == [1, 2, 3, 4, 5]
             assert turns > 5
@@ -408,7 +406,7 @@ def test_a_write_stall_that_does_not_end_fails_the_group_and_the_engine_recovers
 def test_rocksdb_rejects_a_stalled_write_instead_of_waiting(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
-            database = engine._writer._database
+            database = engine.writer.database
             database.rows.set_options(
                 {"level0_file_num_compaction_trigger": "100"}
             )  # so that compaction cannot catch up
@@ -423,7 +421,7 @@ def test_rocksdb_rejects_a_stalled_write_instead_of_waiting(tmp_path: Path) -> N
                 database.write(batch)
             assert database.failed is None
             waiting = asyncio.ensure_future(engine.commit("s", one(2)))
-            await asyncio.sleep(0.05)
+            await loop_turns(100)
             assert not waiting.done()
             database.rows.set_options(
                 {"level0_stop_writes_trigger": "60", "level0_slowdown_writes_trigger": "40"}

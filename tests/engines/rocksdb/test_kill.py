@@ -12,6 +12,7 @@ from keyhouse.engines.rocksdb import RocksdbEngine
 from tests.engines.support.crash_writer import check
 from tests.sizes import SOAK, size
 from tests.support.program import STDERR, PipedProcess
+from tests.support.seeds import new_seed
 
 KILLS = size(10, 50, 500)
 OPEN_SECONDS_MAX = 5.0
@@ -41,9 +42,7 @@ def run_and_kill(path: Path, round: int, seconds: float) -> tuple[dict[int, list
 @pytest.mark.long
 @pytest.mark.soak
 def test_a_kill_under_load_loses_no_acknowledged_commit(tmp_path: Path) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    dice = random.Random(seed)
+    dice = random.Random(new_seed())
     path = tmp_path / "rows"
     total, acknowledged_total, seconds = 0, 0, 0.0
 

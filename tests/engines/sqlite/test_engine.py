@@ -48,13 +48,13 @@ def make(path: Path, **values: bytes) -> None:
 def test_both_connections_use_a_wal_with_full_sync(path: Path) -> None:
     async def scenario() -> None:
         engine = SqliteEngine.open(path)
-        for connection in (engine._writer.connection, engine._reader.connection):
+        for connection in (engine.writer.connection, engine.reader.connection):
             assert connection.pragma("journal_mode") == "wal"
             assert connection.pragma("synchronous") == 2
             assert connection.pragma("trusted_schema") == 0
-        assert engine._writer.connection.pragma("fullfsync") == 1
-        assert engine._writer.connection.pragma("checkpoint_fullfsync") == 1
-        assert engine._reader.connection.pragma("query_only") == 1
+        assert engine.writer.connection.pragma("fullfsync") == 1
+        assert engine.writer.connection.pragma("checkpoint_fullfsync") == 1
+        assert engine.reader.connection.pragma("query_only") == 1
         await engine.close()
 
     asyncio.run(scenario())
@@ -102,10 +102,10 @@ def test_a_value_of_any_size_is_deleted_with_its_row(path: Path, size: int) -> N
     async def scenario() -> None:
         clock = ManualClock()
         engine = SqliteEngine.open(path, clock=clock)
-        large = engine._writer.connection.cursor()
+        large = engine.writer.connection.cursor()
         for value in (b"x" * size, b"y" * size, b"1"):
             await put(engine, "a", value=value)
-            assert await engine.read("s", ["a"]) == [Row("a", value, engine._reader.revision())]
+            assert await engine.read("s", ["a"]) == [Row("a", value, engine.reader.revision())]
         await put(engine, "a", "b", value=b"z" * size)
         await put(engine, "c", value=b"z" * size, expires=clock.now() + 1)
         assert large.execute("SELECT count(*) FROM large_values").get == (
@@ -126,7 +126,7 @@ def test_changing_an_expiry_by_hand_keeps_the_value(path: Path) -> None:
     async def scenario() -> None:
         engine = SqliteEngine.open(path, clock=ManualClock())
         await put(engine, "a", value=b"x" * 100_000)
-        engine._writer.connection.execute("UPDATE rows SET expires = NULL, revision = revision")
+        engine.writer.connection.execute("UPDATE rows SET expires = NULL, revision = revision")
         assert await engine.read("s", ["a"]) == [Row("a", b"x" * 100_000, 1)]
         await engine.close()
 
@@ -335,7 +335,7 @@ def test_many_engines_can_create_the_same_file_at_once(path: Path) -> None:
 def test_no_read_leaves_a_transaction_open(path: Path) -> None:
     async def scenario() -> None:
         engine = SqliteEngine.open(path)
-        connection = engine._reader.connection
+        connection = engine.reader.connection
         await put(engine, *(f"k{number}" for number in range(100)))
         await engine.read("s", ["k1", "k2", "absent"])
         assert connection.txn_state() == apsw.SQLITE_TXN_NONE
@@ -394,8 +394,8 @@ def test_a_scan_for_keys_only_does_not_touch_large_values(
 def test_the_sweep_uses_the_index_of_expiries_without_sorting(path: Path, layout: Layout) -> None:
     """In a table with row ids, each step sorted all rows of one expiry by their keys."""
     engine = SqliteEngine.open(path, clock=ManualClock(), layout=layout)
-    for sql in (engine._sql.expired, engine._sql.delete_expired):
-        plan = engine._reader.connection.execute("EXPLAIN QUERY PLAN " + sql, (1, 1)).fetchall()
+    for sql in (engine.sql.expired, engine.sql.delete_expired):
+        plan = engine.reader.connection.execute("EXPLAIN QUERY PLAN " + sql, (1, 1)).fetchall()
         steps = [str(step[3]) for step in plan]
         assert any(layout.by_expiry in step for step in steps)
         assert not any(step.startswith(f"SCAN {layout.rows}") for step in steps)

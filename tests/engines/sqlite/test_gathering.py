@@ -84,7 +84,7 @@ def test_any_number_of_rows_is_read_in_the_order_of_their_keys(tmp_path: Path) -
             assert [None if row is None else row.key for row in rows] == [
                 key if key in present else None for key in keys
             ]
-        assert not engine._reader.connection.in_transaction
+        assert not engine.reader.connection.in_transaction
         await engine.close()
 
     asyncio.run(scenario())

@@ -39,7 +39,7 @@ def test_a_full_disk_fails_the_whole_group_and_the_engine_recovers(tmp_path: Pat
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
             await engine.commit("s", one(0))
-            connection = engine._writer.connection
+            connection = engine.writer.connection
             connection.pragma("max_page_count", connection.pragma("page_count") + 5)
             batches = [one(number, b"x" * 10_000) for number in range(1, 9)]
             answers = await asyncio.gather(
@@ -65,7 +65,7 @@ def test_a_transaction_left_open_is_rolled_back_before_the_next(
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
             with monkeypatch.context() as patch:
-                patch.setattr(engine._writer, "_apply", fails)
+                patch.setattr(engine.writer, "make_durable", fails)
                 with pytest.raises(UnknownOutcomeError):
                     await engine.commit("s", one(0))
             assert await engine.commit("s", one(1)) == 1
@@ -114,7 +114,7 @@ def test_a_commit_waits_for_another_process_without_blocking_the_loop(tmp_path: 
             commits = asyncio.gather(*(engine.commit("s", one(number)) for number in range(10)))
             turns = 0
             while turns < 100:
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
                 assert await engine.read("s", ["k0000"]) == [None]
                 turns += 1
             assert not commits.done()
@@ -155,7 +155,7 @@ async def with_expired(engine: SqliteEngine, clock: ManualClock, rows: int) -> N
 
 async def steps(engine: SqliteEngine) -> list[int]:
     """Return the number of rows that each step of a sweep removed: each step is one change."""
-    logged = engine._reader.connection.execute(
+    logged = engine.reader.connection.execute(
         "SELECT json_array_length(keys, '$[1]') FROM changes ORDER BY revision"
     )
     return [rows for (rows,) in logged if rows]
@@ -192,7 +192,7 @@ def test_a_sweep_pauses_between_its_steps_while_others_write(
         async with opened(tmp_path, clock=clock) as engine:
             await with_expired(engine, clock, SWEEP_ROWS_BUSY * 20)
             pauses: list[float] = []
-            monkeypatch.setattr(engine_module, "_pause", partial(_record, pauses))
+            monkeypatch.setattr(engine_module, "pause", partial(_record, pauses))
             sweeping = asyncio.ensure_future(engine.sweep(limit=10_000))
             while not sweeping.done():
                 await engine.commit("s", Batch(puts=(Put("between", b"1"),)))
@@ -267,7 +267,7 @@ def test_a_row_put_again_during_a_sweep_is_not_reported_as_deleted(
         clock = ManualClock()
         async with opened(tmp_path, clock=clock) as engine:
             await with_expired(engine, clock, 1)
-            before = engine._reader.revision()
+            before = engine.reader.revision()
             put = engine.commit("s", Batch(puts=(Put("k0", b"2"),)))
             sweep = engine.sweep(limit=10)
             await (asyncio.gather(put, sweep) if put_first else asyncio.gather(sweep, put))
@@ -275,7 +275,7 @@ def test_a_row_put_again_during_a_sweep_is_not_reported_as_deleted(
             assert found[0] is not None and found[0].value == b"2"
             changes = engine.watch("s", Span(), since=before)
             seen = [await anext(changes)]
-            while seen[-1].revision < engine._reader.revision():
+            while seen[-1].revision < engine.reader.revision():
                 seen.append(await anext(changes))
             assert seen[-1].value == b"2"
             await changes.aclose()
@@ -293,10 +293,10 @@ def test_a_sweep_prunes_changes_and_batch_ids_and_never_the_newest(tmp_path: Pat
                     for number in range(start, start + 500)
                 ]
                 await asyncio.gather(*(engine.commit("s", batch) for batch in batches))
-            newest = engine._reader.revision()
+            newest = engine.reader.revision()
             clock.advance(seconds=3 * 24 * 3_600)
             assert await engine.sweep(limit=1) == 0
-            look = engine._reader.connection.execute
+            look = engine.reader.connection.execute
             assert look("SELECT count(*), max(revision) FROM changes").get == (10, newest)
             assert look("SELECT count(*) FROM applied").get == 0
 
@@ -315,9 +315,9 @@ def test_a_step_of_pruning_reads_only_the_changes_that_it_deletes(tmp_path: Path
     async def scenario() -> None:
         async with opened(tmp_path, changes_kept=10) as engine:
             await asyncio.gather(*(engine.commit("s", one(number)) for number in range(5_000)))
-            engine._writer.connection.set_progress_handler(counted, 100)
+            engine.writer.connection.set_progress_handler(counted, 100)
             prune = SqliteWrite(lambda transaction: transaction.prune(4_000, 2))
-            assert await engine._writer.submit(prune) == 2
+            assert await engine.writer.submit(prune) == 2
             assert hundreds < 10, "of instructions"
 
     asyncio.run(scenario())

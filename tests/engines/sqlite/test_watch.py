@@ -10,26 +10,30 @@ import apsw
 import pytest
 
 from keyhouse.engine import Change, Span
-from keyhouse.engines.sqlite import SqliteEngine
+from keyhouse.engines.sqlite import SqliteEngine, feed
 from keyhouse.errors import UnreadableError, WatchExpiredError
 from keyhouse.testing.conformance.harness import leave, step
 from tests.engines.support.embedded_engines import put, taken
+from tests.support.polling import loop_turns
 
 ALL = Span()
 
 
-def test_a_watch_expires_when_another_process_pruned_its_position(tmp_path: Path) -> None:
+def test_a_watch_expires_when_another_process_pruned_its_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "POLL_SECONDS", 3_600)  # as if this process was suspended
+
     async def scenario() -> None:
         engine = SqliteEngine.open(tmp_path / "rows.db")
         other = SqliteEngine.open(tmp_path / "rows.db", changes_kept=5)
         await put(engine, "first")
         watch = engine.watch("s", ALL, since=0)
         assert (await step(watch)).key == "first"
-        engine._feed._stop_timer()  # as if this process had been suspended
         for number in range(50):
             await put(other, f"k{number}")
         await other.sweep(limit=1)
-        engine._feed.pull()
+        engine.feed.pull()
         with pytest.raises(WatchExpiredError):
             await step(watch)
         await engine.close()
@@ -38,20 +42,35 @@ def test_a_watch_expires_when_another_process_pruned_its_position(tmp_path: Path
     asyncio.run(scenario())
 
 
-def test_without_a_watch_nothing_polls(tmp_path: Path) -> None:
+def test_without_a_watch_nothing_polls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pull, polls = feed.Feed.pull, 0
+
+    def counted(self: feed.Feed) -> None:
+        nonlocal polls
+        polls += 1
+        pull(self)
+
+    async def is_polling() -> bool:
+        before = polls
+        await loop_turns(20)
+        return polls > before
+
+    monkeypatch.setattr(feed, "POLL_SECONDS", 0)
+    monkeypatch.setattr(feed.Feed, "pull", counted)
+
     async def scenario() -> None:
         engine = SqliteEngine.open(tmp_path / "rows.db")
-        assert engine._feed._timer is None
         await put(engine, "a")
+        assert not await is_polling()
         watches = [engine.watch(space, ALL, since=0) for space in ("s", "s", "another")]
         await asyncio.gather(*(step(watch) for watch in watches[:2]))
-        assert engine._feed._timer is not None
+        assert await is_polling()
         for watch in watches[:2]:
             await leave(watch)
-        assert engine._feed._timer is None
+        assert not await is_polling()
         with pytest.raises(WatchExpiredError):
             await step(engine.watch("s", ALL, since=99))
-        assert engine._feed._timer is None, "a watch that is refused leaves nothing behind"
+        assert not await is_polling(), "a watch that is refused leaves nothing behind"
         await engine.close()
 
     asyncio.run(scenario())
@@ -71,7 +90,7 @@ def test_a_damaged_log_fails_the_watchers_and_no_commit(
         def damaged(sql: str, bindings: object = ()) -> list[object]:
             raise UnreadableError("The database is damaged; restore it from a backup.")
 
-        monkeypatch.setattr(type(engine._reader), "all", staticmethod(damaged))
+        monkeypatch.setattr(type(engine.reader), "all", staticmethod(damaged))
         assert await put(engine, "b") == 2
         with pytest.raises(UnreadableError):
             await waiting

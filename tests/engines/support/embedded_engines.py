@@ -75,13 +75,16 @@ def awaited(test: Callable[Arguments, Coroutine[Any, Any, None]]) -> Callable[Ar
 
 
 class Witness:
-    """Records the thread of each write and each sync of an open engine."""
+    """Records the thread of each write and each sync of an open engine. A sync waits while
+    `may_sync` is not set."""
 
     def __init__(self, engine: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
         self.writes: list[str] = []
         self.syncs: list[str] = []
+        self.may_sync = threading.Event()
+        self.may_sync.set()
         if isinstance(engine, SqliteEngine):
-            engine._writer.connection.exec_trace = self._see_statement
+            engine.writer.connection.exec_trace = self._see_statement
         else:
             self._see_calls(monkeypatch)
 
@@ -94,6 +97,8 @@ class Witness:
         seen = {"INSERT": self.writes, "COMMIT": self.syncs}.get(sql.partition(" ")[0])
         if seen is not None:
             seen.append(threading.current_thread().name)
+        if seen is self.syncs:
+            self.may_sync.wait()
         return True
 
     def _see_calls(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +110,7 @@ class Witness:
 
         def seen_sync(database: Database) -> None:
             self.syncs.append(threading.current_thread().name)
+            self.may_sync.wait()
             sync(database)
 
         monkeypatch.setattr(Database, "write", seen_write)

@@ -18,7 +18,8 @@ from keyhouse.engine import Engine
 from keyhouse.errors import UnavailableError, UnknownOutcomeError
 from keyhouse.schema import Counter, Index, Record, RecordCount, Schema, Space, Summary, Unique
 from keyhouse.store import Store, verify
-from keyhouse.store.transaction import Transaction
+from keyhouse.store.writes.transaction import Transaction
+from tests.support.polling import until
 
 
 class Take(Struct, kw_only=True):
@@ -65,14 +66,11 @@ class Load:
     async def until(self, writes: int) -> None:
         """Wait for this many more writes."""
         target = len(self.times) + writes
-        async with asyncio.timeout(HANG_SECONDS):
-            while len(self.times) < target:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(self.times) >= target)
 
     async def held_up(self, seconds: float) -> None:
         """Wait until no write was acknowledged for this time."""
-        while time.monotonic() - self.times[-1] < seconds:
-            await asyncio.sleep(0.05)
+        await until(lambda: time.monotonic() - self.times[-1] >= seconds)
 
     async def under_way(self, dice: random.Random) -> None:
         """Wait until a commit is in flight.

@@ -11,6 +11,7 @@ from keyhouse.clock import Clock
 from keyhouse.engine import Batch, Put, Span
 from keyhouse.engines.jetstream import JetstreamEngine
 from tests.support.nats_servers import SharedBucket, shared_bucket
+from tests.support.polling import until
 
 ALL = Span()
 
@@ -48,15 +49,4 @@ async def value(engine: JetstreamEngine, key: str) -> bytes | None:
 
 async def keys_of(kv: KeyValue) -> list[str]:
     """List keys with the driver; on a busy machine its first listing may be empty."""
-    for _ in range(200):
-        try:
-            return sorted(await kv.keys())
-        except nats.js.errors.NoKeysError:
-            await asyncio.sleep(0.05)
-    return []
-
-
-async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = 30) -> None:
-    async with asyncio.timeout(seconds):
-        while not await holds():
-            await asyncio.sleep(0.02)
+    return sorted(await until(kv.keys, retry=nats.js.errors.NoKeysError))

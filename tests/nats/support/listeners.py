@@ -1,6 +1,5 @@
 """A listener on a real server, and a client like any plugin's."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -47,10 +46,3 @@ async def ask(connection: Client, subject: str, body: object = b"") -> Any:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     answer = await connection.request(subject, data, timeout=30)
     return json.loads(answer.data)
-
-
-async def until(condition: Any, seconds: float = 30) -> None:
-    """Wait until the condition is true."""
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.01)

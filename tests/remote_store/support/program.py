@@ -222,6 +222,9 @@ def _logs_and_transactions(note: Callable[[object], None]) -> Program:
         event = Eaten(user="ann", stars=stars)
         entry = yield lambda s, event=event: s.append(EATEN, event)  # type: ignore[misc]
         note((entry.record, entry.names, entry.revision > 0))
+    newest = entry.fields
+    note((yield lambda s: s.get(EATEN, **newest)))  # over HTTP, it was a 404
+    note((yield lambda s: s.get(EATEN, user="bob", at=newest["at"])))
     note((yield lambda s: s.get(STARS, user="ann")).stars)
     events = yield lambda s: s.scan(EATEN, user="ann", reverse=True)
     note([event.record.stars for event in events])

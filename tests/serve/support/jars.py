@@ -14,6 +14,7 @@ from keyhouse.http import Response, ResponseSpec, Route, Stream
 from keyhouse.nats.endpoint import Endpoint, Request
 from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings import read_settings, setting
+from tests.support.polling import until
 
 
 class Settings(msgspec.Struct, kw_only=True):
@@ -39,8 +40,7 @@ def service(context: ServiceContext) -> ServiceSpec:
 
     async def slow(name: str) -> dict[str, Any]:
         (context.data / "slow-started").touch()
-        while not (context.data / "slow-released").exists():
-            await asyncio.sleep(0.01)
+        await until(lambda: (context.data / "slow-released").exists())
         return {"name": name}
 
     async def forever(name: str) -> Response[Stream]:

@@ -10,11 +10,12 @@ import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engines.memory import MemoryEngine
-from keyhouse.read_meter import read_meter
-from keyhouse.service.limits import SERVED_PAGE_BYTES_MAX
-from keyhouse.service.schema_service.bounded_page import STEP_BYTES, BoundedPages
-from keyhouse.service.schema_service.catalog import Catalog
-from keyhouse.service.schema_service.operations import SpaceOperations
+from keyhouse.http.read_meter import read_meter, report_read
+from keyhouse.operations import reads, writes
+from keyhouse.operations.bounded_page import STEP_BYTES, BoundedPages
+from keyhouse.operations.catalog import Catalog
+from keyhouse.operations.limits import SERVED_PAGE_BYTES_MAX
+from keyhouse.service.schema_service.space import SchemaSpace
 from keyhouse.service.usage import Quota
 from keyhouse.store import Store, first_entries, page_within
 from keyhouse.store.reads.long_read import LongRead
@@ -100,11 +101,11 @@ def test_an_address_is_read_once_in_a_request() -> None:
         asked: list[str] = []
 
         async def read(step: LongRead, keys: Any) -> list[Any]:
-            asked.extend(kept := keys[: step.keep([10] * len(keys))])
+            asked.extend(kept := keys[: step.fit([10] * len(keys))])
             return list(kept)
 
         keys = [f"k{number % 120}" for number in range(500)]
-        items = await BoundedPages("ann").read_each("item", read, str, keys)
+        items = await BoundedPages(report_read).read_each("item", read, str, keys)
         assert [bytes(item) for item in items] == [b'"%b"' % key.encode() for key in keys]
         assert sorted(asked) == sorted(set(keys))
 
@@ -135,7 +136,7 @@ def test_rows_beyond_the_bytes_of_a_step_are_neither_read_nor_decoded() -> None:
         by_minutes: Any = RECIPE.derived[0]
         engine.most_bytes = 0
         for by in (None, by_minutes):
-            step = LongRead("ann", rows=50, bytes_max=STEP_BYTES)
+            step = LongRead(rows=50, bytes_max=STEP_BYTES)
             page = await page_within(store, step, RECIPE, by=by, limit=500)
             assert engine.most_bytes <= STEP_BYTES
             assert len(page.entries) == step.kept == 11 and page.cursor is not None
@@ -144,7 +145,7 @@ def test_rows_beyond_the_bytes_of_a_step_are_neither_read_nor_decoded() -> None:
             assert [entry.record.id for entry in rest.entries] == [
                 f"{n:03d}" for n in range(11, 100)
             ]
-        step = LongRead("ann", rows=50, bytes_max=STEP_BYTES)
+        step = LongRead(rows=50, bytes_max=STEP_BYTES)
         keys = [f"note:{number:03d}" for number in (1, 500, 99, 98, 97)]
         engine.most_bytes = 0
         found = await first_entries(store, step, NOTE, keys)
@@ -187,13 +188,13 @@ def test_keys_and_counters_cost_by_their_rows() -> None:
             read[1] += size
 
         served = {each.name: each for each in Catalog(BOX, {}).all("http")}
-        space = SpaceOperations("ann", MemoryEngine(ManualClock()), Quota(), schema=BOX)
+        space = SchemaSpace("ann", MemoryEngine(ManualClock()), Quota(), schema=BOX)
         for number in range(30):
-            await space.add(served["views"], 1, {"id": f"{number:02d}"})
+            await writes.add(space, served["views"], {"id": f"{number:02d}"}, by=1)
         read_meter.set(add)
-        await space.keys(served["views"], {}, limit=100)
+        await reads.keys(space, served["views"], {}, limit=100)
         assert read == [30, 30 * len("views:00")]
-        await space.get_many(served["views"], [{"id": "00"}] * 40)
+        await reads.get_many(space, served["views"], [{"id": "00"}] * 40)
         assert read[0] == 70
 
     asyncio.run(main())

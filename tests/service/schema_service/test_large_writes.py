@@ -8,12 +8,13 @@ import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engines.memory import MemoryEngine
-from keyhouse.read_meter import read_meter
-from keyhouse.service.schema_service.batch import BatchOperation, run_batch
-from keyhouse.service.schema_service.catalog import Catalog
-from keyhouse.service.schema_service.operations import SpaceOperations
+from keyhouse.http.read_meter import read_meter
+from keyhouse.operations.batch import BatchOperation, run_batch
+from keyhouse.operations.catalog import Catalog
+from keyhouse.operations.writes import clear_space
+from keyhouse.scheduling import work_turns
+from keyhouse.service.schema_service.space import SchemaSpace
 from keyhouse.service.usage import Quota
-from keyhouse.store.reads import long_read
 from keyhouse.store.reads.long_read import PAGE_BYTES
 from keyhouse.testing.faults import FaultyEngine
 from tests.service.schema_service.support.recipes import BOX
@@ -34,9 +35,9 @@ class Sized(FaultyEngine):
         return rows
 
 
-def opened() -> tuple[Sized, SpaceOperations]:
+def opened() -> tuple[Sized, SchemaSpace]:
     engine = Sized(MemoryEngine(ManualClock()), yields=True)
-    return engine, SpaceOperations("ann", engine, Quota(), schema=BOX)
+    return engine, SchemaSpace("ann", engine, Quota(), schema=BOX)
 
 
 def notes(count: int, text: str = "x") -> list[BatchOperation]:
@@ -46,18 +47,18 @@ def notes(count: int, text: str = "x") -> list[BatchOperation]:
     ]
 
 
-async def apply(space: SpaceOperations, operations: list[BatchOperation]) -> int:
+async def apply(space: SchemaSpace, operations: list[BatchOperation]) -> int:
     encoded = [msgspec.Raw(msgspec.json.encode(each)) for each in operations]
-    return (await run_batch(space, CATALOG, encoded, protocol="http")).revision
+    return (await run_batch(space, CATALOG, "http", operations=encoded)).revision
 
 
 def test_a_batch_lets_others_run_between_its_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     """500 operations, each with the decoding of a stored record, were one step."""
-    monkeypatch.setattr(long_read, "LONG_STEP_SECONDS", -1.0)
-    monkeypatch.setattr(long_read, "PAUSED_STEP_SECONDS", 1e9)
+    monkeypatch.setattr(work_turns, "LONG_STEP_SECONDS", -1.0)
+    monkeypatch.setattr(work_turns, "PAUSED_STEP_SECONDS", 1e9)
 
     async def main() -> None:
-        space = SpaceOperations("ann", MemoryEngine(ManualClock()), Quota(), schema=BOX)
+        space = SchemaSpace("ann", MemoryEngine(ManualClock()), Quota(), schema=BOX)
         writing = asyncio.create_task(apply(space, notes(100)))
         turns = 0
         while not writing.done():
@@ -107,7 +108,7 @@ def test_clearing_a_space_reads_large_records_in_bounded_groups() -> None:
             await apply(space, notes(60, LARGE)[start : start + 5])
         await apply(space, notes(200)[100:])
         engine.most_bytes = 0
-        cleared = await asyncio.gather(*(space.clear() for _ in range(3)))
+        cleared = await asyncio.gather(*(clear_space(space, CATALOG, "http") for _ in range(3)))
         assert sum(each.deleted for each in cleared) == 160
         assert not any(each.more for each in cleared)
         assert engine.most_bytes <= PAGE_BYTES + len(LARGE) + 2

@@ -149,7 +149,57 @@ async def be_local(store: Store) -> None:
     raise HiddenError("Nobody knows this class.")
 
 
+class Anything(Struct):
+    kind: str
+    item: Any = None
+
+
+class Things(Struct):
+    items: list[dict[str, Any]]
+
+
+@dataclass
+class Carrier:
+    item: Any
+
+
+FOUND = Account(id="ann", pin="planted-1234")
+HIDDEN: dict[str, Any] = {
+    "record": FOUND,
+    "subclass": Other(id="ann", pin="planted-1234"),
+    "list": [1, [FOUND]],
+    "tuple": (FOUND,),
+    "dict": {"a": {"b": FOUND}},
+    "struct": Box(FOUND),
+    "dataclass": Carrier(FOUND),
+    "entry": Entry(FOUND, "account:ann", ("ann",), 1, names=("id",)),
+}
+"""A record with a private member, in everything that msgspec encodes."""
+
+
+@operation(access="read")
+async def show_anything(store: Store, request: Anything) -> Anything:
+    return Anything(request.kind, HIDDEN.get(request.kind, {"a": [Shown(id="ann"), 1]}))
+
+
+@operation(access="read", name="show_things")
+async def _things(store: Store, request: Anything) -> Things:
+    return Things([{"item": HIDDEN[request.kind]}])
+
+
+@operation(access="read", name="show_box")
+async def _box(store: Store, request: Anything) -> Box:  # type: ignore[type-arg]  # on purpose
+    return Box(HIDDEN[request.kind])
+
+
+@operation(access="read")
+async def fail_with_anything(store: Store, request: Anything) -> None:
+    raise ConflictError("Not now.", found=HIDDEN[request.kind])
+
+
 OPERATIONS: list[Any] = [show_one, show_all, lock_out, pay, be_strict, be_local]
+HOLDERS: list[Any] = [show_anything, _things, _box, fail_with_anything]
+OPERATIONS += HOLDERS
 CLUB = Schema("club", ACCOUNT, operations=OPERATIONS, space=Space("a club"))
 
 
@@ -187,3 +237,37 @@ def test_an_error_of_ones_own_is_raised_as_its_class_by_a_remote_store(tmp_path:
     assert type(found["pay"]) is PaymentError
     assert type(found["be_strict"]) is ConflictError and found["be_strict"].type == "strict"
     assert type(found["be_local"]) is ConflictError and found["be_local"].type == "hidden"
+
+
+def test_no_record_with_private_members_leaves_in_a_member_of_any_type_or_in_an_error(
+    tmp_path: Path,
+) -> None:
+    """Types tell what a reply shows, except `Any`, a type without its parameter, and the
+    fields of an error."""
+    calls = [(each.name, kind) for each in HOLDERS for kind in HIDDEN]
+    with serving(memory(tmp_path), tmp_path, CLUB) as served:
+        box = served.client()
+        over_http = {
+            (name, kind): box.post(f"/operations/{name}", json={"kind": kind})
+            for name, kind in calls
+        }
+        plain = box.post("/operations/show_anything", json={"kind": "plain"}).json()
+    assert plain == {"kind": "plain", "item": {"a": [{"id": "ann"}, 1]}}
+    for (name, kind), reply in over_http.items():
+        assert reply.status_code == (409 if name == "fail_with_anything" else 500), (name, kind)
+        assert "planted" not in reply.text, (name, kind)
+    assert over_http["fail_with_anything", "record"].json()["fields"] == {"found": "Account"}
+
+    async def over_nats() -> list[Any]:
+        async with called("memory", tmp_path, CLUB) as call:
+            return [await call(name, {"kind": kind}) for name, kind in calls]
+
+    for reply in asyncio.run(over_nats()):
+        assert not reply["success"] and "planted" not in str(reply), reply
+
+
+@pytest.mark.parametrize("kind", HIDDEN)
+def test_no_error_prints_the_members_of_a_record(kind: str) -> None:
+    """Log lines, and error formats whose text has the fields in brackets, are made of it."""
+    error = ConflictError("Not now.", found=HIDDEN[kind], more={"x": [HIDDEN[kind]]})
+    assert "planted" not in f"{error} {error.json_fields()}"

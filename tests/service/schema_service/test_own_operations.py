@@ -25,8 +25,9 @@ from keyhouse import (
     sync,
 )
 from keyhouse.errors import DeclarationError, NotFoundError, PreparingError, UsageError
-from keyhouse.service.schema_service.operations import OPERATIONS, SpaceOperations
+from keyhouse.schema.operation import OPERATIONS
 from keyhouse.service.schema_service.own_operations import call_operation
+from keyhouse.service.schema_service.space import SchemaSpace
 from keyhouse.service.schema_service.system import with_meta
 from keyhouse.service.usage import Quota
 from keyhouse.store import build_indexes, note_new_space
@@ -221,7 +222,7 @@ def test_an_operation_waits_for_an_index_that_is_not_complete() -> None:
             store = Store(before, engine, "ann")
             await note_new_space(store)
             await store.put(old, Points(user="ada", points=3))
-            space = SpaceOperations("ann", engine, Quota(), schema=with_meta(SONGS))
+            space = SchemaSpace("ann", engine, Quota(), schema=with_meta(SONGS))
             with pytest.raises(PreparingError):
                 await call_operation(space, best, None)
             await build_indexes(space.store)
@@ -262,6 +263,9 @@ async def a_text(store: Store, request: str) -> None: ...
 async def a_list(store: Store) -> list[Asked]: ...  # type: ignore[empty-body]
 
 
+async def perhaps(store: Store) -> Success | None: ...
+
+
 async def three(store: Store, request: Asked, more: int) -> None: ...
 
 
@@ -283,8 +287,9 @@ def plain(store: Store) -> None: ...
         (no_types, "Annotate every parameter"),
         (no_reply, "Annotate every parameter"),
         (a_transaction, "The first parameter of an operation is a Store"),
-        (a_text, "are each a Struct"),
-        (a_list, "are each a Struct"),
+        (a_text, "are each one Struct"),
+        (a_list, "are each one Struct"),
+        (perhaps, r"or None alone.*Success \| None"),
         (three, "An operation takes a store and a request"),
         (starred, "An operation takes a store and a request"),
         (says_success, "A reply has no member `success`"),
@@ -338,7 +343,7 @@ WRITES: dict[str, Callable[[Any], Any]] = {
     "update": lambda store: store.update(SONG, {"title": "Pie"}, id="pie"),
     "delete": lambda store: store.delete(SONG, id="pie"),
     "transact": lambda store: store.transact(lambda tx: tx.delete(SONG, id="pie")),
-    "transaction": lambda store: store.transaction(),
+    "transaction": lambda store: store.transaction().__aenter__(),
     "call": lambda store: store.call(skip),
     "clear": lambda store: store.clear(),
     "forget": lambda store: store.forget(),
@@ -361,7 +366,7 @@ def test_a_read_operation_that_writes_is_rejected_by_a_store_as_by_a_service(wri
             with pytest.raises(DeclarationError, match="must not write"):
                 await store.call(sneaky)
             assert await store.get(SONG, id="pie") == Song(id="pie", title="Apple pie")
-            space = SpaceOperations("ann", engine, Quota(), schema=with_meta(SONGS))
+            space = SchemaSpace("ann", engine, Quota(), schema=with_meta(SONGS))
             with pytest.raises(DeclarationError):
                 await call_operation(space, sneaky, None)
 

@@ -1,10 +1,10 @@
 """Migrations and new indexes of a served schema: done at start, and never half."""
 
 import asyncio
-import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from keyhouse import Index, Migration, Record, Schema, Space, Store, Unique
@@ -17,6 +17,7 @@ from tests.service.schema_service.support.recipes import Recipe
 from tests.service.schema_service.support.served import serving
 from tests.store.support.harness import Harness, everywhere, played
 from tests.support.engine_openers import sqlite
+from tests.support.polling import wait_until
 from tests.support.program import run
 
 BY_MINUTES = Index("idx:recipe:minutes:{minutes:05d}:{id}")
@@ -114,12 +115,16 @@ def test_a_service_builds_a_new_index_at_start(tmp_path: Path) -> None:
     asyncio.run(before())
     with serving(sqlite(tmp_path), tmp_path, Schema("recipes", NEW, space=SPACE)) as served:
         box = served.client("bob")
-        deadline = time.monotonic() + 60
-        while (listed := box.get("/records/recipe?by=minutes&limit=500")).status_code == 503:
+
+        def prepared() -> httpx.Response | None:
+            listed = box.get("/records/recipe?by=minutes&limit=500")
+            if listed.status_code != 503:
+                return listed
             assert listed.json()["code"] == "PREPARING"
             assert listed.json()["fields"]["records_done"] >= 0
-            assert time.monotonic() < deadline
-        assert len(listed.json()["items"]) == 250
+            return None
+
+        assert len(wait_until(prepared).json()["items"]) == 250
         fresh = served.client("new")
         value = {"title": "t", "slug": "a", "minutes": 1}
         assert fresh.put("/records/recipe/a", json=value).status_code == 201
@@ -183,10 +188,8 @@ def test_a_space_that_a_plain_store_started_is_prepared_when_a_request_meets_it(
     with serving(sqlite(tmp_path), tmp_path, Schema("recipes", NEW, space=SPACE)) as served:
         served.on_engine(lambda engine: fill(Store(AFTER, engine, "late"), NEW, 3))
         box = served.client("late")
-        deadline = time.monotonic() + 60
-        while (listed := box.get("/records/recipe?by=minutes")).status_code == 503:
-            assert time.monotonic() < deadline
-        assert len(listed.json()["items"]) == 3
+        wait_until(lambda: box.get("/records/recipe?by=minutes").status_code != 503)
+        assert len(box.get("/records/recipe?by=minutes").json()["items"]) == 3
         assert box.get("/lookup/recipe?by=slug&slug=s1").json()["value"]["id"] == "r0001"
 
 

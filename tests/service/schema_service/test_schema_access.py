@@ -10,8 +10,7 @@ import pytest
 from keyhouse import Record, Schema, Space, Template
 from keyhouse.errors import DeclarationError, UsageError
 from keyhouse.keys import Regex
-from keyhouse.service.schema_service.catalog import Catalog
-from keyhouse.service.schema_service.settings import RecordSettings
+from keyhouse.operations.catalog import Catalog, RecordSettings
 from tests.service.schema_service.support.recipes import BOX, Draft
 from tests.service.schema_service.support.served import SMALL, serving
 from tests.support.engine_openers import memory

@@ -149,7 +149,7 @@ def test_a_body_is_accepted_if_and_only_if_it_fits_the_document(
 
     @hypothesis.given(cases(operation))
     @hypothesis.settings(
-        max_examples=size(10, 25, 2_000),
+        max_examples=size(5, 25, 2_000),
         deadline=None,
         database=None,
         suppress_health_check=list(hypothesis.HealthCheck),

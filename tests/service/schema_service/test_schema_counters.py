@@ -13,8 +13,9 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine
 from keyhouse.errors import CounterError
 from keyhouse.limits import COUNTER_MAX
-from keyhouse.service.schema_service.catalog import Catalog
-from keyhouse.service.schema_service.operations import SpaceOperations
+from keyhouse.operations.catalog import Catalog
+from keyhouse.operations.writes import add
+from keyhouse.service.schema_service.space import SchemaSpace
 from keyhouse.service.usage import Quota
 from tests.service.schema_service.support.nats_caller import called
 from tests.service.schema_service.support.recipes import BOX
@@ -37,8 +38,8 @@ async def on_engine(kind: str, folder: Path, work: Callable[[Engine], Awaitable[
         await engine.close()
 
 
-def space(engine: Engine, **quota: int) -> SpaceOperations:
-    return SpaceOperations("ann", engine, Quota(**quota), schema=SCHEMA)
+def space(engine: Engine, **quota: int) -> SchemaSpace:
+    return SchemaSpace("ann", engine, Quota(**quota), schema=SCHEMA)
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -51,9 +52,9 @@ def test_concurrent_adds_of_several_processes_never_get_the_same_value(
 
     async def scenario(engine: Engine) -> None:
         processes = [space(engine), space(engine), space(engine, keys=100)]
-        adds = [processes[at % 3].add(served, 1, fields) for at in range(60)]
-        keyed = [processes[at % 3].add(served, 1, fields, key=f"k{at}") for at in range(9)]
-        blind = [processes[0].add(served, 1, fields, shows_value=False) for _ in range(3)]
+        adds = [add(processes[at % 3], served, fields, by=1) for at in range(60)]
+        keyed = [add(processes[at % 3], served, fields, by=1, key=f"k{at}") for at in range(9)]
+        blind = [add(processes[0], served, fields, by=1, shows_value=False) for _ in range(3)]
         values = [each.value for each in await asyncio.gather(*adds, *keyed, *blind)]
         shown = [value for value in values if isinstance(value, int)]
         assert len(shown) == len(set(shown)) == 69 and max(shown) <= 72
@@ -70,10 +71,10 @@ def test_the_same_idempotency_key_at_once_is_one_add(kind: str, tmp_path: Path) 
 
     async def scenario(engine: Engine) -> None:
         processes = [space(engine), space(engine)]
-        adds = [processes[at % 2].add(served, 5, fields, key="one") for at in range(8)]
+        adds = [add(processes[at % 2], served, fields, by=5, key="one") for at in range(8)]
         assert {each.value for each in await asyncio.gather(*adds)} == {5}
-        assert (await processes[0].add(served, 1, fields)).value == 6
-        assert (await processes[1].add(served, 5, fields, key="one")).value == 6
+        assert (await add(processes[0], served, fields, by=1)).value == 6
+        assert (await add(processes[1], served, fields, by=5, key="one")).value == 6
 
     asyncio.run(on_engine(kind, tmp_path, scenario))
 
@@ -86,7 +87,7 @@ def test_an_add_that_would_overflow_fails_alone_among_those_that_share_its_commi
     async def scenario(engine: Engine) -> None:
         operations = space(engine)
         amounts = (1, 1, COUNTER_MAX, 1, COUNTER_MAX, 1)
-        adds = [operations.add(served, by, fields) for by in amounts]
+        adds = [add(operations, served, fields, by=by) for by in amounts]
         results = await asyncio.gather(*adds, return_exceptions=True)
         assert [type(each) is CounterError for each in results] == [
             by == COUNTER_MAX for by in amounts

@@ -1,14 +1,12 @@
-"""10,000 hostile requests of one tenant, over HTTP and over NATS: nothing of its neighbor is seen
-or changed.
+"""Hostile requests of one tenant, over HTTP and over NATS: nothing of its neighbor is seen or
+changed.
 
 Requests are made from a seed, which a failure shows: `TEST_SEED=… pytest …` repeats it.
 """
 
 import asyncio
 import json
-import os
 import random
-import secrets
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,14 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
+from keyhouse.operations.table import VERBS
 from tests.service.schema_service.support.nats_caller import Caller, called
 from tests.service.schema_service.support.served import serving
+from tests.sizes import size
 from tests.support.engine_openers import memory
+from tests.support.seeds import new_seed
 
-CASES = 10_000
+CASES = size(2_000, 10_000, 10_000)
 MARK = "the-neighbors-own"
 NAMES = ["recipe", "draft", "note", "hidden", "rating", "job", "version", "bob", "views", "cooked"]
 FIELDS = ["id", "user", "name", "recipe", "space", "tenant", "tag", "slug", "day", "minutes.from"]
@@ -113,11 +114,17 @@ class Attacker:
         return method, path, None if method in ("GET", "DELETE") else body, headers
 
     def nats(self) -> tuple[str, dict[str, Any]]:
-        """Return operation and body."""
+        """Return operation and body, mostly without members that the operation rejects."""
         body = self.operation()
         if self._random.random() < 0.3:
             body["operations"] = [{"op": self.pick(["put", "delete", "add"])} | self.operation()]
-        return self.pick([*OPERATIONS, *WHOLE]), body
+        operation = self.pick([*OPERATIONS, *WHOLE])
+        verbs = [verb for verb in VERBS if verb.name == operation]
+        if verbs and self._random.random() < 0.8:
+            verb = self.pick(verbs)
+            body |= {kind: self.pick(NAMES) for kind in verb.kinds[:1]}
+            body = {name: value for name, value in body.items() if name in verb.members}
+        return operation, body
 
 
 class Connection:
@@ -141,13 +148,9 @@ class Connection:
         self._http.close()
 
 
-def new_seed() -> str:
-    return os.environ.get("TEST_SEED") or secrets.token_hex(4)
-
-
-@pytest.mark.long
+@pytest.mark.soak
 def test_a_hostile_tenant_over_http(tmp_path: Path) -> None:
-    seed = new_seed()
+    seed = str(new_seed())
     with serving(memory(tmp_path), tmp_path) as served:
         ann, bob = Connection(served.url, served.token("ann")), served.client("bob")
         for id in ("pie", "bob", "recipe"):
@@ -167,7 +170,8 @@ def test_a_hostile_tenant_over_http(tmp_path: Path) -> None:
             statuses[status] = statuses.get(status, 0) + 1
         ann.close()
         assert http_state(bob) == before, f"TEST_SEED={seed}"
-        assert statuses.keys() >= {200, 201, 204, 400, 403, 404, 422}, statuses
+        assert statuses.keys() >= {200, 400, 403, 404, 422}, statuses
+        assert statuses.keys() & {201, 204}, "something was written"
 
 
 def http_state(client: httpx.Client) -> list[Any]:
@@ -180,9 +184,9 @@ def without_revision(page: dict[str, Any]) -> dict[str, Any]:
     return {name: part for name, part in page.items() if name != "revision"}
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_a_hostile_tenant_over_nats(tmp_path: Path) -> None:
-    seed = new_seed()
+    seed = str(new_seed())
 
     async def scenario() -> None:
         async with called("memory", tmp_path, rate_burst=1_000_000) as call:
@@ -203,7 +207,7 @@ def test_a_hostile_tenant_over_nats(tmp_path: Path) -> None:
                 assert code != "INTERNAL_ERROR", (story, reply)
                 outcomes[code] = outcomes.get(code, 0) + 1
             assert await nats_state(call) == before, f"TEST_SEED={seed}"
-            assert outcomes["ok"] > 100 and len(outcomes) > 3, outcomes
+            assert outcomes["ok"] > CASES // 100 and len(outcomes) > 3, outcomes
 
     asyncio.run(scenario())
 

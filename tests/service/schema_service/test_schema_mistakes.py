@@ -203,10 +203,12 @@ OPERATION = {"op": "delete", "record": "show", "fields": {"id": "lost"}}
     [
         ({**OPERATION, "revision": None}, {"member": "revision"}),
         ({**OPERATION, "expct": None}, {"member": "expct", "nearest": "expect"}),
-        ({**OPERATION, "op": "drop"}, {}),
+        ({**OPERATION, "op": "drop"}, {"value": "drop"}),
+        ({**OPERATION, "op": "delet"}, {"value": "delet", "nearest": "delete"}),
         ({"record": "show"}, {}),
         ("delete", {}),
-        ({**OPERATION, "record": "shows"}, {"name": "shows"}),
+        ({**OPERATION, "record": "shows"}, {"name": "shows", "nearest": "show"}),
+        ({**OPERATION, "fields": {"idd": "x"}}, {"field": "idd", "nearest": "id"}),
     ],
 )
 def test_a_malformed_operation_of_a_batch_is_named_by_its_index(
@@ -215,7 +217,7 @@ def test_a_malformed_operation_of_a_batch_is_named_by_its_index(
     """`{"op": "drop"}` had its index in a text alone; an unknown member had no known ones."""
     body = {"operations": [OPERATION, OPERATION, malformed]}
     status, found = problem(served, "POST", "/batch", json=body)
-    assert status in (404, 422) and found["operation"] == 2
+    assert status in (400, 404, 422) and found["operation"] == 2
     assert found | expected == found
     if "member" in expected:
         assert {"expect", "ttl", "op"} <= set(found["known"])

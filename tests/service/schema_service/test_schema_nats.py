@@ -3,13 +3,22 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from keyhouse import Schema
+from keyhouse.errors import UsageError
+from keyhouse.operations.requests import SchemaRequest
+from keyhouse.operations.table import VERBS, WATCH
+from keyhouse.service.schema_service.acl import space_users
+from keyhouse.service.schema_service.service import check_name
 from tests.service.schema_service.support.nats_caller import called
+from tests.service.schema_service.support.recipes import BOX
 from tests.service.schema_service.support.served import ENGINES
 from tests.support.program import run
 
+WATCHED = {"fields", "subject", "since", "stop"}
 PIE = {"id": "pie", "title": "Pie", "slug": "apple-pie", "secret": "s"}
 
 
@@ -54,6 +63,63 @@ def test_every_operation_answers_as_over_http(kind: str, tmp_path: Path) -> None
             assert (await call("delete", at)) == {"success": True, "deleted": False}
             other = await call("list", {"record": "recipe"}, space="bob")
             assert other["items"] == []
+
+    asyncio.run(scenario())
+
+
+GIVEN: dict[str, Any] = {
+    "record": "recipe",
+    "counter": "views",
+    "log": "cooked",
+    "fields": {"id": "pie"},
+    "value": PIE,
+    "by": "slug",
+    "order": "desc",
+    "limit": 1,
+    "days": 1,
+    "addresses": [{"id": "pie"}],
+    "unreadable": "skip",
+    "cursor": "x",
+    "expect": 1,
+    "ttl": 60,
+    "idempotency_key": "k",
+    "operations": [],
+    "since": 1,
+    "subject": "_INBOX_ann.x",
+    "stop": True,
+}
+"""Each member of a request, with a value that is not its default."""
+
+
+def test_a_member_that_an_operation_does_not_take_is_rejected(tmp_path: Path) -> None:
+    """They were ignored: an event was appended twice in spite of its idempotency key, a record was
+    created forever in spite of its `ttl`, and a wrong `by` listed all records. HTTP rejects each
+    as an unknown parameter."""
+    assert set(GIVEN) == set(SchemaRequest.__struct_fields__)
+
+    async def scenario() -> None:
+        async with called("memory", tmp_path) as call:
+            for verb in VERBS:
+                members = set(verb.members) | (WATCHED if verb is WATCH else set())
+                kind = {name: GIVEN[name] for name in verb.kinds[:1]}
+                needed = {name: GIVEN[name] for name in verb.required} | kind
+                needed |= {"subject": "_INBOX_ann.x"} if verb is WATCH else {}
+                needed |= {"by": 1} if verb.name == "add" else {}
+                for name in set(GIVEN) - members - {"record", "counter", "log"}:
+                    reply = await call(verb.name, {**needed, name: GIVEN[name]})
+                    assert not reply["success"], (verb.name, name)
+                    assert "does not take this member" in reply["message"], (verb.name, name)
+            assert (await call("list", {"record": "recipe"}))["items"] == []
+            at = {"counter": "views", "fields": {"id": "pie"}}
+            for operation, body in (
+                ("add", {**at, "by": 1, "idempotency_key": ""}),
+                ("add", {**at, "by": 1, "idempotency_key": "k" * 256}),
+                ("add", {**at, "by": "1"}),
+                ("list", {"record": "recipe", "by": 1}),
+            ):
+                assert (await call(operation, body))["error_code"] == "VALIDATION_ERROR", body
+            assert (await call("lookup", {"record": "recipe"}))["error_code"] == "MISSING_FIELD"
+            assert (await call("get", at))["value"] == 0
 
     asyncio.run(scenario())
 
@@ -115,6 +181,18 @@ def test_the_service_is_found_by_the_micro_protocol(tmp_path: Path) -> None:
             assert "keyhouse.recipes.*.patch" in endpoints
 
     asyncio.run(scenario())
+
+
+def test_no_schema_has_the_name_of_subjects_that_all_share() -> None:
+    """The space `recipes` of a schema `changes` could publish to `keyhouse.changes.recipes.*`, as
+    if records of the schema `recipes` had changed."""
+    service, _ = space_users(BOX, ["ann"])
+    subjects = [each.split(".") for each in (*service.publish, *service.subscribe)]
+    shared = {words[1] for words in subjects if words[0] == "keyhouse"} - {BOX.name}
+    assert len(shared) >= 2
+    for name in shared:
+        with pytest.raises(UsageError, match="choose another"):
+            check_name(Schema(name, *BOX.records, space=BOX.space))
 
 
 def test_permissions_of_each_space_are_printed(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tests.service.schema_service.support.engine_urls import SERVED_ENGINES, eng
 from tests.service.schema_service.support.recipes import BOX, NOTE
 from tests.sizes import size
 from tests.support.nats_servers import nats_server
+from tests.support.polling import until
 from tests.support.program import run
 
 WRITERS = 64
@@ -61,9 +62,7 @@ class Writers:
 
     async def until(self, count: int) -> None:
         """Wait for this many acknowledged writes."""
-        async with asyncio.timeout(SECONDS_MAX):
-            while len(self.acknowledged) < count:
-                await asyncio.sleep(0.02)
+        await until(lambda: len(self.acknowledged) >= count)
 
     async def _write(self, worker: int) -> None:
         number = 0
@@ -97,6 +96,7 @@ async def watched(store: RemoteStore, since: int, seen: list[str]) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.parametrize(("kind", "protocol"), CASES)
 def test_a_watch_through_restarts_has_no_gap_and_no_repeat(
     kind: str, protocol: str, tmp_path: Path
@@ -135,9 +135,7 @@ def test_a_watch_through_restarts_has_no_gap_and_no_repeat(
                         continue
                     writers.stop()
                     await writing
-                    async with asyncio.timeout(SECONDS_MAX):
-                        while not writers.acknowledged <= set(seen):
-                            await asyncio.sleep(0.05)
+                    await until(lambda: writers.acknowledged <= set(seen))
                     watching.cancel()
         assert len(seen) == len(set(seen)), "an event came twice"
         assert writers.acknowledged <= set(seen) <= writers.attempted

@@ -94,7 +94,7 @@ def build(folder: Path, **settings: Any) -> None:
                 metrics=CollectorRegistry(),
                 settings={"jwt_secret": SECRET, **settings},
             )
-            schema_service(CLUB).build(context)
+            schema_service(CLUB)(context)
 
     asyncio.run(main())
 
@@ -106,8 +106,10 @@ def test_a_schema_with_sealed_members_is_not_served_without_their_key_ring(tmp_p
     (tmp_path / "ring.json").chmod(0o640)
     with pytest.raises(UsageError, match="chmod 600"):
         build(tmp_path, key_ring=str(tmp_path / "ring.json"))
-    for wrong in (str(tmp_path / "absent.json"), "{}", "{not json"):
-        with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="cannot be read"):
+        build(tmp_path, key_ring=str(tmp_path / "absent.json"))
+    for wrong in ("{}", "{not json"):
+        with pytest.raises(UsageError, match="not a key ring"):
             build(tmp_path, key_ring=wrong)
 
 

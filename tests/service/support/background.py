@@ -16,8 +16,8 @@ from keyhouse.service.background_operations import BackgroundOperations, Operati
 from keyhouse.service.background_records import DefaultOperationRecords, OperationRun, RunStatus
 from keyhouse.service.background_task import OperationTask
 from keyhouse.store import Store, Transaction
-from keyhouse.systems.audiobooks.operations import LibraryOperationRecords
-from keyhouse.systems.audiobooks.schema import NEXT_SEQ, OPERATION, OPERATION_LOG
+from keyhouse_audiobooks.files.operations import LibraryOperationRecords
+from keyhouse_audiobooks.schema import NEXT_SEQ, OPERATION, OPERATION_LOG
 
 COUNT = Counter("count:{id:ulid}", name="count")
 RECORDS = DefaultOperationRecords()

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tests.sizes import SOAK
+from tests.support.polling import until
 
 NICENESS = 19
 RANGE_BYTES, RANGE_SECONDS = 65_536, 0.5
@@ -69,8 +70,7 @@ async def main(port: int, streams: int, listeners: int) -> None:
     delays: dict[float, list[float]] = {}
     async with asyncio.TaskGroup() as group:  # a client that fails ends them all
         tasks = [group.create_task(watch(port, delays)) for _ in range(streams)]
-        while max((len(each) for each in delays.values()), default=0) < streams:
-            await asyncio.sleep(0.05)
+        await until(lambda: max((len(each) for each in delays.values()), default=0) >= streams)
         print("connected", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         tasks += [group.create_task(listen(port, each, listeners)) for each in range(listeners)]

@@ -14,9 +14,9 @@ import uvloop
 from keyhouse import Record, Schema, Space, Store, Template, open_engine
 from keyhouse.http import EventStream, FileResponse, FileRoot, Route
 from keyhouse.serve.process import tune_gc
+from keyhouse.service.accounts.passwords import Passwords
 from keyhouse.service.blocking import BlockingPool
 from keyhouse.service.event_hub import EventHub
-from keyhouse.service.passwords import Passwords
 from keyhouse.service.spec import ServiceSpec
 from keyhouse.service.thread_priority import prefer_event_loop
 from tests.http.support.real_server import serving

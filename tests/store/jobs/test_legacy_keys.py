@@ -7,6 +7,7 @@ from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgspec
 import pytest
@@ -31,6 +32,7 @@ from keyhouse.schema import (
 from keyhouse.schema.description import describe
 from keyhouse.schema.explanation import explain
 from keyhouse.store import Entry, Store, Transaction, run_job
+from keyhouse.store.reads import usage
 from keyhouse.testing.faults import FaultyEngine, meanwhile
 from tests.store.support.harness import (
     Harness,
@@ -83,7 +85,7 @@ def note(id: str = "a", **fields: Any) -> Note:
 def stores(harness: Harness, engine: Engine | None = None) -> tuple[Store, Store]:
     """A store that still writes legacy keys, and one that writes current keys."""
     engine = engine or harness.engine
-    return Store(NOTES, engine, SPACE, writes_legacy_keys=True), Store(NOTES, engine, SPACE)
+    return Store(NOTES.writing_legacy_keys(), engine, SPACE), Store(NOTES, engine, SPACE)
 
 
 async def notes(harness: Harness) -> list[str]:
@@ -270,7 +272,8 @@ async def test_a_copy_at_the_legacy_key_is_used_once(harness: Harness) -> None:
     await old.put(NOTE, note("b"))
     used = [page async for page in new.usage(NOTE)]
     await new.put(NOTE.current, note("a"))
-    both = [page async for page in new.usage(NOTE, page_rows=1)]
+    with mock.patch.object(usage, "USAGE_PAGE_ROWS", 1):
+        both = [page async for page in new.usage(NOTE)]
     assert sum(page.keys for page in used) == sum(page.keys for page in both) == 2
     assert sum(page.bytes for page in both) == sum(page.bytes for page in used) + len("v2_")
 
@@ -413,7 +416,7 @@ def test_a_record_that_moves_between_two_reads_is_found(work: str) -> None:
     async def scenario() -> None:
         engine = Halved(ManualClock())
         engine.moves = False
-        await Store(NOTES, engine, SPACE, writes_legacy_keys=True).put(NOTE, note())
+        await Store(NOTES.writing_legacy_keys(), engine, SPACE).put(NOTE, note())
         store = Store(NOTES, engine, SPACE)
         await store.get(NOTE, id="z")  # the version of the space
         engine.moves = True
@@ -434,7 +437,7 @@ def test_a_record_that_moves_before_the_commit_is_written_once() -> None:
     async def scenario() -> None:
         inner = MemoryEngine(ManualClock())
         old, new = (
-            Store(NOTES, inner, SPACE, writes_legacy_keys=True),
+            Store(NOTES.writing_legacy_keys(), inner, SPACE),
             Store(NOTES, inner, SPACE),
         )
         await old.put(NOTE, note())
@@ -443,7 +446,7 @@ def test_a_record_that_moves_before_the_commit_is_written_once() -> None:
             await new.put(NOTE, note(title="moved"))
 
         engine = FaultyEngine(inner, meanwhile(1, move, call="commit"))
-        store = Store(NOTES, engine, SPACE, writes_legacy_keys=True)
+        store = Store(NOTES.writing_legacy_keys(), engine, SPACE)
         written = await store.put(NOTE, note(title="last"))
         assert written.key == f"{NEW}a"
         assert [entry.record.title async for entry in new.scan(NOTE)] == ["last"]
@@ -483,7 +486,7 @@ def test_a_legacy_key_that_is_too_long_is_rejected() -> None:
         )
         schema = Schema("s", record, space=Space("a team"))
         engine = MemoryEngine(ManualClock())
-        old = Store(schema, engine, "a", writes_legacy_keys=True)
+        old = Store(schema.writing_legacy_keys(), engine, "a")
         with pytest.raises(KeyFieldError):
             await old.put(record, 1, x="x" * 1_010)
         await Store(schema, engine, "a").put(record, 1, x="x" * 1_010)
@@ -498,7 +501,7 @@ def test_every_engine_serves_raw_rows_and_both_keys(name: str, tmp_path: Path) -
         engine = await OPENERS[name](tmp_path)(ManualClock())
         try:
             old, new = (
-                Store(NOTES, engine, SPACE, writes_legacy_keys=True),
+                Store(NOTES.writing_legacy_keys(), engine, SPACE),
                 Store(NOTES, engine, SPACE),
             )
             for number in range(6):
@@ -518,7 +521,8 @@ def test_every_engine_serves_raw_rows_and_both_keys(name: str, tmp_path: Path) -
             page = await new.row_page(Span.prefix(NEW), limit=2, reverse=True, keys_only=True)
             assert [row.key for row in page.rows] == [f"{NEW}4", f"{NEW}2"] and page.more
             assert page.revision == await new.revision() == moved.revision
-            pages = await all_of(new.usage(NOTE, page_rows=2))
+            with mock.patch.object(usage, "USAGE_PAGE_ROWS", 2):
+                pages = await all_of(new.usage(NOTE))
             assert sum(each.keys for each in pages) == 6
             assert [row.key async for row in new.row_scan(Span.prefix(OLD))] == [
                 f"{OLD}3",

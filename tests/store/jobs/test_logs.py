@@ -11,7 +11,7 @@ import pytest
 from keyhouse.clock import ManualClock, UlidSource, ulid_at
 from keyhouse.errors import RecordError, RevisionError, UnknownOutcomeError, UsageError
 from keyhouse.schema import FoldResult, Log, LogState, Record, Schema, Space
-from keyhouse.store import Store, Transaction, append, append_folded, append_in, fold
+from keyhouse.store import Store, Transaction, append_folded, fold
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
 from tests.store.support.harness import Harness, clean, everywhere
 from tests.store.support.library_schema import (
@@ -34,7 +34,7 @@ from tests.store.support.log_events import events, heard, imported, later_total,
 async def test_appending_keeps_the_event_and_folds_it_in_one_commit(harness: Harness) -> None:
     engine = harness.faulty()
     store = harness.store(engine=engine)
-    entry = await append(store, HEARD, heard(5))
+    entry = await store.append(HEARD, heard(5))
     assert engine.calls["commit"] == 1
     assert (
         entry.record.at == entry.values[-1]
@@ -43,7 +43,7 @@ async def test_appending_keeps_the_event_and_folds_it_in_one_commit(harness: Har
     )
     state = await store.get(HEARING, user="ann")
     assert state is not None and state.through == entry.values[-1]
-    await append(store, HEARD, heard(7, book="c"))
+    await store.append(HEARD, heard(7, book="c"))
     last = await store.get(LAST, user="ann")
     assert await total(store) == 12 and last is not None and (last.book, last.changes) == ("c", 1)
     await clean(store)
@@ -53,7 +53,7 @@ async def test_appending_keeps_the_event_and_folds_it_in_one_commit(harness: Har
 async def test_events_come_in_the_order_in_which_they_were_appended(harness: Harness) -> None:
     store = harness.store()
     for seconds in range(10):
-        await append(store, HEARD, heard(seconds))
+        await store.append(HEARD, heard(seconds))
         if seconds == 4:
             harness.clock.advance(seconds=-3_600)
     assert await events(store, user="ann") == list(range(10)), "though the clock stepped back"
@@ -62,7 +62,7 @@ async def test_events_come_in_the_order_in_which_they_were_appended(harness: Har
 @everywhere
 async def test_a_new_position_is_not_read_unless_it_was_taken(harness: Harness) -> None:
     store = harness.store()
-    first = await append(store, HEARD, heard(1))
+    first = await store.append(HEARD, heard(1))
     source = UlidSource(harness.clock, seed=1)
     taken = source.new(after=str(first.values[-1]))
     free = source.new()
@@ -80,11 +80,11 @@ async def test_a_new_position_is_not_read_unless_it_was_taken(harness: Harness) 
     engine_read = store.engine.read
     other = Store(store.schema, harness.engine, store.space, ids=Drawn())
     with mock.patch.object(store.engine, "read", recorded):
-        third = await append(other, HEARD, heard(3))
+        third = await other.append(HEARD, heard(3))
         assert third.values[-1] == free, "the first attempt lost, the second one looked"
         assert sum(taken in key for key in read) == 1
         read.clear()
-        last = await append(store, HEARD, heard(4))
+        last = await store.append(HEARD, heard(4))
     assert not any(str(last.values[-1]) in key for key in read)
     assert await events(store, user="ann") == [1, 2, 3, 4]
 
@@ -98,8 +98,8 @@ async def test_an_event_of_a_process_with_a_slow_clock_is_last_too(
         harness.store(),
         Store(harness.store().schema, harness.engine, "space", ids=UlidSource(ManualClock(1_000))),
     )
-    await append(ahead, HEARD, heard(1))
-    entry = await append(behind, HEARD, heard(2))
+    await ahead.append(HEARD, heard(1))
+    entry = await behind.append(HEARD, heard(2))
     assert await events(ahead) == [1, 2] and await total(ahead) == 3
     state = await ahead.get(HEARING, user="ann")
     assert state is not None and state.through == entry.values[-1]
@@ -109,12 +109,12 @@ async def test_an_event_of_a_process_with_a_slow_clock_is_last_too(
 async def test_an_import_may_set_an_events_position_after_the_folded_ones(harness: Harness) -> None:
     store = harness.store()
     first = ulid_at(1_000)
-    await append(store, HEARD, heard(1), at=first)
-    await append(store, HEARD, heard(2), at=ulid_at(2_000))
+    await store.append(HEARD, heard(1), at=first)
+    await store.append(HEARD, heard(2), at=ulid_at(2_000))
     before = await harness.rows()
     for at in (ulid_at(1_500), first, ulid_at(2_000)):
         with pytest.raises(RecordError, match="after the last folded"):
-            await append(store, HEARD, heard(9), at=at)
+            await store.append(HEARD, heard(9), at=at)
     assert await harness.rows() == before and await total(store) == 3
 
 
@@ -127,10 +127,10 @@ async def test_a_stream_is_named_by_the_event_or_by_the_caller(harness: Harness)
     store = Store(
         Schema("pings", ping, space=Space("x")), harness.engine, "s", ids=UlidSource(harness.clock)
     )
-    entry = await append(store, ping, Ping(1), host="a")
+    entry = await store.append(ping, Ping(1), host="a")
     assert entry.values[0] == "a" and [e.record.n async for e in store.scan(ping, host="a")] == [1]
     with pytest.raises(UsageError, match="key is missing"):
-        await append(store, ping, Ping(1))
+        await store.append(ping, Ping(1))
     assert await pruned(store, ping, before=harness.clock.now() + 1) == [1], (
         "a log that folds nothing is just pruned"
     )
@@ -141,7 +141,7 @@ async def test_events_are_appended_within_a_larger_transaction(harness: Harness)
     store = harness.store()
     async with store.transaction() as tx:
         for seconds in (1, 2, 3):
-            await append_in(tx, store.ids, HEARD, heard(seconds))
+            await tx.append(HEARD, heard(seconds))
     assert await events(store) == [1, 2, 3] and await total(store) == 6
     await clean(store)
 
@@ -200,7 +200,7 @@ async def test_records_that_folding_needs_are_read_in_its_transaction(harness: H
         "s",
         ids=UlidSource(harness.clock),
     )
-    await append(store, log, heard(2))
+    await store.append(log, heard(2))
     await store.put(rates, Rate("b", 10))
 
     async def change() -> None:
@@ -212,7 +212,7 @@ async def test_records_that_folding_needs_are_read_in_its_transaction(harness: H
         "s",
         ids=store.ids,
     )
-    await append(racing, log, heard(3))
+    await racing.append(log, heard(3))
     state = await store.get(sums, user="ann")
     assert state is not None and state.total == 302
 
@@ -225,9 +225,7 @@ async def test_an_append_of_an_unknown_outcome_is_repeated_with_its_id_and_count
     lossy = harness.store(engine=harness.faulty(fail(1, UnknownOutcomeError, after=True)))
 
     async def once() -> None:
-        await lossy.transact(
-            lambda tx: append_in(tx, store.ids, HEARD, heard(5)), batch_id="event-1"
-        )
+        await lossy.transact(lambda tx: tx.append(HEARD, heard(5)), batch_id="event-1")
 
     with pytest.raises(UnknownOutcomeError):
         await once()
@@ -239,7 +237,7 @@ async def test_an_append_of_an_unknown_outcome_is_repeated_with_its_id_and_count
 async def test_many_append_at_once_and_every_event_counts_once(harness: Harness) -> None:
     store = harness.store(engine=harness.faulty(yields=True))
     await asyncio.gather(
-        *(append(store, HEARD, heard(number, user="ab"[number % 2])) for number in range(40))
+        *(store.append(HEARD, heard(number, user="ab"[number % 2])) for number in range(40))
     )
     assert sorted(await events(store)) == list(range(40))
     assert await total(store, "a") + await total(store, "b") == sum(range(40))
@@ -270,7 +268,7 @@ async def test_a_migration_changes_events_by_restore_and_keeps_the_state(
     harness: Harness,
 ) -> None:
     store = harness.store()
-    entry = await append(store, HEARD, heard(5, book="old"))
+    entry = await store.append(HEARD, heard(5, book="old"))
     async with store.transaction() as tx:
         await tx.restore(HEARD, msgspec.structs.replace(entry.record, book="new"))
     [changed] = [found.record async for found in store.scan(HEARD, user="ann")]
@@ -288,17 +286,17 @@ async def test_a_rejected_event_leaves_nothing_in_the_transaction(
     store = harness.store()
 
     async with store.transaction() as tx:
-        await append_in(tx, store.ids, LINE, Line("first"), job="j")
+        await tx.append(LINE, Line("first"), job="j")
         with pytest.raises(RecordError):
-            await append_in(tx, store.ids, LINE, Line(5), job="j")  # type: ignore[arg-type]
+            await tx.append(LINE, Line(5), job="j")  # type: ignore[arg-type]
         with pytest.raises(RecordError):
-            await append_in(tx, store.ids, HEARD, heard("x"))  # type: ignore[arg-type]
+            await tx.append(HEARD, heard("x"))  # type: ignore[arg-type]
         with (
             mock.patch.object(HEARD, "fold", side_effect=ValueError("no")),
             pytest.raises(ValueError, match="no"),
         ):
-            await append_in(tx, store.ids, HEARD, heard(5))
-        await append_in(tx, store.ids, LINE, Line("second"), job="j")
+            await tx.append(HEARD, heard(5))
+        await tx.append(LINE, Line("second"), job="j")
     lines = [(entry.values[-1], entry.record.text) async for entry in store.scan(LINE, job="j")]
     assert lines == [(0, "first"), (1, "second")] and await store.get(NEXT_LINE, job="j") == 2
     assert await events(store) == [] and await total(store) == 0
@@ -308,9 +306,9 @@ async def test_a_rejected_event_leaves_nothing_in_the_transaction(
 async def test_an_append_returns_the_effect_of_its_event(harness: Harness) -> None:
     store = harness.store()
     async with store.transaction() as tx:
-        folded = await append_folded(tx, store.ids, HEARD, heard(5), {"last": None})
+        folded = await append_folded(tx, HEARD, heard(5), {"last": None})
         with pytest.raises(UsageError, match="does not fold"):
-            await append_folded(tx, store.ids, LINE, Line("x"), {})
+            await append_folded(tx, LINE, Line("x"), {})
     assert folded.state == await store.get(HEARING, user="ann") and folded.state.through
     [(record, last, _)] = folded.puts
     stored = await store.get(LAST, user="ann")
@@ -325,9 +323,9 @@ async def test_an_event_is_never_written_over_another(harness: Harness) -> None:
 
     tick = Log(Tick, "tick:{at:ulid}", name="tick")
     store = Store(Schema("ticks", tick, space=Space("x")), harness.engine, "s")
-    await append(store, tick, Tick(1), at=ulid_at(5))
+    await store.append(tick, Tick(1), at=ulid_at(5))
     with pytest.raises(RevisionError):
-        await append(store, tick, Tick(2), at=ulid_at(5))
+        await store.append(tick, Tick(2), at=ulid_at(5))
 
 
 # Sequences
@@ -336,11 +334,11 @@ async def test_an_event_is_never_written_over_another(harness: Harness) -> None:
 @everywhere
 async def test_a_sequence_counts_without_a_hole_or_a_repeat(harness: Harness) -> None:
     store = harness.store(engine=harness.faulty(yields=True))
-    await asyncio.gather(*(append(store, LINE, Line(f"{number}"), job="j") for number in range(20)))
+    await asyncio.gather(*(store.append(LINE, Line(f"{number}"), job="j") for number in range(20)))
     entries = [entry async for entry in store.scan(LINE, job="j")]
     assert [entry.values[-1] for entry in entries] == list(range(20))
     assert await store.get(NEXT_LINE, job="j") == 20
-    await append(store, LINE, Line("other"), job="k")
+    await store.append(LINE, Line("other"), job="k")
     assert await store.get(NEXT_LINE, job="k") == 1
     with pytest.raises(UsageError, match="have no time"):
         await pruned(store, LINE, before=harness.clock.now())
@@ -351,13 +349,12 @@ async def test_a_kill_between_two_lines_leaves_no_hole(harness: Harness) -> None
     store = harness.store()
     for after in (False, True):
         with pytest.raises(Killed):
-            await append(
-                harness.store(engine=harness.faulty(fail(1, Killed, after=after))),
+            await harness.store(engine=harness.faulty(fail(1, Killed, after=after))).append(
                 LINE,
                 Line("x"),
                 job="j",
             )
-        await append(store, LINE, Line("y"), job="j")
+        await store.append(LINE, Line("y"), job="j")
     entries = [entry async for entry in store.scan(LINE, job="j")]
     assert [entry.values[-1] for entry in entries] == [0, 1, 2]
 

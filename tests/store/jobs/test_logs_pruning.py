@@ -8,7 +8,7 @@ import pytest
 
 from keyhouse.clock import UlidSource
 from keyhouse.schema import Counter, Log, Schema, Space
-from keyhouse.store import Store, append
+from keyhouse.store import Store
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
 from tests.store.support.harness import Harness, clean, everywhere, played
 from tests.store.support.library_schema import (
@@ -23,7 +23,7 @@ async def filled(harness: Harness, *, users: tuple[str, ...] = ("ann",), count: 
     store = harness.store()
     for number in range(count):
         for user in users:
-            await append(store, HEARD, heard(number, user=user))
+            await store.append(HEARD, heard(number, user=user))
         harness.clock.advance(seconds=1)
     return store
 
@@ -43,7 +43,7 @@ async def test_pruning_deletes_only_older_events(harness: Harness) -> None:
 @everywhere
 async def test_pruning_keeps_the_newest_of_each_stream(harness: Harness) -> None:
     store = await filled(harness, users=("ann", "bob"))
-    await append(store, HEARD, heard(1, user="zoe"))
+    await store.append(HEARD, heard(1, user="zoe"))
     now = harness.clock.advance(seconds=100)
     assert await pruned(store, before=now, keep=3) == [7, 14]
     for user in ("ann", "bob"):
@@ -59,7 +59,7 @@ async def test_pruning_is_in_bounded_commits_and_tells_how_far_it_is(harness: Ha
     engine = harness.faulty()
     store = harness.store(engine=engine)
     for number in range(120):
-        await append(store, HEARD, heard(number))
+        await store.append(HEARD, heard(number))
     now = harness.clock.advance(seconds=10)
     assert await pruned(store, before=now) == [50, 100, 120]
     assert max(len(batch.deletes) for batch in engine.batches) == 50
@@ -73,7 +73,7 @@ def test_a_prune_that_is_killed_at_any_commit_prunes_and_folds_exactly_once(afte
             space = f"space-{at}"
             store = harness.store(space=space)
             for number in range(120):
-                await append(store, LATER, heard(number, user="ab"[number % 2]))
+                await store.append(LATER, heard(number, user="ab"[number % 2]))
             now = harness.clock.advance(seconds=10)
             engine = harness.faulty(fail(at, Killed, after=after))
             try:
@@ -100,7 +100,7 @@ async def test_an_event_appended_during_pruning_is_folded_and_stored(
     now = harness.clock.now()
 
     async def arrive() -> None:
-        await append(store, HEARD, heard(100))
+        await store.append(HEARD, heard(100))
 
     for at in (1, 2):
         engine = FaultyEngine(harness.engine, meanwhile(at, arrive, call="scan", after=True))
@@ -130,5 +130,5 @@ async def test_a_log_of_one_stream_is_pruned_too(harness: Harness) -> None:
         ids=UlidSource(harness.clock),
     )
     for n in range(3):
-        await append(store, tick, Tick(n))
+        await store.append(tick, Tick(n))
     assert await pruned(store, tick, before=harness.clock.now() + 1, keep=1) == [2]

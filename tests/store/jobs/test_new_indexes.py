@@ -26,6 +26,7 @@ from keyhouse.store import (
     Entry,
     Store,
     Transaction,
+    build_indexes,
     migrate,
     missing_indexes,
     unbuilt_indexes,
@@ -185,6 +186,15 @@ async def test_a_new_record_count_on_old_data_is_named_and_built(harness: Harnes
     async with open_store(schema(COUNTED), harness.engine, "mine") as store:
         await store.put(COUNTED, Recipe(id="x", minutes=3, title="t"))
         assert await store.record_count(PER_MINUTES, minutes=3) == 2
+
+
+@everywhere
+async def test_a_record_count_that_was_built_is_no_longer_missing(harness: Harness) -> None:
+    await filled(harness, OLD)
+    store = Store(schema(COUNTED), harness.engine, "mine")
+    assert [derived for _, derived in await missing_indexes(store)] == [PER_MINUTES]
+    assert [visited for _, _, visited in await build_indexes(store)] == [100]
+    assert await missing_indexes(store) == []
 
 
 @everywhere

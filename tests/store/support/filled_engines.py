@@ -1,6 +1,5 @@
 """Open engines to move between, fill them, and read their contents."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +11,8 @@ from keyhouse.engines.memory import MemoryEngine
 from keyhouse.engines.rocksdb import RocksdbEngine
 from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.store import digest
-from keyhouse.store.reads.pagination import rows
+from keyhouse.store.reads.long_read import rows
+from tests.support.polling import until
 
 ENGINES = ("memory", "sqlite", "rocksdb")
 
@@ -59,10 +59,9 @@ async def digests(engine: Engine) -> dict[str, tuple[int, str]]:
     return {space: (each.rows, each.text()) for space, each in found.items()}
 
 
-async def until(engine: Engine, space: str, key: str, value: bytes) -> None:
-    async with asyncio.timeout(20):
-        while True:
-            (row,) = await engine.read(space, [key])
-            if row is not None and row.value == value:
-                return
-            await asyncio.sleep(0.005)
+async def until_stored(engine: Engine, space: str, key: str, value: bytes) -> None:
+    async def is_stored() -> bool:
+        (row,) = await engine.read(space, [key])
+        return row is not None and row.value == value
+
+    await until(is_stored)

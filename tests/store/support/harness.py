@@ -64,7 +64,6 @@ class Harness:
             engine or self.engine,
             space,
             ids=UlidSource(self.clock, seed=7),
-            writes_legacy_keys=False,
             **fixed,
         )
 

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 import msgspec
 
 from keyhouse.engine import Batch
-from keyhouse.engines.sqlite import SqliteEngine, connections
+from keyhouse.engines.sqlite import SqliteEngine, connections, engine
 from keyhouse.engines.sqlite.writer import SqliteWriter
 from keyhouse.engines.thread_commit_queue import TransactionGroup
 from keyhouse.errors import KeyhouseError
@@ -49,7 +49,7 @@ async def _work(store: Store, seed: str, task: int, pipe: int) -> None:
 def checkpoint_often() -> None:
     """Checkpoint all the time, as a busy file does occasionally. Not a weakness."""
     often = f"wal_autocheckpoint = {CHECKPOINT_PAGES}"
-    connections._WRITER_SETTINGS = connections._WRITER_SETTINGS.replace(
+    connections.WRITER_SETTINGS = connections.WRITER_SETTINGS.replace(
         f"wal_autocheckpoint = {connections.CHECKPOINT_PAGES}", often
     )
 
@@ -57,16 +57,17 @@ def checkpoint_often() -> None:
 def acknowledge_before_commit() -> None:
     """Slow down the commit like a disk: if it took no time, all kills could miss it."""
 
-    def inline(self: SqliteWriter, group: TransactionGroup) -> None:
-        def commit(group: TransactionGroup) -> KeyhouseError | None:
-            time.sleep(DISK_SECONDS)
-            return self._apply(group)
+    class Hasty(SqliteWriter):
+        def _on_loop(self, group: TransactionGroup) -> None:
+            def commit(group: TransactionGroup) -> KeyhouseError | None:
+                time.sleep(DISK_SECONDS)
+                return self.make_durable(group)
 
-        self._plan(group)
-        group.settle()
-        self._on_thread(commit, group)
+            self.execute(group)
+            group.settle()
+            self._on_thread(commit, group)
 
-    SqliteWriter._on_loop = inline  # type: ignore[method-assign, assignment]
+    vars(engine)["SqliteWriter"] = Hasty
 
 
 def write_derived_rows_apart() -> None:

@@ -22,7 +22,7 @@ from keyhouse.schema import (
     Unique,
     per_write,
 )
-from keyhouse.store import Store, append
+from keyhouse.store import Store
 
 
 class Person(msgspec.Struct, kw_only=True):
@@ -121,7 +121,7 @@ async def fill_list(store: Store, id: str, person: str | None, size: int = 3) ->
     for number in range(size):
         await store.put(ENTRY, f"book {number}", list=id, position=number)
         await store.put(MARK, Mark(id=f"{id}-{number}", list=id))
-        await append(store, SEEN, Seen(what="x"), list=id)
+        await store.append(SEEN, Seen(what="x"), list=id)
     await store.add(VIEWS, 2, list=id)
 
 

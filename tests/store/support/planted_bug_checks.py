@@ -61,12 +61,12 @@ async def one_more_copy(tx: Transaction, entry: Entry[Book]) -> None:
     await tx.put(BOOK, msgspec.structs.replace(entry.record, copies=entry.record.copies + 1))
 
 
-BY_SHELF = Index("idx:shelf:{shelf}:{id}")
-BY_TITLE = Unique("idx:title:{title}", value="id")
-ON_SHELF = Summary("shelf:{shelf}", member="id", under="ids")
-PER_SHELF = RecordCount("count:{shelf}")
+BY_SHELF = Index("idx:shelf:{shelf}:{id}", name="by_shelf")
+BY_TITLE = Unique("idx:title:{title}", value="id", name="by_title")
+ON_SHELF = Summary("shelf:{shelf}", member="id", under="ids", name="on_shelf")
+PER_SHELF = RecordCount("count:{shelf}", name="per_shelf")
 BOOK = Record(Book, "book:{id}", BY_SHELF, BY_TITLE, ON_SHELF, PER_SHELF)
-BY_READER = Index("idx:reader:{reader}:{id}")
+BY_READER = Index("idx:reader:{reader}:{id}", name="by_reader")
 LOAN = Record(Loan, "loan:{id}", BY_READER, expiry=fixed(60))
 MINUTES = Counter("minutes", name="minutes")
 VISITS = Record(Visits, "visits:{door}", name="visits")

@@ -28,7 +28,7 @@ from keyhouse.schema import (
     Unique,
 )
 from keyhouse.schema.log import Fold
-from keyhouse.store import Store, Transaction, append_in, prune, verify
+from keyhouse.store import Store, Transaction, prune, verify
 
 TASKS = 8
 KEPT = 3
@@ -138,9 +138,9 @@ async def perform(store: Store, op: Operation) -> None:
         if op.kind == "delete":
             await tx.delete(ITEM, id=op.ids[0])
         if op.kind in ("sell", "swap"):
-            await append_in(tx, store.ids, SALE, Sale(step=op.step, amount=op.amount), task=op.task)
+            await tx.append(SALE, Sale(step=op.step, amount=op.amount), task=op.task)
         if op.kind in ("view", "swap"):
-            await append_in(tx, store.ids, VIEW, Sale(step=op.step, amount=op.amount), task=op.task)
+            await tx.append(VIEW, Sale(step=op.step, amount=op.amount), task=op.task)
 
     async def refused(tx: Transaction) -> None:
         await _count(tx, op)

@@ -26,6 +26,7 @@ from keyhouse.testing.faults import FaultyEngine, Killed, die
 from tests.store.support.filled_engines import contents, digests, fill
 from tests.store.transfer.test_export_import import ODD_VALUES, hostile
 from tests.support.engine_openers import OPENERS
+from tests.support.polling import until
 
 
 async def kept_in(path: Path, engine: Engine) -> BackupResult:
@@ -105,8 +106,7 @@ def test_a_backup_is_of_one_moment_while_others_write(kind: str, tmp_path: Path)
                     await asyncio.sleep(0)
 
         writer = asyncio.create_task(write())
-        while number < 3:
-            await asyncio.sleep(0.001)
+        await until(lambda: number >= 3)
         before = commits
         while commits == before:  # somebody must have written meanwhile
             (tmp_path / "b.jsonl").unlink(missing_ok=True)

@@ -49,6 +49,7 @@ from keyhouse.testing.conformance.hostile_values import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
 from keyhouse.testing.faults import FaultyEngine, Killed, die, meanwhile
 from tests.store.support.filled_engines import contents, digests, fill
+from tests.support.polling import loop_turns
 
 ODD_VALUES = (
     b"",
@@ -321,9 +322,7 @@ def test_the_last_line_of_a_key_wins(between: bytes) -> None:
     )
 
     async def scenario() -> None:
-        engine = FaultyEngine(
-            MemoryEngine(), meanwhile(1, lambda: asyncio.sleep(0.01), call="commit")
-        )
+        engine = FaultyEngine(MemoryEngine(), meanwhile(1, lambda: loop_turns(50), call="commit"))
         await imported(engine, lines, allow_truncated=True)
         (row,) = await engine.read("s", ["k"])
         assert row is not None and row.value == b"2"

@@ -15,7 +15,7 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.store import MoveProgress, MoveResult, digest, move
-from keyhouse.store.reads.pagination import PAGE_BYTES, PAGE_ROWS, rows
+from keyhouse.store.reads.long_read import COPY_BYTES, COPY_ROWS, rows
 from keyhouse.store.transfer.bulk_writer import BulkWriter, batches
 from keyhouse.store.transfer.move import MARK_KEY, MARK_SPACE
 from keyhouse.testing.conformance.hostile_values import KEYS, VALUES
@@ -163,10 +163,10 @@ def test_pages_are_small_where_values_are_large() -> None:
         )
         engine = FaultyEngine(inner)
         assert len([row async for row in rows(engine, "large")]) == 200
-        assert max(engine.limits) * 300_000 <= 2 * PAGE_BYTES
+        assert max(engine.limits) * 300_000 <= 2 * COPY_BYTES
         engine.limits.clear()
         assert len([row async for row in rows(engine, "small")]) == 5_000
-        assert max(engine.limits) == PAGE_ROWS
+        assert max(engine.limits) == COPY_ROWS
 
     asyncio.run(scenario())
 

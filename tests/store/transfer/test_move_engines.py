@@ -14,7 +14,7 @@ from keyhouse.store.transfer.move import MARK_SPACE
 from keyhouse.testing.conformance.hostile_values import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
 from keyhouse.testing.faults import FaultyEngine, Killed, die
-from tests.store.support.filled_engines import contents, digests, until
+from tests.store.support.filled_engines import contents, digests, until_stored
 from tests.support.engine_openers import OPENERS
 
 ENGINES = [name for name in OPENERS if name != "memory"]
@@ -75,7 +75,7 @@ def test_every_engine_is_followed_while_it_is_written(name: str, tmp_path: Path)
                 await engine.commit(f"s{number % 2}", Batch(puts=(Put(f"k{number:02d}", b"0"),)))
             switch = asyncio.Event()
             moving = asyncio.ensure_future(move(engine, target, name="one", switch=switch))
-            await until(target, "s1", "k19", b"0")
+            await until_stored(target, "s1", "k19", b"0")
             for number in range(40):
                 batch = Batch(
                     puts=(Put(f"k{number % 20:02d}", b"%d" % number),),
@@ -84,7 +84,7 @@ def test_every_engine_is_followed_while_it_is_written(name: str, tmp_path: Path)
                 )
                 await engine.commit(f"s{number % 2}", batch)
             await engine.commit("s1", Batch(puts=(Put("last", b"1"),)))
-            await until(target, "s1", "last", b"1")
+            await until_stored(target, "s1", "last", b"1")
             switch.set()
             moved = await moving
             assert await digests(engine) == await digests(target)

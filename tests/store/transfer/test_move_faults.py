@@ -207,7 +207,7 @@ def test_a_source_that_is_always_written_fails_the_move() -> None:
 def test_engines_that_agree_in_rows_and_not_in_digests_are_not_believed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reconcile, "_same", lambda wanted, there: True)
+    monkeypatch.setattr(reconcile, "same", lambda wanted, there: True)
 
     async def scenario() -> None:
         source, target = MemoryEngine(), MemoryEngine()

@@ -15,7 +15,15 @@ from keyhouse.errors import (
 from keyhouse.store import MoveProgress, move
 from keyhouse.store.transfer import follow
 from keyhouse.testing.faults import FaultyEngine, fail, meanwhile
-from tests.store.support.filled_engines import closing, contents, digests, fill, opened, until
+from tests.store.support.filled_engines import (
+    closing,
+    contents,
+    digests,
+    fill,
+    opened,
+    until_stored,
+)
+from tests.support.polling import loop_turns, until
 
 
 @pytest.mark.parametrize(
@@ -48,19 +56,23 @@ def test_changes_are_followed_while_writers_write_until_the_switch(
                         adds=(Add("count", 1),),
                     )
                     assert await one.commit(space, batch) is not None
-                    await asyncio.sleep(0.001)
+                    await asyncio.sleep(0)
                 return number
 
             writers = [asyncio.ensure_future(write(writer)) for writer in range(4)]
-            while not any(report.phase == "following" and report.rows > 500 for report in reports):
-                await asyncio.sleep(0.01)
-                assert not moving.done()
+            await until(
+                lambda: (
+                    moving.done()
+                    or any(report.phase == "following" and report.rows > 500 for report in reports)
+                )
+            )
+            assert not moving.done()
             stop.set()
             total = sum(await asyncio.gather(*writers))
             await one.commit("s0", Batch(puts=(Put("the last", b"1"),)))
-            await until(other, "s0", "the last", b"1")
+            await until_stored(other, "s0", "the last", b"1")
             await one.commit("s9", Batch(puts=(Put("newest space", b"1"),)))
-            await until(other, "s9", "newest space", b"1")
+            await until_stored(other, "s9", "newest space", b"1")
             followed = reports[-1].written
             switch.set()
             moved = await moving
@@ -94,9 +106,9 @@ def test_changes_that_were_pruned_before_they_were_followed_are_copied(
         )
         pruned = FaultyEngine(source, behind_the_revision_that_the_watch_begins_from)
         moving = asyncio.ensure_future(move(pruned, target, name="one", switch=switch))
-        await until(target, "s", "k49", b"1")
+        await until_stored(target, "s", "k49", b"1")
         await source.commit("s", Batch(puts=(Put("after", b"1"),)))
-        await until(target, "s", "after", b"1")
+        await until_stored(target, "s", "after", b"1")
         switch.set()
         await moving
         assert await contents(source) == await contents(target)
@@ -116,10 +128,9 @@ def test_a_broken_watch_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         switch = asyncio.Event()
         moving = asyncio.ensure_future(move(source, target, name="one", switch=switch))
-        while source.calls["watch"] < 8:
-            await asyncio.sleep(0.005)
+        await until(lambda: source.calls["watch"] >= 8)
         await inner.commit("s1", Batch(puts=(Put("after", b"1"),)))
-        await until(target, "s1", "after", b"1")
+        await until_stored(target, "s1", "after", b"1")
         switch.set()
         await moving
         assert await contents(inner) == await contents(target)
@@ -133,8 +144,8 @@ def test_a_target_that_fails_while_following_ends_the_move_with_its_error() -> N
         await fill(source, spaces=1, rows=1)
         target = FaultyEngine(inner)
         moving = asyncio.ensure_future(move(source, target, name="one", switch=asyncio.Event()))
-        await until(inner, "s0", "k00000", b'{"n":0}')
-        await asyncio.sleep(0.05)
+        await until_stored(inner, "s0", "k00000", b'{"n":0}')
+        await loop_turns(50)
         target.faults.append(fail(target.calls["commit"] + 1, FullError))
         await source.commit("s0", Batch(puts=(Put("after", b"1"),)))
         with pytest.raises(FullError):
@@ -151,7 +162,7 @@ def test_a_follower_that_is_cancelled_leaves_nothing_running() -> None:
         source, target = MemoryEngine(), MemoryEngine()
         await fill(source)
         moving = asyncio.ensure_future(move(source, target, name="one", switch=asyncio.Event()))
-        await asyncio.sleep(0.1)
+        await loop_turns(200)
         moving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await moving

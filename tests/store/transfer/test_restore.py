@@ -57,12 +57,12 @@ async def test_an_invalid_backup_changes_nothing(harness: Harness) -> None:
 
 def test_plain_json_is_accepted_as_the_record_it_is() -> None:
     plain = msgspec.to_builtins(book(created_at=OLD))
-    assert BOOK.accepted(plain) == book(created_at=OLD)
+    assert BOOK.json.accepted(plain) == book(created_at=OLD)
     wrong: list[Any] = [{**plain, "year": "5"}, {"id": "1"}, [], None, "text"]
     for each in wrong:
         with pytest.raises(RecordError):
-            BOOK.accepted(each)
-    assert BOOK.parse(msgspec.json.encode(plain)) == book(created_at=OLD)
+            BOOK.json.accepted(each)
+    assert BOOK.json.parse(msgspec.json.encode(plain)) == book(created_at=OLD)
     for text in (b"", b"{", b"[" * 200, b'"\xff"'):
         with pytest.raises(DocumentError):
-            BOOK.parse(text)
+            BOOK.json.parse(text)

@@ -9,11 +9,13 @@ import msgspec
 import pytest
 
 from keyhouse.errors import NewerError
-from keyhouse.schema import Record, Schema, Space, Summary
+from keyhouse.schema import BoundSummary, Record, Schema, Space, Summary
 from keyhouse.store import Store
 from keyhouse.store.verify import lists
 from keyhouse.testing.faults import Call, meanwhile
 from tests.store.support.harness import Harness, clean, everywhere, findings
+from tests.support.bound_rows import bound
+from tests.support.polling import loop_turns
 
 
 class Clip(msgspec.Struct):
@@ -99,7 +101,7 @@ async def test_lists_are_completed_while_others_write(harness: Harness) -> None:
 
     async def write(number: int) -> None:
         while not done:
-            await asyncio.sleep(draw.choice([0, 0, 0.003]))
+            await loop_turns(draw.choice([1, 1, 5]))
             id, topic = str(draw.randrange(8)), draw.choice("tu")
             if draw.random() < 0.5:
                 await store.put(CLIP, Clip(id, draw.choice(["new", "seen"]), topic))
@@ -119,8 +121,8 @@ async def test_lists_are_completed_while_others_write(harness: Harness) -> None:
         found = await store.row(f"topic:{topic}")
         value = None if found is None else found.value
         ids = {each.id for each in records if each.topic == topic}
-        if not OF_TOPIC.is_truncated(value):
-            assert set(OF_TOPIC.members(value)) == ids
+        if not bound(CLIP, OF_TOPIC).is_truncated(value):
+            assert set(bound(CLIP, OF_TOPIC).members(value)) == ids
 
 
 @everywhere
@@ -161,8 +163,8 @@ async def test_a_truncated_list_of_newer_code_is_left_alone(harness: Harness) ->
         await harness.plant({"topic:t": newer})
         assert await findings(store, repair=True) == []
         assert await row(store) == newer
-    [listed] = WITH_VERSION.derived
-    assert isinstance(listed, Summary)
+    [listed] = WITH_VERSION.unbound.derived
+    assert isinstance(listed, BoundSummary)
     with pytest.raises(NewerError):
         listed.without_mark("topic:t", newer)
 
@@ -204,7 +206,7 @@ async def test_many_lists_are_completed_in_passes_of_few(harness: Harness) -> No
             await store.delete(CLIP, state="new", id=f"{topic}-{number}")
     rows: list[int] = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(lists, "_PASS_MEMBERS", 8)
+        patched.setattr(lists, "PASS_MEMBERS", 8)
         found = await findings(store, repair=True, on_progress=rows.append)
     assert {each.key for each in found} == {f"topic:{topic}" for topic in topics}
     assert all(each.repaired for each in found)
@@ -213,7 +215,7 @@ async def test_many_lists_are_completed_in_passes_of_few(harness: Harness) -> No
     for topic in topics:
         listed = await store.row(f"topic:{topic}")
         assert listed is not None
-        assert set(OF_TOPIC.members(listed.value)) == {f"{topic}-3", f"{topic}-4"}
+        assert set(bound(CLIP, OF_TOPIC).members(listed.value)) == {f"{topic}-3", f"{topic}-4"}
 
 
 @everywhere
@@ -223,7 +225,7 @@ async def test_one_pass_holds_a_bounded_number_of_lists(harness: Harness) -> Non
     keys = [f"topic:{number:02}" for number in range(20)]
     await harness.plant(dict.fromkeys(keys, b'{"ids":["x"],"truncated":true}'))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(lists, "_PASS_MEMBERS", 12)
+        patched.setattr(lists, "PASS_MEMBERS", 12)
         found = lists.TruncatedLists()
         async for each in store.row_scan():
             match = store.find(each.key)

@@ -4,7 +4,7 @@ import pytest
 
 from keyhouse.clock import ulid_at
 from keyhouse.errors import RevisionError, UnreadableError
-from keyhouse.store import Finding, append
+from keyhouse.store import Finding
 from keyhouse.testing.faults import FaultyEngine, meanwhile
 from tests.store.support.harness import Harness, clean, everywhere, findings, kinds_and_keys
 from tests.store.support.library_schema import (
@@ -26,7 +26,7 @@ def _heard(seconds: int, user: str = "ann", at: str = "") -> Heard:
 async def test_an_event_that_came_past_its_log_is_found_and_folded(harness: Harness) -> None:
     """An import wrote events without a state: the next append moved `through` past them."""
     store = harness.store()
-    await append(store, HEARD, _heard(5))
+    await store.append(HEARD, _heard(5))
     later = ulid_at(harness.clock.now() + 1_000)
     async with store.transaction() as tx:
         await tx.restore(HEARD, _heard(7, at=later))
@@ -50,11 +50,11 @@ async def test_an_event_that_came_past_its_log_is_found_and_folded(harness: Harn
 @everywhere
 async def test_a_state_that_was_set_back_is_found(harness: Harness) -> None:
     store = harness.store()
-    await append(store, HEARD, _heard(5))
+    await store.append(HEARD, _heard(5))
     [before] = [
         written for key, (written, _) in (await harness.rows()).items() if key == "heard:state:ann"
     ]
-    await append(store, HEARD, _heard(6))
+    await store.append(HEARD, _heard(6))
     await harness.plant({"heard:state:ann": before})
     [finding] = await findings(store)
     assert (finding.kind, finding.key) == (
@@ -69,11 +69,11 @@ async def test_a_state_with_an_invalid_position_is_found_and_repaired(
 ) -> None:
     """An append raised a bare ValueError."""
     store = harness.store()
-    entry = await append(store, HEARD, _heard(5))
+    entry = await store.append(HEARD, _heard(5))
     await harness.plant({"heard:state:ann": b'{"through":"yesterday","book":"b","changes":0}'})
     await harness.plant({"heard:state:cy": b'{"through":"yesterday","book":"b","changes":0}'})
     with pytest.raises(UnreadableError, match="keyhouse verify"):
-        await append(store, HEARD, _heard(6))
+        await store.append(HEARD, _heard(6))
     wrong = [("wrong", "heard:state:ann"), ("wrong", "heard:state:cy")]
     assert (
         kinds_and_keys(await findings(store))
@@ -84,7 +84,7 @@ async def test_a_state_with_an_invalid_position_is_found_and_repaired(
     assert (
         ann is not None and ann.through == entry.values[-1] and cy is not None and cy.through == ""
     )
-    await append(store, HEARD, _heard(6))
+    await store.append(HEARD, _heard(6))
     assert await store.get(SECONDS_OF, user="ann") == 11
     await clean(store)
 
@@ -94,13 +94,13 @@ async def test_a_sequence_that_was_set_back_is_found_and_repaired(harness: Harne
     """No line could be appended any more: its position was taken."""
     store = harness.store()
     for text in "abc":
-        await append(store, LINE, Line(text), job="j")
+        await store.append(LINE, Line(text), job="j")
     await harness.plant({"line:next:j": b"1"})
     with pytest.raises(RevisionError):
-        await append(store, LINE, Line("d"), job="j")
+        await store.append(LINE, Line("d"), job="j")
     [finding] = await findings(store, repair=True)
     assert finding == Finding("wrong", "line:next:j", "line", "is 1, but event 2 exists", True)
-    await append(store, LINE, Line("d"), job="j")
+    await store.append(LINE, Line("d"), job="j")
     assert await store.get(NEXT_LINE, job="j") == 4
     await harness.plant({"line:next:j": None})
     assert kinds_and_keys(await findings(store, repair=True)) == [("wrong", "line:next:j")]
@@ -111,13 +111,13 @@ async def test_a_sequence_that_was_set_back_is_found_and_repaired(harness: Harne
 async def test_no_event_that_is_appended_while_verify_looks_is_a_finding(harness: Harness) -> None:
     store = harness.store()
     for _ in range(3):
-        await append(store, HEARD, _heard(1))
-        await append(store, LINE, Line("x"), job="j")
+        await store.append(HEARD, _heard(1))
+        await store.append(LINE, Line("x"), job="j")
 
     async def more() -> None:
-        await append(store, HEARD, _heard(1))
-        await append(store, HEARD, _heard(1, user="new"))
-        await append(store, LINE, Line("x"), job="j")
+        await store.append(HEARD, _heard(1))
+        await store.append(HEARD, _heard(1, user="new"))
+        await store.append(LINE, Line("x"), job="j")
 
     for call in ("scan", "read"):
         for at in range(1, 14, 2):

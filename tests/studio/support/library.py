@@ -22,7 +22,6 @@ from keyhouse.studio import (
     StudioSettings,
     StudioSystem,
     SystemCatalog,
-    build_studio,
 )
 
 SECRET = "0123456789abcdef0123456789abcdef0123456789"
@@ -129,7 +128,7 @@ async def library(
         keyspaces=[Keyspace(schema=schema, engine=opened, fixed=fixed or {})],
         figures=figures,
     )
-    studio = build_studio(SystemCatalog([system]), own, data, StudioSettings(jwt_secret=SECRET))
+    studio = Studio(SystemCatalog([system]), own, data, StudioSettings(jwt_secret=SECRET))
     try:
         yield Library(opened, studio, make_app([studio.spec()]), schema)
     finally:

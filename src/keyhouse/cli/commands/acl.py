@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 
 from keyhouse.cli.options import Json, examples
-from keyhouse.cli.output import show_json, show_line
-from keyhouse.cli.target import load_system, serve_settings
+from keyhouse.cli.output import show, show_line
+from keyhouse.cli.systems import load_system
+from keyhouse.cli.target import serve_settings
 from keyhouse.errors import UsageError
 from keyhouse.nats.embedded_users import add_user, embedded_url, remove_user
-from keyhouse.systems.registry import NAMES
 
 
 @examples("keyhouse acl recipes:BOX ann bob > authorization.conf")
@@ -64,19 +64,13 @@ def nats_user(
     It is made unless it exists, and a running service has it a moment later. The URL lets a program
     read and change all buckets.
     """
-    settings = serve_settings(NAMES[0], data).settings
+    settings = serve_settings(data=data).settings
     folder = Path(settings.data)
     if remove:
         remove_user(folder, name)
-        if json:
-            show_json({"removed": name})
-        else:
-            print(f"{name} is removed.")
+        show({"removed": name}, lambda _: f"{name} is removed.", json=json)
         return
     password = add_user(folder, name)
     address = (embedded_url(folder) or f"@127.0.0.1:{settings.nats_port}").rpartition("@")[2]
     url = f"nats://{name}:{password}@{address}"
-    if json:
-        show_json({"user": name, "url": url})
-    else:
-        print(url)
+    show({"user": name, "url": url}, lambda _: url, json=json)

@@ -1,19 +1,17 @@
 """`keyhouse backup`: write a consistent copy of a store to a file."""
 
 import asyncio
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from keyhouse.cli.options import DataFolder, Json, StoreUrl, SystemName, examples
-from keyhouse.cli.output import Report, number, show_json, show_reports
-from keyhouse.cli.target import check_system, engine_at, open_file, store_url
+from keyhouse.cli.files import atomic_file, open_file
+from keyhouse.cli.options import Json, StoreName, SystemName, examples
+from keyhouse.cli.output import Report, number, show
+from keyhouse.cli.systems import check_system
+from keyhouse.cli.target import engine_at, store_url
 from keyhouse.cli.terminal import ProgressLine, interruptible
-from keyhouse.errors import UsageError
 from keyhouse.store import back_up
 
 _CONSISTENCY = {
@@ -24,13 +22,12 @@ _CONSISTENCY = {
 
 @examples(
     "keyhouse backup audiobooks library.jsonl --store sqlite:library.db",
-    "keyhouse backup audiobooks backup.jsonl --data data",
+    "keyhouse backup audiobooks backup.jsonl",
 )
 def backup(
     system: SystemName,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The new file.")],
-    store: StoreUrl = None,
-    data: DataFolder = None,
+    store: StoreName = None,
     json: Json = False,
 ) -> None:
     """Write a consistent copy of a store to a file, and verify it.
@@ -41,13 +38,13 @@ def backup(
     """
     check_system(system)
     with interruptible("No backup was made. Run it again."), atomic_file(file) as part:
-        done = asyncio.run(_backup(store_url(system, store, data), part))
-    if json:
-        show_json(done)
-        return
+        done = asyncio.run(_backup(store_url(system, store), part))
+    show(done, lambda done: Report(str(file), _summary(done)), json=json)
+
+
+def _summary(done: Any) -> str:
     what = f"{number(done.rows, 'row')} of {number(done.spaces, 'space')}, {done.bytes:,} bytes"
-    text = f"{what}, verified. {_CONSISTENCY[done.moment]}\nSHA-256 of its rows: {done.sha256}"
-    show_reports([Report(str(file), text)])
+    return f"{what}, verified. {_CONSISTENCY[done.moment]}\nSHA-256 of its rows: {done.sha256}"
 
 
 async def _backup(url: str, path: Path) -> Any:
@@ -59,33 +56,3 @@ async def _backup(url: str, path: Path) -> Any:
                     file,
                     on_progress=lambda phase, rows: line.update(f"{phase}: {number(rows, 'row')}"),
                 )
-
-
-@contextmanager
-def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path, which is renamed to `path` when the block succeeds. If interrupted,
-    there is neither."""
-    if path.exists():
-        raise UsageError("The file already exists: choose another name.", file=str(path))
-    part = path.with_name(path.name + ".part")
-    try:
-        part.unlink(missing_ok=True)
-        yield part
-        try:
-            os.replace(part, path)
-            _sync_folder(path.parent)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name as durable as the file."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

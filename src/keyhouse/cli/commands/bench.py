@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from keyhouse.cli.options import DataFolder, Json, OptionalSystem, StoreUrl, examples
+from keyhouse.cli.files import open_file
+from keyhouse.cli.options import Json, OptionalSystem, StoreName, examples
 from keyhouse.cli.output import Part, Report, show_json, show_reports, visible
-from keyhouse.cli.target import find_store_url, open_file
+from keyhouse.cli.target import find_store_url
 from keyhouse.cli.terminal import ProgressLine, interruptible
 
 
@@ -41,8 +42,7 @@ def bench(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.svg", help="Also draw the results to this file.")
     ] = None,
-    store: StoreUrl = None,
-    data: DataFolder = None,
+    store: StoreName = None,
     json: Json = False,
 ) -> None:
     """Measure the store on your own engine.
@@ -55,7 +55,7 @@ def bench(
     """
     from keyhouse.bench import conditions, parse_cases, tables, to_json
 
-    chosen, url = parse_cases(cases), find_store_url(system, store, data)
+    chosen, url = parse_cases(cases), find_store_url(system, store)
     with interruptible("Stopped. The scratch area was removed."):
         report = asyncio.run(_bench(url, chosen, rounds, seconds, quiet=json))
     if plot is not None:
@@ -63,7 +63,7 @@ def bench(
     if json:
         show_json(to_json(report))
     else:
-        parts = [Part(title, [*table]) for title, table in tables(report).items()]
+        parts = [Part(title, table) for title, table in tables(report).items()]
         show_reports([Report(report.engine_url, conditions(report), parts)])
 
 

@@ -1,22 +1,13 @@
 """`keyhouse convert`: give the keys of existing rows another prefix, or none."""
 
 import asyncio
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from keyhouse.cli.options import (
-    DataFolder,
-    Json,
-    SpaceNames,
-    StoreUrl,
-    SystemName,
-    Yes,
-    examples,
-)
-from keyhouse.cli.output import Report, number, show_json, show_reports
+from keyhouse.cli.options import Json, SpaceNames, StoreName, SystemName, Yes, examples
+from keyhouse.cli.output import Report, number, show
 from keyhouse.cli.terminal import ProgressLine, confirm, interruptible
 
 CONFLICTS = 1
@@ -42,8 +33,7 @@ def convert(
     ],
     space: SpaceNames = None,
     yes: Yes = False,
-    store: StoreUrl = None,
-    data: DataFolder = None,
+    store: StoreName = None,
     json: Json = False,
 ) -> None:
     """Give the keys of all rows another prefix, or none.
@@ -53,26 +43,29 @@ def convert(
     a different value are left and listed. Exit code 1: some were left.
     """
     with interruptible("Run the same command again: it continues."):
-        done = asyncio.run(_convert(system, to, store, data, space, yes))
-    if json:
-        show_json(done)
-    else:
-        moved = sum(each.moved for each in done)
-        left = [
-            f"Left, because the new key has a different value: {each.space}, {key}"
-            for each in done
-            for key in each.conflicts
-        ]
-        text = f"{number(len(done), 'space')}, {number(moved, 'row')} moved."
-        show_reports([Report("Converted", "\n\n".join([text, *left]))])
+        done = asyncio.run(_convert(system, to, store, space, yes))
+    show(done, _report, json=json)
     if any(each.conflicts for each in done):
         raise typer.Exit(CONFLICTS)
 
 
+def _report(done: list[Converted]) -> Report:
+    moved = sum(each.moved for each in done)
+    left = [
+        f"Left, because the new key has a different value: {each.space}, {key}"
+        for each in done
+        for key in each.conflicts
+    ]
+    text = f"{number(len(done), 'space')}, {number(moved, 'row')} moved."
+    return Report("Converted", "\n\n".join([text, *left]))
+
+
 async def _convert(
-    name: str, to: str, store: str | None, data: Path | None, spaces: list[str] | None, yes: bool
+    name: str, to: str, store: str | None, spaces: list[str] | None, yes: bool
 ) -> list[Converted]:
-    from keyhouse.cli.target import engine_at, load_system, store_url, targets
+    from keyhouse.cli.spaces import targets
+    from keyhouse.cli.systems import load_system
+    from keyhouse.cli.target import engine_at, store_url
     from keyhouse.store import convert_prefix
 
     system = load_system(name)
@@ -80,7 +73,7 @@ async def _convert(
     schemas = dict(zip(system.schemas, (plain.under(to) if to else plain).schemas, strict=True))
     done: list[Converted] = []
     with ProgressLine() as line:
-        async with engine_at(store_url(name, store, data), existing=True) as engine:
+        async with engine_at(store_url(name, store), existing=True) as engine:
             found = [target async for target in targets(system, engine, spaces)]
             if found:
                 question = f"Give all rows of {number(len(found), 'space')} new keys?"

@@ -9,23 +9,21 @@ import typer
 
 from keyhouse.cli.completion import complete_key
 from keyhouse.cli.options import (
+    AnyStore,
     DryRun,
     Json,
     Location,
+    SpaceName,
     SystemName,
+    Token,
     Yes,
     examples,
     expected_revision,
-    spread,
 )
-from keyhouse.cli.output import number, show_json
-from keyhouse.cli.target import (
-    Target,
-    engine_at,
-    load_system,
-    store_url,
-    target_of_space,
-)
+from keyhouse.cli.output import number, show
+from keyhouse.cli.spaces import Target, target_of_space
+from keyhouse.cli.systems import load_system
+from keyhouse.cli.target import engine_at, find_service_url, store_url
 from keyhouse.cli.terminal import ProgressLine, confirm
 from keyhouse.engine import Engine
 from keyhouse.engines.url import public_url
@@ -63,9 +61,8 @@ class Deleted(msgspec.Struct, frozen=True):
     "keyhouse delete rosey theme --space trivia --store sqlite:bot.db",
     "keyhouse delete rosey --prefix game_ --space trivia --dry-run",
     "keyhouse delete rosey --whole-space --space trivia --yes",
-    "keyhouse delete board:BOARD --forget --space ann --data keyhouse-data",
+    "keyhouse delete board:BOARD --forget --space ann --store keyhouse-data",
 )
-@spread
 def delete(
     system: SystemName,
     key: Annotated[
@@ -91,8 +88,9 @@ def delete(
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    *,
-    location: Location,
+    space: SpaceName = None,
+    store: AnyStore = None,
+    token: Token = None,
     json: Json = False,
 ) -> None:
     """Delete records with their derived rows, or a whole space.
@@ -101,18 +99,16 @@ def delete(
     confirmation. If interrupted, some records are deleted completely: run it again for the rest.
     Exit code 3: not found.
     """
+    location = Location(space, store, token)
     deletion = Deletion(system, key, prefix, whole_space or forget, forget, expect, location)
     deleted = asyncio.run(_delete(deletion, dry_run=dry_run, yes=yes))
-    if json:
-        show_json(deleted)
-    else:
-        print(_summary(deleted))
+    show(deleted, _summary, json=json)
 
 
 def _summary(deleted: Deleted) -> str:
     records = number(deleted.records, "record")
     if deleted.forgotten:
-        return f"Erased the space {deleted.space}: {records}, and every trace of them."
+        return f"Erased the space {deleted.space}: {records}, and every trace of it."
     if deleted.dry_run:
         return f"Would delete {records} and all derived rows. Nothing was deleted."
     left = (
@@ -132,14 +128,13 @@ async def _delete(deletion: Deletion, *, dry_run: bool, yes: bool) -> Deleted:
         raise UsageError("--expect needs a KEY.")
     if deletion.key is not None:
         return await _delete_one(deletion, deletion.key, dry_run=dry_run, yes=yes)
-    from keyhouse.cli.access import service_of
-
-    if (service := service_of(deletion.location)) is not None:
+    if (service := find_service_url(deletion.location.store)) is not None:
         raise UsageError(
-            "A service deletes one record at a time: give a KEY, or the store with --store.",
-            service=public_url(service.url),
+            "A service deletes one record at a time: give a KEY, or the URL of the engine or the"
+            " data folder as --store.",
+            service=public_url(service),
         )
-    url = store_url(deletion.system, deletion.location.store, deletion.location.data)
+    url = store_url(deletion.system, deletion.location.store)
     target = target_of_space(load_system(deletion.system), deletion.location.space)
     async with engine_at(url, existing=True) as engine:
         return await _delete_many(

@@ -6,7 +6,6 @@ Each check returns facts. A check that fails is a fact too, with the reason.
 import asyncio
 import os
 import platform
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,18 +15,11 @@ import typer
 
 from keyhouse import __version__
 from keyhouse.cli.commands.migrate import find_pending, find_unbuilt, step_failure
-from keyhouse.cli.options import DataFolder, Json, OptionalSystem, StoreUrl, examples
-from keyhouse.cli.output import Part, Report, number, show_json, show_reports
-from keyhouse.cli.target import (
-    STORE,
-    engine_at,
-    find_store_url,
-    load_object,
-    load_system,
-    serve_settings,
-    store_options,
-    targets,
-)
+from keyhouse.cli.options import Json, OptionalSystem, StoreName, examples
+from keyhouse.cli.output import Part, Report, number, show
+from keyhouse.cli.spaces import targets
+from keyhouse.cli.systems import load_object, load_system
+from keyhouse.cli.target import STORE, data_folder, engine_at, find_store_url, store_option
 from keyhouse.engine import Engine
 from keyhouse.engines.health import HealthCheck, check_health
 from keyhouse.engines.url import public_url
@@ -73,8 +65,7 @@ class _EnoughRows(Exception):
 )
 def doctor(
     system: OptionalSystem = None,
-    store: StoreUrl = None,
-    data: DataFolder = None,
+    store: StoreName = None,
     json: Json = False,
 ) -> None:
     """Check the installation and a store; print how to fix it.
@@ -84,83 +75,71 @@ def doctor(
     one. If they name none, and there is no store, checks only the installation. Changes nothing.
     Exit code 1: something must be fixed.
     """
-    parts = asyncio.run(_doctor(system, store, data))
+    parts = asyncio.run(_doctor(system, store))
     facts = [fact for part in parts.values() for fact in part]
     bad = [fact for fact in facts if fact.state == "bad"]
-    if json:
-        show_json(
-            {
-                "wrong": len(bad),
-                "findings": [{"part": title, "facts": part} for title, part in parts.items()],
-            }
-        )
-    else:
-        fixes = [
-            (f"{_MARKS[fact.state]} {fact.name}", fact.fix) for fact in facts if fact.state != "ok"
-        ]
-        text = f"{number(len(bad), 'problem')} to fix." if bad else "No problems."
-        tables = [
-            Part(title, [(f"{_MARKS[fact.state]} {fact.name}", fact.value) for fact in part])
-            for title, part in parts.items()
-        ]
-        show_reports([Report("Doctor", text, [*tables, Part("What to do", [*fixes])])])
+    findings = [{"part": title, "facts": part} for title, part in parts.items()]
+    show({"wrong": len(bad), "findings": findings}, lambda _: _report(parts, len(bad)), json=json)
     if bad:
         raise typer.Exit(PROBLEMS)
 
 
-async def _doctor(
-    system: str | None, store: str | None, data: Path | None
-) -> dict[str, list[HealthCheck]]:
+def _report(parts: dict[str, list[HealthCheck]], problems: int) -> Report:
+    def mark(fact: HealthCheck) -> str:
+        return f"{_MARKS[fact.state]} {fact.name}"
+
+    text = f"{number(problems, 'problem')} to fix." if problems else "No problems."
+    tables = [
+        Part(title, [(mark(fact), fact.value) for fact in part]) for title, part in parts.items()
+    ]
+    fixes = [
+        (mark(fact), fact.fix) for part in parts.values() for fact in part if fact.state != "ok"
+    ]
+    return Report("Doctor", text, [*tables, Part("What to do", fixes)])
+
+
+async def _doctor(system: str | None, store: str | None) -> dict[str, list[HealthCheck]]:
     parts = {
         "Installation": check_installation(),
-        "Settings": [*check_settings(), *check_embedded_nats(data)],
+        "Settings": [*check_settings(), *check_embedded_nats(data_folder(store))],
     }
     if system is not None:
-        return parts | await _check_system(system, store, data)
+        return parts | await _check_system(system, store)
     named = named_systems(os.environ)
-    if len(named) == 1 or (store is None and not os.environ.get(STORE)):
+    is_url = data_folder(store) is None and (store or os.environ.get(STORE))
+    if len(named) == 1 or not is_url:
         for each in named:
             if _is_service(each):
                 continue
-            folder = _data_folder(each, store, data)
-            found = await _check_system(each, store, folder, is_named=False)
+            found = await _check_system(each, store, is_named=False)
             facts = found.pop("Store")
             parts |= {"Store" if len(named) == 1 else f"Store of {each}": facts} | found
         if named:
             return parts
-    if (url := find_store_url(None, store, data)) is not None:
+    if (url := find_store_url(None, store)) is not None:
         parts["Store"], _ = await check_store(url)
     return parts
 
 
 async def _check_system(
-    system: str, store: str | None, data: Path | None, *, is_named: bool = True
+    system: str, store: str | None, *, is_named: bool = True
 ) -> dict[str, list[HealthCheck]]:
     """Return the facts about a system's store and rows. Unless it is named by the arguments, its
     store may not exist yet."""
     loaded = load_system(system)
-    if (url := find_store_url(system, store, data)) is None:
-        fix = "Name it: --store URL, or --data DIR."
+    if (url := find_store_url(system, store)) is None:
+        fix = "Name it: --store URL, or --store FOLDER."
         return {"Store": [HealthCheck("store", "not named: no rows were checked", "warn", fix)]}
     facts, is_reachable = await check_store(url, is_named=is_named or store is not None)
     if not is_reachable:
         return {"Store": facts}
-    named = f"{system}{store_options(store, data)}"
+    named = f"{system}{store_option(store)}"
     return {"Store": facts, f"Rows of {system}": await check_rows(loaded, named, url)}
 
 
 def _is_service(system: str) -> bool:
     """Return whether it is a service of the user's own, without a schema to check rows by."""
     return ":" in system and not isinstance(load_object(system), Schema)
-
-
-def _data_folder(system: str, store: str | None, data: Path | None) -> Path | None:
-    """Return the folder of `--data`; if nothing names a store, the default folder of `keyhouse
-    serve`, if there is one."""
-    if data is not None or find_store_url(system, store, data) is not None:
-        return data
-    folder = Path(serve_settings(system).settings.data)
-    return folder if folder.is_dir() else None
 
 
 # The installation
@@ -175,11 +154,9 @@ def check_installation() -> list[HealthCheck]:
             libraries.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             continue
-    python = platform.python_version()
-    old = sys.version_info < (3, 11)
     return [
         HealthCheck("Keyhouse", __version__),
-        HealthCheck("Python", python, "bad" if old else "ok", "Use 3.11 or newer." if old else ""),
+        HealthCheck("Python", platform.python_version()),
         HealthCheck("libraries", ", ".join(libraries)),
         _check_clock(),
     ]
@@ -242,7 +219,9 @@ async def check_store(url: str, *, is_named: bool = True) -> tuple[list[HealthCh
         if not is_named and isinstance(error, UsageError) and _ABSENT & set(error.fields):
             fix = "`keyhouse serve` creates it when it starts."
             return [*facts, HealthCheck("reachable", str(error), "warn", fix)], False
-        fix = "Fix the cause; the URL comes from --store, --data or KEYHOUSE_STORE."
+        fix = "Fix the cause; the URL comes from --store, KEYHOUSE_STORE or the settings."
+        if url.startswith("nats://"):
+            fix += " The embedded NATS server runs only while `keyhouse serve` does."
         return [*facts, HealthCheck("reachable", str(error), "bad", fix)], False
     return facts, True
 
@@ -253,12 +232,15 @@ def _check_engine(engine: Engine, seconds: float) -> list[HealthCheck]:
         "reachable", value, "warn", "Slow to respond: check its load, and the network."
     )
     facts = [slow if seconds > SLOW_SECONDS else HealthCheck("reachable", value)]
-    if not can.durable:
+    if can.name == "memory":
+        fix = "Rows end with the program: to keep them, name another engine."
+        facts.append(HealthCheck("durable", "no", "warn", fix))
+    elif not can.durable:
         fix = (
             "Acknowledged writes can be lost: run NATS with `sync_interval: always`, and add"
             " `sync=always` to the URL."
         )
-        facts.append(HealthCheck("durable", "no", "warn" if can.name == "memory" else "bad", fix))
+        facts.append(HealthCheck("durable", "no", "bad", fix))
     return facts
 
 

@@ -7,16 +7,11 @@ from datetime import timedelta
 import msgspec
 import typer
 
-from keyhouse.cli.options import DataFolder, Json, Key, SpaceName, StoreUrl, SystemName, examples
+from keyhouse.cli.options import Json, Key, SpaceName, StoreName, SystemName, examples
 from keyhouse.cli.output import ALARMS, Part, Report, json_text, number, show_json, show_reports
-from keyhouse.cli.target import (
-    Target,
-    engine_at,
-    find_store_url,
-    load_system,
-    schemas_with,
-    space_name,
-)
+from keyhouse.cli.spaces import Target, schemas_with, space_name
+from keyhouse.cli.systems import load_system
+from keyhouse.cli.target import engine_at, find_store_url
 from keyhouse.errors import UsageError
 from keyhouse.keys import check_key
 from keyhouse.schema import Schema, explanation
@@ -45,8 +40,7 @@ def explain(
     system: SystemName,
     key: Key,
     space: SpaceName = None,
-    store: StoreUrl = None,
-    data: DataFolder = None,
+    store: StoreName = None,
     json: Json = False,
 ) -> None:
     """Explain a key: its template, fields, record and derived rows.
@@ -57,10 +51,14 @@ def explain(
     check_key(key)
     loaded, space = load_system(system), space_name(space)
     schemas = schemas_with(loaded.schemas, space)
-    url = find_store_url(system, store, data)
+    url = find_store_url(system, store)
     readings, misses = read_key(schemas, key, space, None)
-    if url is not None and (store or data or all(reading.space for reading in readings)):
-        readings, misses = read_key(schemas, key, space, url)
+    if url is not None and (store or all(reading.space for reading in readings)):
+        try:
+            readings, misses = read_key(schemas, key, space, url)
+        except UsageError as error:  # the default folder may have no file of this system yet
+            if store is not None or "file" not in error.fields:
+                raise
     if not readings:
         misses = misses or explanation.nearest(schemas, key)
     if json:
@@ -167,7 +165,7 @@ def _stored_parts(stored: StoredRow, title: str) -> list[Part]:
         (row.kind, f"`{row.key}`", row.state, "" if row.value is None else _json(row.value))
         for row in stored.neighbours
     ]
-    return [Part("Stored", [*rows]), Part(title, [*related])]
+    return [Part("Stored", rows), Part(title, related)]
 
 
 def _value(value: object) -> str:

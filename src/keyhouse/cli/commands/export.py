@@ -9,16 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from keyhouse import store as stores
-from keyhouse.cli.options import (
-    DataFolder,
-    Json,
-    SpaceNames,
-    StoreUrl,
-    SystemName,
-    examples,
-)
-from keyhouse.cli.output import Report, number, show_json, show_reports
-from keyhouse.cli.target import check_system, engine_at, load_system, open_file, store_url
+from keyhouse.cli.files import open_file
+from keyhouse.cli.options import Json, SpaceNames, StoreName, SystemName, examples
+from keyhouse.cli.output import Report, number, show
+from keyhouse.cli.systems import check_system, load_system
+from keyhouse.cli.target import engine_at, store_url
 from keyhouse.cli.terminal import ProgressLine, interruptible
 from keyhouse.errors import UsageError
 from keyhouse.schema import Schema
@@ -45,8 +40,7 @@ def export(
             help="Only records, without private members, for reading: it can't be imported.",
         ),
     ] = False,
-    store: StoreUrl = None,
-    data: DataFolder = None,
+    store: StoreName = None,
     json: Json = False,
 ) -> None:
     """Write every row as a line of JSON.
@@ -59,7 +53,7 @@ def export(
     if file is None and resume:
         raise UsageError("--resume needs a FILE.")
     schemas = load_system(system).schemas if records else ()
-    url = store_url(system, store, data)
+    url = store_url(system, store)
     with interruptible(
         "Interrupted. Run the same command again with --resume:"
         " it resumes after the last full line."
@@ -67,13 +61,9 @@ def export(
         done = asyncio.run(_export(url, file, resume, space or None, schemas))
     if file is None:
         return
-    if json:
-        show_json(done)
-    else:
-        left_out = f" {number(done.left_out, 'row')} left out." if records else ""
-        show_reports(
-            [Report(str(file), f"{number(done.rows, 'row')}, SHA-256 {done.sha256}.{left_out}")]
-        )
+    left_out = f" {number(done.left_out, 'row')} left out." if records else ""
+    text = f"{number(done.rows, 'row')}, SHA-256 {done.sha256}.{left_out}"
+    show(done, lambda _: Report(str(file), text), json=json)
 
 
 async def _export(

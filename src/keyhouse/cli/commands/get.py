@@ -3,23 +3,38 @@
 import asyncio
 from typing import Any
 
-from keyhouse.cli.options import Json, Key, Location, SystemName, examples, spread
+from keyhouse.cli.options import (
+    AnyStore,
+    Json,
+    Key,
+    Location,
+    SpaceName,
+    SystemName,
+    Token,
+    examples,
+)
 from keyhouse.cli.output import show_json, show_value
 
 
 @examples(
     "keyhouse get rosey theme --space trivia --store sqlite:bot.db",
-    "keyhouse get rosey theme --space trivia --service nats://127.0.0.1:4222",
+    "keyhouse get rosey theme --space trivia --store nats://127.0.0.1:4222",
     "keyhouse get streamkit cust_12345_streamkit_notes_ideas --json",
 )
-@spread
-def get(system: SystemName, key: Key, location: Location, json: Json = False) -> None:
+def get(
+    system: SystemName,
+    key: Key,
+    space: SpaceName = None,
+    store: AnyStore = None,
+    token: Token = None,
+    json: Json = False,
+) -> None:
     """Print the value of a key, without private members.
 
     In a pipe, the value is one line of JSON; --json adds its revision and expiry. Exit code 3: not
     found.
     """
-    row = asyncio.run(_get(system, key, location))
+    row = asyncio.run(_get(system, key, Location(space, store, token)))
     if row.unreadable:
         from keyhouse.errors import UnreadableError
 

@@ -11,22 +11,16 @@ from typing import Annotated, Any, Final
 import typer
 
 from keyhouse import open_engine
-from keyhouse.cli.options import (
-    DataFolder,
-    DryRun,
-    Json,
-    StoreUrl,
-    SystemName,
-    Yes,
-    examples,
-)
-from keyhouse.cli.output import Report, number, show_json, show_reports
-from keyhouse.cli.target import check_system, engine_at, open_file, store_url
+from keyhouse.cli.files import open_file
+from keyhouse.cli.options import DryRun, Json, StoreName, SystemName, Yes, examples
+from keyhouse.cli.output import Report, number, show
+from keyhouse.cli.systems import check_system
+from keyhouse.cli.target import engine_at, store_url
 from keyhouse.cli.terminal import ProgressLine, confirm, interruptible
 from keyhouse.engine import Engine
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
-from keyhouse.store import import_rows, is_complete_export
+from keyhouse.store import ImportResult, import_rows, is_complete_export
 
 PREFLIGHT_BYTES: Final = 1_024 * 1_024
 """Bytes of a pipe that are checked before a store is created for it."""
@@ -51,8 +45,7 @@ def import_(
     ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
-    store: StoreUrl = None,
-    data: DataFolder = None,
+    store: StoreName = None,
     json: Json = False,
 ) -> None:
     """Write the rows of an export to a store.
@@ -68,20 +61,20 @@ def import_(
         " Run the same command again: it writes only missing rows."
     ):
         done = asyncio.run(
-            _import(store_url(system, store, data), file, allow_truncated, dry_run=dry_run, yes=yes)
+            _import(store_url(system, store), file, allow_truncated, dry_run=dry_run, yes=yes)
         )
-    if json:
-        show_json(done)
-        return
+    show(done, lambda done: _report(done, dry_run=dry_run), json=json)
+
+
+def _report(done: ImportResult, *, dry_run: bool) -> Report:
     unchanged = done.rows - done.written - done.expired
     replaced = f" ({done.replaced:,} replaced)" if done.replaced else ""
     others = f"{unchanged:,} already present, {done.expired:,} expired"
     rows = f"{done.written:,} of {number(done.rows, 'row')}"
     if dry_run:
         text = f"{rows} would be written{replaced}; {others}. Nothing was written."
-        show_reports([Report("To import", text)])
-    else:
-        show_reports([Report("Imported", f"{rows} written{replaced}; {others}.")])
+        return Report("To import", text)
+    return Report("Imported", f"{rows} written{replaced}; {others}.")
 
 
 async def _import(

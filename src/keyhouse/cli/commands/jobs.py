@@ -1,23 +1,26 @@
 """`keyhouse jobs`: the jobs of a running service, as the Studio lists them."""
 
-import os
 from typing import Annotated, Any
 
 import typer
 
-from keyhouse.cli.options import Json, ServiceUrl, Token, examples
+from keyhouse.cli.options import Json, Token, access_token, examples
+from keyhouse.cli.output import Part, Report, number, show
 from keyhouse.errors import UsageError
 
 
 @examples(
-    "keyhouse jobs --service http://localhost:8080",
+    "keyhouse jobs --store http://localhost:8080",
     "keyhouse jobs 01JCXQ0Z3V8B6N4M2K1H0G9F8E --json",
 )
 def jobs(
-    job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="A job, to see its log.")
+    job: Annotated[str | None, typer.Argument(metavar="JOB", help="A job, to see its log.")] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store", "-s", metavar="URL", help="The service: http://host:8080 [KEYHOUSE_STORE]"
+        ),
     ] = None,
-    service: ServiceUrl = None,
     token: Token = None,
     json: Json = False,
 ) -> None:
@@ -26,37 +29,32 @@ def jobs(
     Lists verifications, repairs and deletions that operators started in the Studio, and migrations,
     sweeps and moves under way. The token is an operator's: `keyhouse token --operator`.
     """
-    from keyhouse.cli.output import show_json, show_reports
-
-    page = _page(job, service or os.environ.get("KEYHOUSE_SERVICE"), token)
-    if json:
-        show_json(page)
-    else:
-        show_reports([_list(page) if job is None else _one(page)])
+    page = _page(job, store, access_token(token))
+    show(page, _list if job is None else _one, json=json)
 
 
-def _page(job: str | None, service: str | None, token: str | None) -> dict[str, Any]:
-    from keyhouse.service.http_client import HttpClient, service_url, translated
+def _page(job: str | None, store: str | None, token: str | None) -> dict[str, Any]:
+    from keyhouse.advice import service_url
+    from keyhouse.cli.target import find_service_url
+    from keyhouse.service.http_client import HttpClient, translated
 
-    given = token or os.environ.get("KEYHOUSE_TOKEN")
-    if not service:
-        raise UsageError("Name the service: --service http://host:8080.")
-    if not given:
+    service = find_service_url(store)
+    if service is None:
+        raise UsageError("Name the service: --store http://host:8080.")
+    if token is None:
         raise UsageError("Give an operator's token: `keyhouse token --operator` makes one.")
-    with translated(), HttpClient(service_url(service, "/studio"), token=given) as client:
+    with translated(), HttpClient(service_url(service, "/studio"), token=token) as client:
         path, query = ("/jobs.json", {}) if job is None else ("/job.json", {"id": job})
         found: dict[str, Any] = client.request("GET", path, params=query).json()
         return found
 
 
-def _list(page: dict[str, Any]) -> Any:
-    from keyhouse.cli.output import Part, Report, number
-
-    started: list[tuple[str, ...]] = [
+def _list(page: dict[str, Any]) -> Report:
+    started = [
         (each["id"], each["type"], _state(each), each["created_by"], f"{each['current']:,}")
         for each in page["jobs"]
     ]
-    under_way: list[tuple[str, ...]] = [
+    under_way = [
         (
             f"{each['system']} / {each['space']}",
             each["name"],
@@ -65,7 +63,7 @@ def _list(page: dict[str, Any]) -> Any:
         )
         for each in page["store_jobs"]
     ]
-    systems: list[tuple[str, ...]] = [
+    systems = [
         (
             each["system"],
             f"{number(each['sweeps'], 'sweep')}, {number(each['swept'], 'row')} deleted",
@@ -84,9 +82,7 @@ def _list(page: dict[str, Any]) -> Any:
     )
 
 
-def _one(page: dict[str, Any]) -> Any:
-    from keyhouse.cli.output import Part, Report
-
+def _one(page: dict[str, Any]) -> Report:
     job = page["job"]
     done = f"{job['current']:,}" + (f" of {job['total']:,}" if job["total"] else "")
     return Report(

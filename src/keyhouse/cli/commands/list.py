@@ -2,39 +2,55 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from keyhouse.cli.options import Json, JsonLines, Query, Selection, examples, spread
-from keyhouse.cli.output import show_json
+from keyhouse.cli.options import (
+    After,
+    AnyStore,
+    Json,
+    JsonLines,
+    Limit,
+    Location,
+    Prefix,
+    Reverse,
+    RowType,
+    Selection,
+    SpaceName,
+    SystemName,
+    Token,
+    examples,
+)
+from keyhouse.cli.output import show
 
 
 @examples(
     "keyhouse list rosey --space trivia --store sqlite:bot.db",
     "keyhouse list audiobooks b: --space main --type book --limit 20",
-    "keyhouse list rosey --space trivia --service nats://127.0.0.1:4222",
+    "keyhouse list rosey --space trivia --store nats://127.0.0.1:4222",
 )
-@spread
-def list_(query: Query, json: JsonLines = False) -> None:
+def list_(
+    system: SystemName,
+    prefix: Prefix = "",
+    row_type: RowType = None,
+    limit: Limit = None,
+    after: After = None,
+    reverse: Reverse = False,
+    space: SpaceName = None,
+    store: AnyStore = None,
+    token: Token = None,
+    json: JsonLines = False,
+) -> None:
     """List the keys of a space, in order.
 
     All keys, or those with a prefix. In a pipe, one key per line; a terminal also shows the type,
     revision and expiry.
     """
-    asyncio.run(_list(query, json))
-
-
-async def _list(query: Query, json: bool) -> None:
-    from keyhouse.cli.access import open_access, select_space
-    from keyhouse.cli.rows import Listing
-
+    selection = Selection(prefix=prefix, type=row_type, limit=limit, after=after, reverse=reverse)
     columns = ("key", "what", "revision", "expires") if sys.stdout.isatty() else ("key",)
-    target = select_space(query)
-    async with open_access(query.system, target, query) as access:
-        with Listing(columns, json=json, space=target.space) as listing:
-            async for row in access.rows(query, keys_only=True):
-                listing.add(row)
+    asyncio.run(_show_rows(system, selection, Location(space, store, token), columns, json=json))
 
 
 @examples(
@@ -42,15 +58,22 @@ async def _list(query: Query, json: bool) -> None:
     "keyhouse scan audiobooks idx:book:tag:fantasy: --resolve --space main",
     "keyhouse scan rosey --space trivia --json | jq .value",
 )
-@spread
 def scan(
-    query: Query,
+    system: SystemName,
+    prefix: Prefix = "",
+    row_type: RowType = None,
+    limit: Limit = None,
+    after: After = None,
+    reverse: Reverse = False,
     resolve: Annotated[
         bool,
         typer.Option(
             "--resolve", help="Show the records of each derived row instead, in its order."
         ),
     ] = False,
+    space: SpaceName = None,
+    store: AnyStore = None,
+    token: Token = None,
     json: JsonLines = False,
 ) -> None:
     """List the keys of a space with their values, in order.
@@ -58,17 +81,29 @@ def scan(
     All keys, or those with a prefix; without private members. In a pipe, key and value are
     separated by a tab; a terminal shows the start of long values.
     """
-    asyncio.run(_scan(query, resolve, json))
+    selection = Selection(prefix=prefix, type=row_type, limit=limit, after=after, reverse=reverse)
+    location = Location(space, store, token)
+    columns = ("key", "value")
+    asyncio.run(_show_rows(system, selection, location, columns, json=json, resolve=resolve))
 
 
-async def _scan(query: Query, resolve: bool, json: bool) -> None:
-    from keyhouse.cli.access import open_access, select_space
+async def _show_rows(
+    system: str,
+    selection: Selection,
+    location: Location,
+    columns: Sequence[str],
+    *,
+    json: bool,
+    resolve: bool = False,
+) -> None:
+    from keyhouse.cli.access import open_space
     from keyhouse.cli.rows import Listing
 
-    target = select_space(query)
-    async with open_access(query.system, target, query) as access:
-        with Listing(("key", "value"), json=json, space=target.space) as listing:
-            async for row in access.rows(query, resolve=resolve):
+    async with open_space(system, location) as access:
+        with Listing(columns, json=json, space=access.space) as listing:
+            async for row in access.rows(
+                selection, keys_only="value" not in columns, resolve=resolve
+            ):
                 listing.add(row)
 
 
@@ -76,21 +111,24 @@ async def _scan(query: Query, resolve: bool, json: bool) -> None:
     "keyhouse count rosey --space trivia --store sqlite:bot.db",
     "keyhouse count audiobooks --type book --space main",
 )
-@spread
-def count(selection: Selection, json: Json = False) -> None:
+def count(
+    system: SystemName,
+    prefix: Prefix = "",
+    row_type: RowType = None,
+    space: SpaceName = None,
+    store: AnyStore = None,
+    token: Token = None,
+    json: Json = False,
+) -> None:
     """Count the rows of a space. Reads every key."""
-    space, rows = asyncio.run(_count(selection))
-    if json:
-        show_json(
-            {"space": space, "prefix": selection.prefix, "type": selection.type, "rows": rows}
-        )
-    else:
-        print(rows)
+    selection = Selection(prefix=prefix, type=row_type)
+    space, rows = asyncio.run(_count(system, selection, Location(space, store, token)))
+    counted = {"space": space, "prefix": prefix, "type": row_type, "rows": rows}
+    show(counted, lambda _: str(rows), json=json)
 
 
-async def _count(selection: Selection) -> tuple[str, int]:
-    from keyhouse.cli.access import open_access, select_space
+async def _count(system: str, selection: Selection, location: Location) -> tuple[str, int]:
+    from keyhouse.cli.access import open_space
 
-    target = select_space(selection)
-    async with open_access(selection.system, target, selection) as access:
-        return target.space, await access.count(selection)
+    async with open_space(system, location) as access:
+        return access.space, await access.count(selection)

@@ -2,38 +2,23 @@
 
 import asyncio
 import traceback
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from keyhouse.cli.options import (
-    DataFolder,
-    DryRun,
-    Json,
-    SpaceNames,
-    StoreUrl,
-    SystemName,
-    Yes,
-    examples,
-)
-from keyhouse.cli.output import Part, Report, number, show_json, show_reports
-from keyhouse.cli.target import (
-    Target,
-    engine_at,
-    load_system,
-    store_options,
-    store_url,
-    targets,
-)
+from keyhouse.cli.options import DryRun, Json, SpaceNames, StoreName, SystemName, Yes, examples
+from keyhouse.cli.output import Part, Report, number, show
+from keyhouse.cli.spaces import Target, targets
+from keyhouse.cli.systems import load_system
+from keyhouse.cli.target import engine_at, store_option, store_url
 from keyhouse.cli.terminal import ProgressLine, confirm, interruptible
 from keyhouse.engine import Engine
 from keyhouse.errors import EngineError, KeyhouseError, UsageError
 from keyhouse.schema import Migration
 from keyhouse.service.system import System
-from keyhouse.store import build_indexes, unbuilt_indexes, version
+from keyhouse.store import build_indexes, declared_indexes, unbuilt_indexes, version
 from keyhouse.store import migrate as migrate_store
 
 MIGRATIONS_PENDING = 5
@@ -87,7 +72,8 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Migrated(msgspec.Struct, frozen=True):
-    """`unbuilt` leaves out spaces with pending migrations: these may build their indexes."""
+    """`unbuilt` leaves out spaces with pending migrations: these may build their indexes. Of a dry
+    run that would `reindex`, it has all derived rows."""
 
     spaces: int
     behind: list[Behind]
@@ -96,6 +82,7 @@ class Migrated(msgspec.Struct, frozen=True):
     indexes: list[Built] = []
     unbuilt: list[Unbuilt] = []
     failed: list[Failed] = []
+    reindex: bool = False
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -107,7 +94,7 @@ class Pending(msgspec.Struct, frozen=True):
 @examples(
     "keyhouse migrate audiobooks --store sqlite:library.db --dry-run",
     "keyhouse migrate audiobooks --store sqlite:library.db --yes",
-    "keyhouse migrate recipes:BOX --data keyhouse-data --reindex",
+    "keyhouse migrate recipes:BOX --store keyhouse-data --reindex",
 )
 def migrate(
     system: SystemName,
@@ -118,8 +105,7 @@ def migrate(
         typer.Option("--reindex", help="Also build the derived rows of all records again."),
     ] = False,
     yes: Yes = False,
-    store: StoreUrl = None,
-    data: DataFolder = None,
+    store: StoreName = None,
     json: Json = False,
 ) -> None:
     """Apply pending migrations to each space, in order.
@@ -130,12 +116,9 @@ def migrate(
     migrations, or indexes that are new in the declaration and not built.
     """
     with interruptible("Run the same command again: it resumes after its last commit."):
-        done = asyncio.run(_migrate(system, store, data, space, dry_run, yes, reindex))
-    if json:
-        show_json(done)
-    else:
-        again = f"keyhouse migrate {system}{store_options(store, data)} --reindex"
-        show_reports([_report(done, again)])
+        done = asyncio.run(_migrate(system, store, space, dry_run, yes, reindex))
+    again = f"keyhouse migrate {system}{store_option(store)} --reindex"
+    show(done, lambda done: _report(done, again), json=json)
     if done.failed:
         raise typer.Exit(MIGRATION_FAILED)
     if dry_run and (done.behind or done.unbuilt):
@@ -145,7 +128,6 @@ def migrate(
 async def _migrate(
     system: str,
     store: str | None,
-    data: Path | None,
     spaces: list[str] | None,
     dry_run: bool,
     yes: bool,
@@ -153,13 +135,20 @@ async def _migrate(
 ) -> Migrated:
     loaded = load_system(system)
     with ProgressLine() as line:
-        async with engine_at(store_url(system, store, data), existing=True) as engine:
+        async with engine_at(store_url(system, store), existing=True) as engine:
             pending = await find_pending(loaded, engine, spaces)
             if pending.behind and not dry_run:
                 confirm(_question(pending), yes=yes)
             done = await _apply(pending, engine, dry_run=dry_run, on_progress=line.update)
             failed = [each.space for each in done.failed]
-            if reindex and not dry_run:
+            if reindex and dry_run:
+                every = [
+                    Unbuilt(target.space, derived.template.text)
+                    async for target in targets(loaded, engine, spaces)
+                    for _, derived in declared_indexes(target.store(engine))
+                ]
+                return msgspec.structs.replace(done, unbuilt=every, reindex=True)
+            if reindex:
                 built = await _reindex(loaded, engine, spaces, line.update, skip=failed)
                 done = msgspec.structs.replace(done, indexes=built)
             skip = [each.space for each in pending.behind] if dry_run else failed
@@ -275,20 +264,17 @@ async def _reindex(
 def _report(done: Migrated, build: str) -> Report:
     """Return the report. `build` is the command that builds indexes."""
     spaces = number(done.spaces, "space")
+    built = [
+        (f"`{each.space}`", f"`{each.index}`", number(each.records, "record"))
+        for each in done.indexes
+    ]
+    unbuilt = [(f"`{each.space}`", f"`{each.index}`") for each in done.unbuilt]
+    failed = [(f"`{each.space}`", each.reason) for each in done.failed]
     parts = [
-        Part("Migrations", _shown(_step_row(each) for each in done.steps)),
-        Part("Failed", _shown((f"`{each.space}`", each.reason) for each in done.failed)),
-        Part(
-            "Indexes",
-            _shown(
-                (f"`{each.space}`", f"`{each.index}`", number(each.records, "record"))
-                for each in done.indexes
-            ),
-        ),
-        Part(
-            "Indexes to build",
-            _shown((f"`{each.space}`", f"`{each.index}`") for each in done.unbuilt),
-        ),
+        Part("Migrations", [_step_row(each) for each in done.steps], _SHOWN),
+        Part("Failed", failed, _SHOWN),
+        Part("Indexes", built, _SHOWN),
+        Part("Indexes to build", unbuilt, _SHOWN),
     ]
     behind = f"{len(done.behind) - len(done.failed):,} of {spaces}"
     if done.behind and not done.dry_run:
@@ -302,10 +288,12 @@ def _report(done: Migrated, build: str) -> Report:
         heading = "Migrated"
         text += f" {number(len(done.indexes), 'index', 'indexes')} built."
     if done.unbuilt:
-        lacking = len({each.space for each in done.unbuilt})
+        lacking = number(len({each.space for each in done.unbuilt}), "space")
+        indexes = number(len(done.unbuilt), "index", "indexes")
         text += (
-            f" {number(len(done.unbuilt), 'index', 'indexes')} to build in"
-            f" {number(lacking, 'space')}: records written before are not listed."
+            f" {indexes} of {lacking} would be built again."
+            if done.reindex
+            else f" {indexes} to build in {lacking}: records written before are not listed."
         )
     if done.failed:
         text += (
@@ -314,7 +302,7 @@ def _report(done: Migrated, build: str) -> Report:
         )
     if done.dry_run:
         text += " Nothing was written."
-    if done.unbuilt:
+    if done.unbuilt and not done.reindex:
         text += f"\nBuild: `{build}`"
     return Report(heading, text, parts)
 
@@ -326,10 +314,3 @@ def _step_row(step: Step) -> tuple[str, ...]:
         number(step.records, "record"),
         number(step.rows, "row"),
     )
-
-
-def _shown(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Return the first rows, and how many more there are."""
-    listed = list(rows)
-    more = [(f"and {len(listed) - _SHOWN:,} more",)] if len(listed) > _SHOWN else []
-    return [*listed[:_SHOWN], *more]

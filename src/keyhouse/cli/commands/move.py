@@ -12,13 +12,14 @@ from typing import Annotated, Any
 import typer
 
 from keyhouse import store as stores
+from keyhouse.cli.files import create_data_folder, folder_of, require_unlocked
 from keyhouse.cli.options import Json, SystemName, examples
-from keyhouse.cli.output import Part, Report, number, show_json, show_reports
-from keyhouse.cli.target import check_system, engine_at, served_name, store_url
+from keyhouse.cli.output import Part, Report, number, show
+from keyhouse.cli.systems import check_system, served_name
+from keyhouse.cli.target import data_folder, engine_at, store_url
 from keyhouse.cli.terminal import ProgressLine, interruptible
 from keyhouse.engines.url import public_url
 from keyhouse.errors import LockedError, UsageError
-from keyhouse.serve.data_dir import create_data_folder, folder_of, require_unlocked
 from keyhouse.settings.engine_urls import make_folder, url_of
 
 _SPACES_SHOWN = 20
@@ -79,53 +80,38 @@ def move(
     if target is None:
         ctx.fail("Name the system first: keyhouse move SYSTEM FROM TO.")
     check_system(system)
-    served_from, to_folder = _is_folder(source), ":" not in target
-    source_url = (
-        store_url(system, None, Path(source)) if served_from else source.replace("{system}", system)
-    )
+    served_from, to_folder = data_folder(source) is not None, data_folder(target) is not None
+    source_url = store_url(system, source) if served_from else source.replace("{system}", system)
     if to_folder:
-        target_url = store_url(system, None, Path(target))
+        target_url = store_url(system, target)
     elif served_from:
         target_url = url_of(served_name(system), target, alone=True)
         make_folder(target)
     else:
         target_url = target.replace("{system}", system)
-    folder = Path(target) if to_folder else None
+    folder = data_folder(target)
     with interruptible("The move is incomplete. Run the same command again: it resumes."):
         moved = asyncio.run(_move(source_url, target_url, folder, follow=follow))
-    if json:
-        show_json(moved)
-        return
-    spaces = [
-        (space.space, number(space.rows, "row"), space.digest[:16])
-        for space in moved.spaces[:_SPACES_SHOWN]
-    ]
-    if len(moved.spaces) > _SPACES_SHOWN:
-        spaces.append((f"and {len(moved.spaces) - _SPACES_SHOWN:,} more", "", ""))
+    spaces = [(space.space, number(space.rows, "row"), space.digest[:16]) for space in moved.spaces]
     what = f"{number(moved.rows, 'row')} of {number(len(moved.spaces), 'space')}"
     text = f"{what}, identical in both; {moved.written:,} written."
     if to_folder:
         text += f" Now serve it: keyhouse serve {system} --data {target}"
     elif served_from:
-        text += (
-            f" Now serve it: keyhouse serve {system} --engine {quote(_without_password(target))}"
-        )
+        text += f" Now serve it: keyhouse serve {system} --engine {quote(without_password(target))}"
     if source_url.startswith(("nats:", "tls:")) and served_from and not follow:
         text += f"\n{_NOT_FOLLOWED}"
-    show_reports([Report("Moved", text, [Part("Spaces and their digests", list(spaces))])])
+    parts = [Part("Spaces and their digests", spaces, _SPACES_SHOWN)]
+    show(moved, lambda _: Report("Moved", text, parts), json=json)
 
 
-def _without_password(url: str) -> str:
+def without_password(url: str) -> str:
     """Return the URL as it was given, with PASSWORD in place of the password."""
     credentials, at, _ = url.partition("//")[2].rpartition("@")
     if not at or url == public_url(url):
         return public_url(url)
     user, _, password = credentials.partition(":")
     return public_url(url).replace("//", f"//{user}{':PASSWORD' if password else ''}@", 1)
-
-
-def _is_folder(source: str) -> bool:
-    return ":" not in source and Path(source).is_dir()
 
 
 @contextmanager

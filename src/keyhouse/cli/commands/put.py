@@ -10,15 +10,17 @@ import msgspec
 import typer
 
 from keyhouse.cli.options import (
+    AnyStore,
     Json,
     Key,
     Location,
+    SpaceName,
     SystemName,
+    Token,
     examples,
     expected_revision,
-    spread,
 )
-from keyhouse.cli.output import Part, Report, show_json, show_reports
+from keyhouse.cli.output import Part, Report, show
 from keyhouse.errors import UsageError
 from keyhouse.limits import VALUE_BYTES_MAX
 
@@ -30,7 +32,6 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
     "keyhouse put rosey greeting --text 'Hello there' --space trivia --ttl 24h",
     "keyhouse put rosey theme --file theme.json --space trivia --expect 17",
 )
-@spread
 def put(
     system: SystemName,
     key: Key,
@@ -54,8 +55,9 @@ def put(
             help="Only if the record is at this revision; `absent`: only if it does not exist.",
         ),
     ] = None,
-    *,
-    location: Location,
+    space: SpaceName = None,
+    store: AnyStore = None,
+    token: Token = None,
     json: Json = False,
 ) -> None:
     """Write a record and its derived rows in one commit.
@@ -65,15 +67,20 @@ def put(
     """
     content = read_value(value, file, sys.stdin, as_text=text)
     written = asyncio.run(
-        _put(system, key, location, content, parse_ttl(ttl), expected_revision(expect))
+        _put(
+            system,
+            key,
+            Location(space, store, token),
+            content,
+            parse_ttl(ttl),
+            expected_revision(expect),
+        )
     )
-    if json:
-        show_json(written)
-        return
     expiry = f" It expires {written.expires}." if written.expires else ""
     rows = Part("Derived rows", [(each["kind"], f"`{each['key']}`") for each in written.derived])
     at = f" at revision {written.revision}" if written.revision else ""
-    show_reports([Report(key, f"Stored in the space `{written.space}`{at}.{expiry}", [rows])])
+    where = f"Stored in the space `{written.space}`{at}.{expiry}"
+    show(written, lambda _: Report(key, where, [rows]), json=json)
 
 
 async def _put(
@@ -94,7 +101,7 @@ async def _put(
 
 def read_value(value: str | None, file: Path | None, stdin: TextIO, *, as_text: bool) -> bytes:
     """Return the JSON from the argument, the file or standard input; `as_text` quotes it."""
-    from keyhouse.cli.target import open_file
+    from keyhouse.cli.files import open_file
 
     if value is not None and file is not None:
         raise UsageError("Give the value as an argument or with --file, not both.")

@@ -7,22 +7,15 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from keyhouse.cli.options import (
-    DataFolder,
-    DryRun,
-    Json,
-    StoreUrl,
-    SystemName,
-    Yes,
-    examples,
-)
-from keyhouse.cli.output import Report, number, show_json, show_reports
-from keyhouse.cli.target import check_system, engine_at, open_file, store_url
+from keyhouse.cli.files import create_data_folder, open_file, require_unlocked
+from keyhouse.cli.options import DryRun, Json, StoreName, SystemName, Yes, examples
+from keyhouse.cli.output import Report, number, show
+from keyhouse.cli.systems import check_system
+from keyhouse.cli.target import data_folder, engine_at, store_url
 from keyhouse.cli.terminal import ProgressLine, confirm, interruptible
 from keyhouse.clock import SystemClock
 from keyhouse.engines.url import public_url
 from keyhouse.schema import MILLISECONDS
-from keyhouse.serve.data_dir import create_data_folder, require_unlocked
 from keyhouse.store import BackupReader, MoveProgress, read_backup
 from keyhouse.store import restore as restore_store
 
@@ -53,8 +46,7 @@ def restore(
     ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
-    store: StoreUrl = None,
-    data: DataFolder = None,
+    store: StoreName = None,
     json: Json = False,
 ) -> None:
     """Make a store equal to a backup, and verify it.
@@ -70,21 +62,28 @@ def restore(
         " Run the same command again: it resumes."
     ):
         done = asyncio.run(
-            _restore(store_url(system, store, data), file, replace, data, dry_run=dry_run, yes=yes)
+            _restore(
+                store_url(system, store),
+                file,
+                replace,
+                data_folder(store),
+                dry_run=dry_run,
+                yes=yes,
+            )
         )
-    if json:
-        show_json(done)
-    elif dry_run:
+    show(done, _report, json=json)
+
+
+def _report(done: Any) -> Report:
+    if isinstance(done, Plan):
         what = f"{number(done.rows, 'row')} of {number(done.spaces, 'space')}"
-        show_reports([Report("To restore", f"{what}. The file is valid; nothing was written.")])
-    else:
-        what = f"{number(done.rows, 'row')} of {number(len(done.spaces), 'space')}"
-        text = f"{what}, identical in file and store; {done.written:,} written."
-        show_reports([Report("Restored", text)])
+        return Report("To restore", f"{what}. The file is valid; nothing was written.")
+    what = f"{number(done.rows, 'row')} of {number(len(done.spaces), 'space')}"
+    return Report("Restored", f"{what}, identical in file and store; {done.written:,} written.")
 
 
 async def _restore(
-    url: str, path: Path, replace: bool, data: Path | None, *, dry_run: bool, yes: bool
+    url: str, path: Path, replace: bool, folder: Path | None, *, dry_run: bool, yes: bool
 ) -> Any:
     with ProgressLine() as line, open_file(path, "rb") as file:
         backup = read_backup(
@@ -101,8 +100,8 @@ async def _restore(
             rows = f"{progress.rows:,} of {number(plan.rows, 'row')}"
             line.update(f"{progress.phase} {progress.space}: {rows}")
 
-        if data is not None:
-            create_data_folder(data)
+        if folder is not None:
+            create_data_folder(folder)
         with require_unlocked(url):
             async with engine_at(url) as engine:
                 return await restore_store(engine, backup, replace=replace, on_progress=report)

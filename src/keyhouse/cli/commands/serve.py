@@ -8,10 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from keyhouse.cli.options import ConfigFile, examples, system_names
-from keyhouse.cli.target import load_object
-from keyhouse.install import install_line
+from keyhouse.advice import install_line, systems_line
+from keyhouse.cli.options import ConfigFile, complete_system, examples
+from keyhouse.cli.systems import find_modules_beside, load_object, own_system, schemas_beside
 from keyhouse.schema import Operation, Schema
+from keyhouse.service.registry import has_service, load_service, system_names
+from keyhouse.service.system import System
 from keyhouse.settings import read_settings
 from keyhouse.settings.engine_urls import is_own_nats
 from keyhouse.settings.settings import OFF
@@ -22,7 +24,6 @@ from keyhouse.settings.sources import (
     is_reserved,
     load_settings,
 )
-from keyhouse.systems.registry import NAMES, has_service, load_service
 
 
 @examples(
@@ -37,9 +38,9 @@ def serve(
         list[str] | None,
         typer.Argument(
             metavar="SYSTEM...",
-            help=f"The systems to serve: {', '.join(filter(has_service, NAMES))}, or your own"
-            " schema or service as module:NAME. Default: all.",
-            autocompletion=system_names,
+            help=f"The systems to serve: {', '.join(filter(has_service, system_names()))}, or"
+            " your own schema or service as module:NAME. Default: all.",
+            autocompletion=complete_system,
         ),
     ] = None,
     data: Annotated[
@@ -121,29 +122,33 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
         import structlog
 
         from keyhouse.serve.process import serve, set_up_logs
-        from keyhouse.service.spec import Service
     except ModuleNotFoundError as error:
         raise ImportError(f"Serving needs {error.name}: {install_line('serve')}") from error
 
-    named = load_settings(flags, os.environ, config, systems=NAMES).settings.systems
+    named = load_settings(flags, os.environ, config, systems=system_names()).settings.systems
+    find_modules_beside(config)
     own = _load_own(named)
-    served = [*own, *(name for name in named or NAMES if ":" not in name)]
-    loaded = load_settings(flags, os.environ, config, systems=(*NAMES, *own), served=served)
+    served = [*own, *(name for name in named or system_names() if ":" not in name)]
+    loaded = load_settings(
+        flags, os.environ, config, systems=(*system_names(), *own), served=served
+    )
     settings = loaded.settings
     names = settings.systems or tuple(
-        name for name in NAMES if has_service(name) and _can_store(name, loaded)
+        name for name in system_names() if has_service(name) and _can_store(name, loaded)
     )
-    services: dict[str, Any] = {name: load_service(name).build for name in names if ":" not in name}
-    services |= {
-        name: each.build if isinstance(each, Service) else each for name, each in own.items()
-    }
+    if not names:
+        raise typer.BadParameter(
+            "no system is installed: serve your own schema, as in `keyhouse serve board:BOARD`, or"
+            f" install those of Keyhouse: {systems_line()}."
+        )
+    services = {name: load_service(name) for name in names if ":" not in name} | own
     with loaded.name_sources():
         _check_tables(loaded.tables, own)
     set_up_logs(settings.log_level, settings.log_format)
     log = structlog.get_logger("keyhouse.serve")
     log.info("starting", process=os.getpid(), **(settings.for_log() | {"data": settings.data}))
-    if not settings.systems and len(names) < len(NAMES):
-        without = [name for name in NAMES if name not in names]
+    if not settings.systems and len(names) < len(system_names()):
+        without = [name for name in system_names() if name not in names]
         log.info("not served: their rows are on the NATS server, which is off", systems=without)
     if loaded.ignored:
         log.warning("settings of systems that are not served here", ignored=[*loaded.ignored])
@@ -155,15 +160,17 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
             databases=unused,
         )
     with loaded.name_sources():
-        serve(loaded, services, _announce_json if json else _announce)
+        serve(loaded, services, _announce_json if json else announce)
 
 
 def _load_own(names: Iterable[str]) -> dict[str, Any]:
-    """Load the caller's own services and schemas, each `module:NAME`, by the name they have here.
+    """Load the caller's own systems, schemas and services, each `module:NAME`, by the name they
+    have here.
 
-    A schema has its own name, a service that of its module.
+    A system and a schema have their own names, a service function that of its module.
     """
     from keyhouse.service.schema_service.service import check_name, schema_service
+    from keyhouse.service.spec import Service
 
     own: dict[str, Any] = {}
     for name in names:
@@ -171,16 +178,21 @@ def _load_own(names: Iterable[str]) -> dict[str, Any]:
             continue
         loaded: Any = load_object(name)
         named = _service_name(name)
-        if isinstance(loaded, Schema):
+        if isinstance(loaded, System):
+            named, loaded = loaded.name, own_system(loaded).service
+        elif isinstance(loaded, Schema):
             _check_listed(name)
             named, loaded = check_name(loaded), schema_service(loaded, named=name)
-        elif not callable(loaded) or isinstance(loaded, type):
+        elif not isinstance(loaded, Service) and (not callable(loaded) or isinstance(loaded, type)):
             raise typer.BadParameter(
-                f"{name!r} is neither a Schema nor a service function"
-                f" but a {type(loaded).__name__}."
+                f"{name!r} is neither a Schema nor a System nor a service but a"
+                f" {type(loaded).__name__}.{schemas_beside(name)}"
             )
-        if named in own or named in NAMES:
-            raise typer.BadParameter(f"{name!r} has the name of another system: {named}.")
+        if named in own or named in system_names():
+            raise typer.BadParameter(
+                f"{name!r} has the name of another system: {named}."
+                f" To serve the installed one: keyhouse serve {named}."
+            )
         if is_reserved(named):
             raise typer.BadParameter(
                 f"{name!r} has the name of a setting of keyhouse serve: {named}."
@@ -215,24 +227,29 @@ def _unused_databases(own: Iterable[str], loaded: LoadedSettings) -> list[str]:
     if all((folder / f"{name}.db").exists() for name in in_folder):
         return []
     return sorted(
-        file.name for file in folder.glob("*.db") if file.stem not in (*NAMES, *own, STUDIO)
+        file.name
+        for file in folder.glob("*.db")
+        if file.stem not in (*system_names(), *own, STUDIO)
     )
 
 
 def _check_tables(tables: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any]) -> None:
-    """Reject invalid settings of every system, served or not, before anything is opened.
+    """Reject invalid settings of the Studio and of every system, served or not, before anything is
+    opened.
 
     A service function of the caller's own checks its settings itself.
     """
     import msgspec
 
     from keyhouse.service.spec import Service
+    from keyhouse.studio import StudioSettings
 
+    read_settings(StudioSettings, tables.get(STUDIO, {}), table=STUDIO)
     no_settings = msgspec.defstruct("NoSettings", [("engine", str | None, None)])
     for name, service in own.items():
         if isinstance(service, Service):
             read_settings(service.settings, tables[name], table=name)
-    for name in NAMES:
+    for name in system_names():
         if tables[name]:
             kind = load_service(name).settings if has_service(name) else no_settings
             read_settings(kind, tables[name], table=name)
@@ -251,7 +268,7 @@ def _announce_json(addresses: Any) -> None:
     sys.stdout.flush()
 
 
-def _announce(addresses: Any) -> None:
+def announce(addresses: Any) -> None:
     where = [
         f"HTTP {addresses.http}" if addresses.http else "no HTTP",
         f"NATS {addresses.nats}" if addresses.nats else "no NATS",

@@ -3,34 +3,26 @@ list its spaces."""
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 
 from keyhouse import Store
 from keyhouse.cli.options import (
-    DataFolder,
     Json,
     JsonLines,
     OptionalSystem,
     SpaceName,
-    StoreUrl,
+    StoreName,
     SystemName,
     examples,
 )
-from keyhouse.cli.output import Part, Report, number, one_line, show_json, show_line, show_reports
-from keyhouse.cli.target import (
-    Target,
-    engine_at,
-    find_target,
-    load_system,
-    space_name,
-    store_url,
-)
+from keyhouse.cli.output import Part, Report, number, one_line, show, show_line
+from keyhouse.cli.spaces import Target, find_target, space_name
+from keyhouse.cli.systems import load_system
+from keyhouse.cli.target import engine_at, store_url
 from keyhouse.cli.terminal import ProgressLine
 from keyhouse.engine import Engine
-from keyhouse.schema import Record, Schema, Space
-from keyhouse.schema.description import kind_of
+from keyhouse.schema import Schema, Space
 from keyhouse.service.system import System
 
 _SPACES_SHOWN = 20
@@ -65,23 +57,22 @@ class StoreStats(msgspec.Struct):
 
 @examples(
     "keyhouse spaces --store sqlite:bot.db",
-    "keyhouse spaces rosey --data data",
+    "keyhouse spaces rosey",
 )
 def spaces(
     system: OptionalSystem = None,
-    store: StoreUrl = None,
-    data: DataFolder = None,
+    store: StoreName = None,
     json: JsonLines = False,
 ) -> None:
     """List the spaces that hold rows, in order.
 
     SYSTEM may be left out with --store, or if the settings of keyhouse serve name only one.
     """
-    asyncio.run(_spaces(system, store, data, json))
+    asyncio.run(_spaces(system, store, json))
 
 
-async def _spaces(system: str | None, store: str | None, data: Path | None, json: bool) -> None:
-    async with engine_at(store_url(system, store, data), existing=True) as engine:
+async def _spaces(system: str | None, store: str | None, json: bool) -> None:
+    async with engine_at(store_url(system, store), existing=True) as engine:
         async for space in engine.spaces():
             if json:
                 show_line({"space": space})
@@ -96,8 +87,7 @@ async def _spaces(system: str | None, store: str | None, data: Path | None, json
 def stats(
     system: SystemName,
     space: SpaceName = None,
-    store: StoreUrl = None,
-    data: DataFolder = None,
+    store: StoreName = None,
     json: Json = False,
 ) -> None:
     """Count rows and bytes by space and template.
@@ -105,17 +95,13 @@ def stats(
     Reads every row, while other programs write. Bytes are those of keys and values, without the
     engine's overhead.
     """
-    counted = asyncio.run(_stats(system, space, store, data))
-    if json:
-        show_json(counted)
-        return
+    counted = asyncio.run(_stats(system, space, store))
+    show(counted, lambda counted: _report(system, counted), json=json)
+
+
+def _report(system: str, counted: StoreStats) -> Report:
     spaces = sorted(counted.spaces, key=lambda each: -each.bytes)
-    more = len(spaces) - _SPACES_SHOWN
-    largest = [
-        (f"`{each.space}`", number(each.rows, "row"), _size(each.bytes))
-        for each in spaces[:_SPACES_SHOWN]
-    ]
-    largest += [(f"and {more:,} more", "", "")] if more > 0 else []
+    largest = [(f"`{each.space}`", number(each.rows, "row"), _size(each.bytes)) for each in spaces]
     templates = [
         (
             f"`{each.template}`",
@@ -129,9 +115,8 @@ def stats(
     text = (
         f"{number(counted.rows, 'row')} in {number(len(spaces), 'space')}, {_size(counted.bytes)}."
     )
-    show_reports(
-        [Report(system, text, [Part("Spaces", [*largest]), Part("Templates", [*templates])])]
-    )
+    parts = [Part("Spaces", largest, _SPACES_SHOWN), Part("Templates", templates)]
+    return Report(system, text, parts)
 
 
 def _size(count: int) -> str:
@@ -142,12 +127,10 @@ def _size(count: int) -> str:
     return f"{size:,.0f} bytes" if units[0] == "bytes" else f"{size:,.1f} {units[0]}"
 
 
-async def _stats(
-    system: str, space: str | None, store: str | None, data: Path | None
-) -> StoreStats:
+async def _stats(system: str, space: str | None, store: str | None) -> StoreStats:
     loaded = load_system(system)
     with ProgressLine() as line:
-        async with engine_at(store_url(system, store, data), existing=True) as engine:
+        async with engine_at(store_url(system, store), existing=True) as engine:
             return await count_store(
                 loaded, engine, space_name(space), lambda rows: line.update(number(rows, "row"))
             )
@@ -191,11 +174,11 @@ async def _count(store: Store, on_progress: Callable[[int], None]) -> dict[str, 
         if each is None:
             each = counted[template] = TemplateStats(template, "unknown")
             if match is not None:
-                is_record = isinstance(match.declared, Record)
+                is_record = match.is_record
                 each.what = (
                     match.record.name
                     if is_record
-                    else f"{kind_of(match.declared)} of {match.record.name}"
+                    else f"{match.declared.declared.kind} of {match.record.name}"
                 )
         each.rows += 1
         each.bytes += len(row.key.encode()) + len(row.value)

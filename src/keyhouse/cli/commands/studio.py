@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from keyhouse.cli.options import DataFolder, StoreUrl, SystemName, examples
-from keyhouse.cli.target import engine_at, load_system, store_url
+from keyhouse.advice import install_line
+from keyhouse.cli.options import StoreName, SystemName, examples
+from keyhouse.cli.systems import load_system
+from keyhouse.cli.target import engine_at, store_url
 from keyhouse.engines.url import public_url
-from keyhouse.install import install_line
 
 
 @examples(
@@ -19,8 +20,7 @@ from keyhouse.install import install_line
 )
 def studio(
     system: SystemName,
-    store: StoreUrl = None,
-    data: DataFolder = None,
+    store: StoreName = None,
     write: Annotated[
         bool, typer.Option("--write", help="Allow changes, once they are unlocked on the page.")
     ] = False,
@@ -43,7 +43,7 @@ def studio(
         raise ImportError(f"The Studio needs {error.name}: {install_line('serve')}") from error
     from keyhouse.settings.settings import Address
 
-    url = store_url(system, store, data)
+    url = store_url(system, store)
     with (
         bind(Address("127.0.0.1", port), option="--port") as bound,
         tempfile.TemporaryDirectory() as folder,
@@ -58,10 +58,10 @@ async def _serve(system: Any, url: str, bound: Any, folder: Path, write: bool) -
     from keyhouse.service.spec import Keyspace
     from keyhouse.studio import (
         SCOPES,
+        Studio,
         StudioSettings,
         StudioSystem,
         SystemCatalog,
-        build_studio,
     )
 
     async with engine_at(url, existing=True) as engine:
@@ -73,9 +73,7 @@ async def _serve(system: Any, url: str, bound: Any, folder: Path, write: bool) -
             keyspaces=[Keyspace(schema=schema, engine=engine) for schema in system.schemas],
         )
         own = await open_engine("memory:")
-        opened = build_studio(
-            SystemCatalog([served]), own, folder, StudioSettings(), takes_tokens=False
-        )
+        opened = Studio(SystemCatalog([served]), own, folder, StudioSettings(), takes_tokens=False)
         app = make_app([opened.spec()])
         jobs = [asyncio.ensure_future(task()) for task in opened.spec().tasks]
         try:

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from keyhouse.advice import nearest
 from keyhouse.cli.options import DryRun, Json, Yes, examples
-from keyhouse.cli.output import show_json
+from keyhouse.cli.output import show
 from keyhouse.cli.terminal import confirm
 from keyhouse.errors import UsageError
 
@@ -56,7 +57,7 @@ def tables(
 
     known = [*migrate.versions(), "base" if action is Action.DOWNGRADE else "head"]
     if to is not None and to not in known:  # before a dry run reports it
-        raise UsageError("Unknown version of the tables.", to=to, known=known)
+        raise UsageError("Unknown version of the tables.", to=to, **nearest(to, known))
     before = migrate.current(url)
     after = before if action is Action.STATUS else _goal(action, to)
     if not dry_run:
@@ -72,10 +73,8 @@ def tables(
                 )
             migrate.downgrade(url, to or "base")
         after = migrate.current(url)
-    if json:
-        show_json({"before": before, "after": after, "dry_run": dry_run})
-    else:
-        print(_summary(before, after, dry_run))
+    changed = {"before": before, "after": after, "dry_run": dry_run}
+    show(changed, lambda _: _summary(before, after, dry_run), json=json)
 
 
 def _goal(action: Action, to: str | None) -> str | None:

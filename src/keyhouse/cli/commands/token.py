@@ -9,13 +9,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from keyhouse.advice import install_line
 from keyhouse.cli.options import ConfigFile, Json, OptionalSystem, examples
-from keyhouse.cli.output import show_json
-from keyhouse.cli.target import load_system, served_name
+from keyhouse.cli.output import show
+from keyhouse.cli.systems import find_modules_beside, load_system, served_name
 from keyhouse.errors import UsageError
-from keyhouse.install import install_line
+from keyhouse.service.registry import load_service, system_names
 from keyhouse.settings.sources import load_settings, only_system
-from keyhouse.systems.registry import NAMES, load_service
 
 _OPERATOR: Final = "operator"
 """The subject of an operator's token, for the log."""
@@ -86,61 +86,64 @@ def token(
 
     if hours is not None and days is not None:
         raise UsageError("Give only one of --hours and --days.")
+    find_modules_beside(config)
     seconds = days * 86_400 if days is not None else (12 if hours is None else hours) * 3_600
     if system is None and not operator:
         system = only_system(os.environ, config)
+    scopes: list[str] | None
     if system is None:
         if not operator:
             raise UsageError("Name the system, or give --operator for a token of the Studio.")
         if customer is not None:
             raise UsageError("A token of the Studio is for no space: leave --space out.")
-        service, system, scopes = studio_service(), NAME, scope or [*SCOPES]
-        loaded = load_settings({"data": data}, os.environ, config, systems=NAMES)
-        folder = Path(loaded.settings.data)
-        with _new_secret_noted(folder, system):
-            created = mint_token(
-                service,
-                system,
-                loaded.tables.get(system, {}),
-                folder,
-                _OPERATOR,
-                scopes=scopes,
-                seconds=seconds,
-            )
-        _show(created, {"operator": True, "scopes": scopes}, system, seconds, json)
-        return
-    service = load_system(system).service if ":" in system else load_service(system)
-    name = served_name(system)
-    if customer is None and not operator and ":" in system:
-        raise UsageError("Name the space: --space NAME.", system=system)
-    options = {"--customer": service.scopes, "--operator": service.operator_scopes}
-    takes = [option for option, scopes in options.items() if scopes]
-    if not takes:
-        raise UsageError(
-            "This system has no tokens: for the Studio, give --operator without a system.",
-            system=system,
-        )
-    if (customer is None) is not operator:
-        raise UsageError("Give either --customer ID or --operator.", system=system, takes=takes)
-    if not (service.operator_scopes if operator else service.scopes):
-        what = "operators: for the Studio, name no system" if operator else "customers"
-        raise UsageError(f"This system has no tokens for {what}.", system=system)
-    if operator and scope:
-        raise UsageError("The scopes of an operator's token are fixed: omit --scope.", scope=scope)
-    loaded = load_settings({"data": data}, os.environ, config, systems=tuple({*NAMES, name}))
+        service, name, scopes = studio_service(), NAME, scope or [*SCOPES]
+        known, subject = system_names(), {"operator": True, "scopes": scopes}
+    else:
+        service = load_system(system).service if ":" in system else load_service(system)
+        name = served_name(system)
+        _check_subject(service, system, customer, operator=operator, scope=scope)
+        scopes = service.operator_scopes if customer is None else scope or None
+        known = tuple({*system_names(), name})
+        subject = {"operator": True} if customer is None else {"customer": customer}
+    loaded = load_settings({"data": data}, os.environ, config, systems=known)
     folder = Path(loaded.settings.data)
     with _new_secret_noted(folder, name):
         created = mint_token(
             service,
             name,
-            loaded.tables[name],
+            loaded.tables.get(name, {}),
             folder,
             _OPERATOR if customer is None else customer,
-            scopes=service.operator_scopes if customer is None else scope or None,
+            scopes=scopes,
             seconds=seconds,
         )
-    subject = {"operator": True} if customer is None else {"customer": customer}
-    _show(created, subject, name, seconds, json)
+    made = {"token": created, "system": name, **subject, "seconds": round(seconds)}
+    show(made, lambda _: created, json=json)
+
+
+def _check_subject(
+    service: Any, system: str, customer: str | None, *, operator: bool, scope: list[str] | None
+) -> None:
+    """Raise UsageError unless the service has tokens for whom this one is for."""
+    from keyhouse.auth import JwtSettings
+
+    if customer is None and not operator and ":" in system:
+        raise UsageError("Name the space: --space NAME.", system=system)
+    options = {"--customer ID": service.scopes, "--operator": service.operator_scopes}
+    takes = [option for option, scopes in options.items() if scopes]
+    if not (takes and issubclass(service.settings, JwtSettings)):
+        raise UsageError(
+            "This system has no tokens: for the Studio, give --operator without a system.",
+            system=system,
+        )
+    if (customer is None) is not operator:
+        either = "either " * (len(takes) > 1)
+        raise UsageError(f"Give {either}{' or '.join(takes)}.", system=system)
+    if not (service.operator_scopes if operator else service.scopes):
+        what = "operators: for the Studio, name no system" if operator else "customers"
+        raise UsageError(f"This system has no tokens for {what}.", system=system)
+    if operator and scope:
+        raise UsageError("The scopes of an operator's token are fixed: omit --scope.", scope=scope)
 
 
 @contextmanager
@@ -157,10 +160,3 @@ def _new_secret_noted(data: Path, system: str) -> Iterator[None]:
             " data folder rejects it: give its folder with --data.",
             file=sys.stderr,
         )
-
-
-def _show(created: str, subject: dict[str, Any], system: str, seconds: float, json: bool) -> None:
-    if json:
-        show_json({"token": created, "system": system, **subject, "seconds": round(seconds)})
-    else:
-        print(created)

@@ -2,31 +2,17 @@
 
 import asyncio
 from collections import Counter
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
 from keyhouse.cli.commands.migrate import find_pending, find_unbuilt
-from keyhouse.cli.options import (
-    DataFolder,
-    JsonLines,
-    SpaceNames,
-    StoreUrl,
-    SystemName,
-    Yes,
-    examples,
-)
+from keyhouse.cli.options import JsonLines, SpaceNames, StoreName, SystemName, Yes, examples
 from keyhouse.cli.output import Part, Report, number, one_line, show_line, show_reports
-from keyhouse.cli.target import (
-    engine_at,
-    load_system,
-    store_options,
-    store_url,
-    targets,
-    unknown_spaces,
-)
+from keyhouse.cli.spaces import targets, unknown_spaces
+from keyhouse.cli.systems import load_system
+from keyhouse.cli.target import engine_at, store_option, store_url
 from keyhouse.cli.terminal import ProgressLine, confirm, interruptible
 from keyhouse.engine import Engine
 from keyhouse.errors import NewerError
@@ -81,8 +67,7 @@ def verify(
         ),
     ] = False,
     yes: Yes = False,
-    store: StoreUrl = None,
-    data: DataFolder = None,
+    store: StoreName = None,
     json: JsonLines = False,
 ) -> None:
     """Find missing, wrong and dangling rows, and repair them.
@@ -96,7 +81,7 @@ def verify(
             "Delete rows that can't be decoded or match no template? This can't be undone.", yes=yes
         )
     with interruptible("Completed repairs stay. Run it again to check the rest."):
-        left = asyncio.run(_verify(system, store, data, space, repair, delete_unreadable, json))
+        left = asyncio.run(_verify(system, store, space, repair, delete_unreadable, json))
     if left:
         raise typer.Exit(PROBLEMS_LEFT)
 
@@ -104,7 +89,6 @@ def verify(
 async def _verify(
     system: str,
     store: str | None,
-    data: Path | None,
     spaces: list[str] | None,
     repair: bool,
     delete_unreadable: bool,
@@ -112,7 +96,7 @@ async def _verify(
 ) -> int:
     loaded, findings = load_system(system), Findings(as_json=json)
     with ProgressLine() as line:
-        async with engine_at(store_url(system, store, data), existing=True) as engine:
+        async with engine_at(store_url(system, store), existing=True) as engine:
             async for target in targets(loaded, engine, spaces):
                 findings.enter(target.space)
 
@@ -133,8 +117,8 @@ async def _verify(
                     findings.add(finding)
             others = await unknown_spaces(loaded, engine) if not spaces else []
             unbuilt = await _new_indexes(loaded, engine, spaces) if findings.has_missing else []
-    build = f"keyhouse migrate {system}{store_options(store, data)} --reindex"
-    migrate = f"keyhouse migrate {system}{store_options(store, data)}"
+    build = f"keyhouse migrate {system}{store_option(store)} --reindex"
+    migrate = f"keyhouse migrate {system}{store_option(store)}"
     findings.show_totals(others, [(each, f"`{build}`") for each in unbuilt], migrate)
     return findings.left
 
@@ -221,14 +205,12 @@ class Findings:
             for kind, count in self._kinds_left.items()
             if count
         ]
-        others = [(f"`{space}`",) for space in unknown[:_SPACES_SHOWN]]
-        if len(unknown) > _SPACES_SHOWN:
-            others.append((f"and {len(unknown) - _SPACES_SHOWN:,} more",))
+        others = [(f"`{space}`",) for space in unknown]
         if self.count:
             print()
         parts = [
-            Part("What to do", [*advice]),
-            Part("New indexes: repaired rows do not complete them, so build them", [*unbuilt]),
-            Part("Spaces of other systems, not checked", [*others]),
+            Part("What to do", advice),
+            Part("New indexes: repaired rows do not complete them, so build them", unbuilt),
+            Part("Spaces of other systems, not checked", others, _SPACES_SHOWN),
         ]
         show_reports([Report("Verified", text, parts)])

@@ -74,15 +74,15 @@ class Client:
     def __init__(self, make_driver: Callable[[], Awaitable[Any]], table: str) -> None:
         self._make_driver = make_driver
         self._connecting = asyncio.Lock()
-        self._driver: Any = None
+        self.driver: Any = None
         self._table = table
         self._closed = False
 
     async def connect(self) -> None:
         async with self._connecting:
             self._check_open()
-            if self._driver is None:
-                self._driver = await self._make_driver()
+            if self.driver is None:
+                self.driver = await self._make_driver()
 
     async def query(self, **parameters: Any) -> dict[str, Any]:
         return await self._call("query", ConsistentRead="IndexName" not in parameters, **parameters)
@@ -138,13 +138,13 @@ class Client:
 
         `applied` returns whether an earlier attempt, whose reply was lost, was applied.
         """
-        if self._driver is None:
+        if self.driver is None:
             await self.connect()
         attempts = _Attempts()
         while True:
             self._check_open()
             try:
-                await self._driver.transact_write_items(
+                await self.driver.transact_write_items(
                     TransactItems=items, ClientRequestToken=token
                 )
             except Exception as error:
@@ -162,7 +162,7 @@ class Client:
 
     async def close(self) -> None:
         async with self._connecting:
-            driver, self._closed = None if self._closed else self._driver, True
+            driver, self._closed = None if self._closed else self.driver, True
             if driver is not None:
                 await driver.close()
 
@@ -170,18 +170,18 @@ class Client:
         remaining: dict[str, Any] = {}
         for table, key in keys:
             remaining.setdefault(table, {"Keys": [], "ConsistentRead": True})["Keys"].append(key)
-        found: list[tuple[str, Item]] = []
+        fetched: list[tuple[str, Item]] = []
         attempt = 0
         while remaining:
             answer = await self._call("batch_get_item", RequestItems=remaining)
             batch = [
                 (table, item) for table, items in answer["Responses"].items() for item in items
             ]
-            found += batch
+            fetched += batch
             remaining = answer.get("UnprocessedKeys") or {}
             if remaining:
                 attempt = 0 if batch else await self._retry_unprocessed(attempt)
-        return found
+        return fetched
 
     async def _retry_unprocessed(self, attempt: int) -> int:
         if attempt >= BUSY_ATTEMPTS_MAX:
@@ -194,13 +194,13 @@ class Client:
 
     async def _call(self, request: str, **parameters: Any) -> dict[str, Any]:
         """Make an idempotent request."""
-        if self._driver is None:
+        if self.driver is None:
             await self.connect()
         attempts = _Attempts()
         while True:
             self._check_open()
             try:
-                answer: dict[str, Any] = await getattr(self._driver, request)(**parameters)
+                answer: dict[str, Any] = await getattr(self.driver, request)(**parameters)
                 return answer
             except Exception as error:
                 failure = classify(error)

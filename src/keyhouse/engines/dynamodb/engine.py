@@ -55,14 +55,14 @@ class DynamoDBEngine:
     ) -> None:
         table, items = settings.table, Items(settings.layout)
         self.clock = clock = clock or SystemClock()
-        self._client = Client(lambda: _create_client_with_tables(settings), table)
+        self.client = Client(lambda: _create_client_with_tables(settings), table)
         self._writer = DynamodbWriter(
-            self._client, items, table, clock, committed=lambda space: self._feed.wake(space)
+            self.client, items, table, clock, committed=lambda space: self._feed.wake(space)
         )
-        self._reader = Reader(self._client, items, table, clock, self._writer)
+        self._reader = Reader(self.client, items, table, clock, self._writer)
         self._feed = Feed(self._reader, clock)
         self._sweeper = Sweeper(
-            self._client, items, table, clock, self._reader, self._writer, changes_kept
+            self.client, items, table, clock, self._reader, self._writer, changes_kept
         )
 
     @classmethod
@@ -76,7 +76,7 @@ class DynamoDBEngine:
 
     async def connect(self) -> None:
         """Connect to DynamoDB and its tables, as the first call would."""
-        await self._client.connect()
+        await self.client.connect()
 
     async def read(
         self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
@@ -118,7 +118,7 @@ class DynamoDBEngine:
     async def close(self) -> None:
         self._feed.close()
         await self._writer.stop()
-        await self._client.close()
+        await self.client.close()
 
 
 async def create_client(settings: Settings) -> Any:

@@ -65,16 +65,16 @@ class Reader:
     async def rows(self, space: str, keys: Sequence[str]) -> dict[str, Row]:
         """Return the stored rows, expired ones included."""
         wanted = [(self._table, self._items.key(space, key)) for key in dict.fromkeys(keys)]
-        found = (
+        rows = (
             [self._items.row(item) for _, item in await self._client.get_many(wanted)]
             if wanted
             else []
         )
-        return {row.key: row for row in found}
+        return {row.key: row for row in rows}
 
     async def rows_applied(self, space: str, keys: Sequence[str]) -> dict[str, Row]:
         """Return the stored rows from serializable reads: no transaction is partly applied."""
-        found: dict[str, Row] = {}
+        applied: dict[str, Row] = {}
         for start in range(0, len(keys), 100):
             wanted = [
                 (self._table, self._items.key(space, key)) for key in keys[start : start + 100]
@@ -84,16 +84,16 @@ class Reader:
                 for item in await self._client.transact_get(wanted)
                 if item is not None
             ]
-            found |= {row.key: row for row in rows}
-        return found
+            applied |= {row.key: row for row in rows}
+        return applied
 
     async def head(self, space: str) -> log.Head:
         return log.head_of(await self._client.get(self._log, log.head_key(space)))
 
     async def head_applied(self, space: str) -> int:
         """Return the newest revision from a serializable read."""
-        (found,) = await self._client.transact_get([(self._log, log.head_key(space))])
-        return log.head_of(found).revision
+        (item,) = await self._client.transact_get([(self._log, log.head_key(space))])
+        return log.head_of(item).revision
 
     async def entries(self, space: str, after: int, limit: int) -> list[log.Entry]:
         """Return the log entries after a revision, oldest first."""
@@ -157,26 +157,26 @@ class Reader:
             recent = await self._entries(space, (0, log.REVISION_MAX), RECENT_ENTRIES, False)
             head = recent[0].revision if recent else 0
         now = self._clock.now()
-        found = await self._scan_rows(space, span, limit, reverse, keys_only, now)
-        if any(row.revision > head for row in found.rows):
+        page = await self._scan_rows(space, span, limit, reverse, keys_only, now)
+        if any(row.revision > head for row in page.rows):
             return None
-        disputed = _disputed(found, recent, now)
-        if disputed and not await self._is_applied(space, found, disputed, now):
+        disputed = _disputed(page, recent, now)
+        if disputed and not await self._is_applied(space, page, disputed, now):
             return None
         newest = await self.head_applied(space)
-        if newest != head and not await self._is_unchanged(space, found.scanned, head, newest):
+        if newest != head and not await self._is_unchanged(space, page.scanned, head, newest):
             return None
-        return Page(found.rows[:limit], len(found.rows) > limit, head)
+        return Page(page.rows[:limit], len(page.rows) > limit, head)
 
     async def _is_applied(
-        self, space: str, found: _ScannedRows, disputed: list[str], now: int
+        self, space: str, page: _ScannedRows, disputed: list[str], now: int
     ) -> bool:
         """Return whether rows that differ from the log are nevertheless complete.
 
         A serializable read fails while their transaction is being applied. If it shows the same,
         another program has replaced or deleted the rows since.
         """
-        scanned = {row.key: row.revision for row in found.rows}
+        scanned = {row.key: row.revision for row in page.rows}
         stored = await self.rows_applied(space, disputed)
         live = {key: row.revision for key, row in stored.items() if is_live(row, now)}
         return all(scanned.get(key) == live.get(key) for key in disputed)
@@ -200,8 +200,8 @@ class Reader:
             answer = await self._client.query(
                 **query, **({"ExclusiveStartKey": start} if start else {})
             )
-            found = [self._items.row(item, keys_only=keys_only) for item in answer["Items"]]
-            rows += [row for row in found if is_live(row, now) and row.key in span]
+            scanned_rows = [self._items.row(item, keys_only=keys_only) for item in answer["Items"]]
+            rows += [row for row in scanned_rows if is_live(row, now) and row.key in span]
             start = answer.get("LastEvaluatedKey")
             if not start:
                 break
@@ -266,13 +266,13 @@ class Reader:
         return [log.entry_of(item) for item in answer["Items"]]
 
 
-def _disputed(found: _ScannedRows, recent: list[log.Entry], now: int) -> list[str]:
+def _disputed(page: _ScannedRows, recent: list[log.Entry], now: int) -> list[str]:
     """Return the keys whose rows differ from the latest log entries."""
-    rows = {row.key: row.revision for row in found.rows}
+    rows = {row.key: row.revision for row in page.rows}
     disputed = []
     for changed in log.newest(recent[::-1], 0):
         is_gone = changed.deleted or (changed.expires is not None and changed.expires <= now)
-        if changed.key in found.scanned and rows.get(changed.key) != (
+        if changed.key in page.scanned and rows.get(changed.key) != (
             None if is_gone else changed.revision
         ):
             disputed.append(changed.key)

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
+from keyhouse.advice.nearest import nearest
 from keyhouse.engines.dynamodb.layout import Layout, layout_of
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
@@ -16,7 +17,7 @@ _INVALID_URL = (
     "Invalid DynamoDB URL; write dynamodb://table?region=eu-west-1, optionally with"
     " endpoint=http://host:port, layout=NAME, create=false"
 )
-_KNOWN = {"region", "endpoint", "layout", "create"}
+OPTIONS = {"region", "endpoint", "layout", "create"}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,28 +38,32 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(url: str) -> "Settings":
-        parts = urlsplit(url)
-        given = dict(parse_qsl(parts.query, keep_blank_values=True))
-        unknown = sorted(given.keys() - _KNOWN)
+        try:
+            parts = urlsplit(url)
+        except ValueError:  # an unclosed bracket
+            raise UsageError(_INVALID_URL, url=public_url(url)) from None
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        unknown = sorted(options.keys() - OPTIONS)
         table = parts.netloc
         if not table or parts.path.strip("/") or "@" in table or ":" in table or unknown:
-            raise UsageError(_INVALID_URL, url=public_url(url), unknown=unknown)
-        if given.get("create", "true") not in ("true", "false"):
+            misspelled = nearest(unknown[0], OPTIONS) if unknown else {}
+            raise UsageError(_INVALID_URL, url=public_url(url), unknown=unknown, **misspelled)
+        if options.get("create", "true") not in ("true", "false"):
             raise UsageError(
                 "Invalid value of create in the DynamoDB URL; write true or false.",
                 url=public_url(url),
             )
-        if "endpoint" in given and not _is_address(given["endpoint"]):
+        if "endpoint" in options and not _is_address(options["endpoint"]):
             raise UsageError(
                 "Invalid endpoint in the DynamoDB URL; write http://host:port or https://host",
                 url=public_url(url),
             )
         return Settings(
             table=table,
-            region=given.get("region"),
-            endpoint=given.get("endpoint"),
-            layout=layout_of(given.get("layout", "")),
-            create=given.get("create", "true") == "true",
+            region=options.get("region"),
+            endpoint=options.get("endpoint"),
+            layout=layout_of(options.get("layout", "")),
+            create=options.get("create", "true") == "true",
         )
 
 

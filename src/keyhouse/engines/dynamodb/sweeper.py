@@ -88,10 +88,10 @@ class Sweeper:
                 ExpressionAttributeValues={":s": {"S": name}},
                 Limit=PRUNE_ENTRIES,
             )
-            found = [item for item in answer["Items"] if item[key] != {"S": kept}]
-            if not found:
+            items = [item for item in answer["Items"] if item[key] != {"S": kept}]
+            if not items:
                 return
-            await self._client.delete_many(table, found)
+            await self._client.delete_many(table, items)
 
     async def _sweep_shard(self, shard: str, limit: int) -> int:
         swept = 0

@@ -106,21 +106,21 @@ def _key_schema(partition: str, sort: str) -> list[dict[str, str]]:
 
 async def _prepare_table(client: Any, definition: dict[str, Any], create: bool) -> None:
     name = definition["TableName"]
-    found = await _describe(client, name)
-    if found is None and not create:
+    table = await _describe(client, name)
+    if table is None and not create:
         raise UsageError(
             "The table does not exist; create it, or open the engine with create=true.", table=name
         )
-    if found is None:
+    if table is None:
         await _create(lambda: client.create_table(**definition))
     deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
-    while found is None or not _is_active(found):
+    while table is None or not _is_active(table):
         if asyncio.get_running_loop().time() > deadline:
             raise UnavailableError("The table was not ready in time; try again.", table=name)
-        found = await _describe(client, name)
-        if found is None or not _is_active(found):
+        table = await _describe(client, name)
+        if table is None or not _is_active(table):
             await asyncio.sleep(POLL_SECONDS)
-    _check(found, definition)
+    _check(table, definition)
 
 
 async def _describe(client: Any, name: str) -> dict[str, Any] | None:
@@ -149,10 +149,10 @@ def _is_active(table: dict[str, Any]) -> bool:
     )
 
 
-def _check(found: dict[str, Any], definition: dict[str, Any]) -> None:
+def _check(table: dict[str, Any], definition: dict[str, Any]) -> None:
     """Raise for a table of another program or layout."""
     for kind in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
-        existing = {index["IndexName"]: index["KeySchema"] for index in found.get(kind, ())}
+        existing = {index["IndexName"]: index["KeySchema"] for index in table.get(kind, ())}
         for index in definition.get(kind, ()):
             if existing.get(index["IndexName"]) != index["KeySchema"]:
                 raise UsageError(
@@ -160,7 +160,7 @@ def _check(found: dict[str, Any], definition: dict[str, Any]) -> None:
                     table=definition["TableName"],
                     index=index["IndexName"],
                 )
-    if found["KeySchema"] != definition["KeySchema"]:
+    if table["KeySchema"] != definition["KeySchema"]:
         raise UsageError(
             "The table's keys differ from the layout's; use another table.",
             table=definition["TableName"],

@@ -196,20 +196,20 @@ class DynamodbWriter(TaskCommitQueue[DynamodbWrite]):
         wanted += [(self._log, log.applied_key(space, each)) for each in ids]
         if head is None:
             wanted.append((self._log, log.head_key(space)))
-        found = await self._client.get_many(wanted)
-        return self._state_of(space, found, reads, ids, head)
+        items = await self._client.get_many(wanted)
+        return self._state_of(space, items, reads, ids, head)
 
     def _state_of(
         self,
         space: str,
-        found: list[tuple[str, Any]],
+        items: list[tuple[str, Any]],
         reads: list[str],
         ids: list[str],
         head: int | None,
     ) -> State:
         rows: dict[str, Row | None] = dict.fromkeys(reads)
         own = {}
-        for table, item in found:
+        for table, item in items:
             if table == self._table:
                 row = self._items.row(item)
                 rows[row.key] = row
@@ -235,13 +235,13 @@ class DynamodbWriter(TaskCommitQueue[DynamodbWrite]):
             applied: dict[str, int | None] = {}
             for start in range(0, len(keys), room) or (0,):
                 chunk = keys[start : start + room]
-                found = await self._client.transact_get(
+                items_read = await self._client.transact_get(
                     own + [(self._table, self._items.key(space, key)) for key in chunk]
                 )
-                heads.add(log.head_of(found[0]).revision)
+                heads.add(log.head_of(items_read[0]).revision)
                 if batch_id is not None:
-                    applied[batch_id] = log.applied_of(found[1], self._clock.now())
-                items = zip(chunk, found[len(own) :], strict=True)
+                    applied[batch_id] = log.applied_of(items_read[1], self._clock.now())
+                items = zip(chunk, items_read[len(own) :], strict=True)
                 rows |= {
                     key: None if item is None else self._items.row(item) for key, item in items
                 }

@@ -61,7 +61,7 @@ class Bucket:
         """Limit for a message with its headers, as configured on the bucket; 0: no limit."""
         self._settings = settings
         self._clock = clock
-        self._feed = Feed(connection, names, clock, self._renew)
+        self.feed = Feed(connection, names, clock, self._renew)
         self._state = BucketState.UNKNOWN
         self._closed = False
         self._is_clustered = False
@@ -96,7 +96,7 @@ class Bucket:
         if info is None:
             await self._on_deleted()
             return False
-        self._feed.follow(info)
+        self.feed.follow(info)
         await self.wait_for(max(info["state"]["last_seq"], self.acknowledged))
         return True
 
@@ -110,7 +110,7 @@ class Bucket:
                 async with asyncio.timeout(BEHIND_SECONDS):
                     await self.mirror.position_reached(sequence)
             except TimeoutError:
-                await self._feed.settle(sequence)
+                await self.feed.settle(sequence)
         if self.mirror.position < sequence:
             raise UnavailableError(
                 "The mirror of the bucket lags behind its stream; try again.",
@@ -133,16 +133,16 @@ class Bucket:
         """
         position = self.mirror.position
         for row_key in row_keys:
-            found = await self.last_message(self.names.row(*row_key))
-            if found is None:
+            message = await self.last_message(self.names.row(*row_key))
+            if message is None:
                 self.mirror.remove_purged(row_key, position)
 
     async def last_message(self, subject: str) -> dict[str, Any] | None:
         """Return the newest message of a subject, read from the leader."""
-        found = await self.connection.api(
+        answer = await self.connection.api(
             f"STREAM.MSG.GET.{self.names.stream}", last_by_subj=subject
         )
-        return None if found is None else found["message"]
+        return None if answer is None else answer["message"]
 
     async def delete_if_own(self, space: str) -> bool:
         """Delete a bucket that Keyhouse created for this space alone; return whether it is gone."""
@@ -161,15 +161,15 @@ class Bucket:
 
     def loaded(self) -> tuple[int, int]:
         """Return how many messages the mirror has loaded, and how many it loads."""
-        return min(self.mirror.delivered, self._feed.target), self._feed.target
+        return min(self.mirror.delivered, self.feed.target), self.feed.target
 
     def on_disconnect(self) -> None:
         """Restart the feed: the connection was lost."""
-        self._feed.restart()
+        self.feed.restart()
 
     async def close(self) -> None:
         self._closed = True
-        await self._feed.close()
+        await self.feed.close()
         self.mirror.close()
 
     @property
@@ -201,11 +201,11 @@ class Bucket:
                     **wanted,
                 )
                 if self._exists:
-                    self._feed.restart()
+                    self.feed.restart()
             self._state = BucketState.WRITABLE
         elif self._state is BucketState.UNKNOWN:
             self._state = BucketState.READABLE
-        self._feed.start()
+        self.feed.start()
 
     def _wanted(self, before: dict[str, Any] | None) -> dict[str, Any]:
         """Return the stream configuration that commits need; other programs' settings are kept."""
@@ -244,11 +244,11 @@ class Bucket:
 
     async def wait_live(self) -> None:
         """Wait until the feed is live: the mirror is loaded and follows the stream."""
-        while not self._feed.live.is_set():
+        while not self.feed.live.is_set():
             delivered = self.mirror.delivered
             try:
                 async with asyncio.timeout(TIMEOUT_SECONDS):
-                    await self._feed.live.wait()
+                    await self.feed.live.wait()
             except TimeoutError:
                 if delivered == self.mirror.delivered:
                     raise UnavailableError(
@@ -261,18 +261,18 @@ class Bucket:
     async def _on_deleted(self) -> None:
         """Start over: another program deleted the bucket."""
         async with self._lock:
-            await self._feed.stop()
+            await self.feed.stop()
             self.mirror.close()
             self._state = BucketState.UNKNOWN
             self.acknowledged = 0
-            self._feed = Feed(self.connection, self.names, self._clock, self._renew)
+            self.feed = Feed(self.connection, self.names, self._clock, self._renew)
 
     async def _fetch(self, sequence: int) -> bytes | None:
         message = await self.connection.get_direct(self.names.stream, sequence)
         if message is not None:
             return message.data
-        found = await self.connection.api(f"STREAM.MSG.GET.{self.names.stream}", seq=sequence)
-        return None if found is None else b64decode(found["message"].get("data", ""))
+        answer = await self.connection.api(f"STREAM.MSG.GET.{self.names.stream}", seq=sequence)
+        return None if answer is None else b64decode(answer["message"].get("data", ""))
 
 
 class _SingleFlight:

@@ -67,7 +67,7 @@ class Connection:
     def __init__(self, settings: Settings, *, on_disconnect: Callable[[], None]) -> None:
         self._settings = settings
         self._on_disconnect = on_disconnect
-        self._client = NatsClient()
+        self.client = NatsClient()
         self._pending: dict[str, asyncio.Future[Msg | None]] = {}  # None: the connection was lost
         self._requests = 0
         self._inbox = ""
@@ -78,12 +78,12 @@ class Connection:
 
     @property
     def connected(self) -> bool:
-        return self._client.is_connected
+        return self.client.is_connected
 
     @property
     def version(self) -> str:
         """Version of the connected server."""
-        version = self._client.connected_server_version
+        version = self.client.connected_server_version
         return f"{version.major}.{version.minor}.{version.patch}"
 
     async def open(self) -> None:
@@ -104,14 +104,14 @@ class Connection:
             raise
         finally:
             self._opening = None
-        self._client = client
+        self.client = client
 
     async def close(self) -> None:
         self._closed = True
         if self._reopening is not None:
             self._reopening.cancel()
-        await _close_quietly(self._client)
-        self._abandon_pending()
+        await _close_quietly(self.client)
+        self.abandon_pending()
 
     async def request(self, messages: Sequence[Message], *, seconds: float = REPLY_SECONDS) -> Msg:
         """Publish all messages and return the reply to the last.
@@ -191,13 +191,13 @@ class Connection:
         return replies
 
     def new_inbox(self) -> str:
-        return self._client.new_inbox()
+        return self.client.new_inbox()
 
     async def subscribe(
         self, subject: str, receive: Callable[[Msg], Awaitable[None]]
     ) -> Subscription:
         try:
-            return await self._client.subscribe(
+            return await self.client.subscribe(
                 subject, cb=receive, pending_msgs_limit=_UNLIMITED, pending_bytes_limit=_UNLIMITED
             )
         except NatsError as error:
@@ -210,7 +210,7 @@ class Connection:
     async def publish_empty(self, subject: str) -> None:
         """Publish an empty message without a reply."""
         with suppress(NatsError):
-            await self._client.publish(subject)
+            await self.client.publish(subject)
 
     async def _connect(self, client: NatsClient) -> None:
         credentials = self._settings.credentials
@@ -243,7 +243,7 @@ class Connection:
             )
 
     async def _send(self, messages: Sequence[Message], reply: str) -> None:
-        publish = self._client.publish
+        publish = self.client.publish
         try:
             for message in messages[:-1]:
                 await publish(message.subject, message.value, headers=message.headers)
@@ -276,12 +276,12 @@ class Connection:
                 self._opening.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
 
     async def _on_disconnected(self) -> None:
-        self._abandon_pending()
+        self.abandon_pending()
         self._on_disconnect()
 
     async def _on_closed(self) -> None:
         """Reopen: the driver closes for good when a server sends an error that it does not know."""
-        if not self._closed and self._client.is_closed:
+        if not self._closed and self.client.is_closed:
             self._reopening = asyncio.ensure_future(self._reopen())
 
     async def _reopen(self) -> None:
@@ -297,7 +297,7 @@ class Connection:
         """Return the last error that the driver reported outside of a request."""
         return self._reported
 
-    def _abandon_pending(self) -> None:
+    def abandon_pending(self) -> None:
         """Complete all pending requests with None: no reply will come.
 
         Not with an exception: if sending fails as well, nobody retrieves it and the loop logs it.

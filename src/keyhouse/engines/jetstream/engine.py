@@ -72,8 +72,8 @@ class JetstreamEngine:
         self._settings = settings
         self.clock = clock or SystemClock()
         self._changes_kept = changes_kept
-        self._connection: Connection | None = None
-        self._buckets: dict[str, Bucket] = {}
+        self.connection: Connection | None = None
+        self.buckets: dict[str, Bucket] = {}
         self._writers: dict[str, JetstreamWriter] = {}
         self._connecting = asyncio.Lock()
         self._closed = False
@@ -107,7 +107,7 @@ class JetstreamEngine:
 
     def loaded(self) -> tuple[int, int]:
         """Return how many messages the mirrors have loaded, and how many they load."""
-        counts = [bucket.loaded() for bucket in self._buckets.values()]
+        counts = [bucket.loaded() for bucket in self.buckets.values()]
         return sum(loaded for loaded, _ in counts), sum(total for _, total in counts)
 
     async def read(
@@ -186,9 +186,9 @@ class JetstreamEngine:
         self._closed = True
         async with self._connecting:
             await asyncio.gather(*(writer.stop() for writer in self._writers.values()))
-            await asyncio.gather(*(bucket.close() for bucket in self._buckets.values()))
-            if self._connection is not None:
-                await self._connection.close()
+            await asyncio.gather(*(bucket.close() for bucket in self.buckets.values()))
+            if self.connection is not None:
+                await self.connection.close()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -210,10 +210,10 @@ class JetstreamEngine:
         return self._bucket(await self._connected(), self._settings.layout.names(space))
 
     def _bucket(self, connection: Connection, names: BucketNames) -> Bucket:
-        bucket = self._buckets.get(names.bucket)
+        bucket = self.buckets.get(names.bucket)
         if bucket is None:
             self._check_open()
-            bucket = self._buckets[names.bucket] = Bucket(
+            bucket = self.buckets[names.bucket] = Bucket(
                 connection, names, self._settings, self.clock
             )
         return bucket
@@ -241,12 +241,12 @@ class JetstreamEngine:
         return [bucket for bucket in buckets if await bucket.open() and await bucket.refresh()]
 
     async def _connected(self) -> Connection:
-        if self._connection is None:
+        if self.connection is None:
             async with self._connecting:
                 self._check_open()
-                if self._connection is None:
-                    self._connection = await self._connect()
-        return self._connection
+                if self.connection is None:
+                    self.connection = await self._connect()
+        return self.connection
 
     async def _connect(self) -> Connection:
         if self._settings.monitor is not None and self._settings.sync_always:
@@ -256,7 +256,7 @@ class JetstreamEngine:
         return connection
 
     def _on_disconnect(self) -> None:
-        for bucket in self._buckets.values():
+        for bucket in self.buckets.values():
             bucket.on_disconnect()
 
 

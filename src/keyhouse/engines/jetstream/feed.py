@@ -170,11 +170,11 @@ class Feed:
         """
         newest = 0
         for subject in self._names.followed:
-            found = await self._connection.api(
+            answer = await self._connection.api(
                 f"STREAM.MSG.GET.{self._names.stream}", last_by_subj=subject
             )
-            if found is not None:
-                newest = max(newest, found["message"]["seq"])
+            if answer is not None:
+                newest = max(newest, answer["message"]["seq"])
         if newest <= self._mirror.delivered:
             self._mirror.advance(last)
             self._check_live(last)
@@ -207,7 +207,7 @@ class Feed:
             raise self._bucket_missing()
         self.target = last = info["state"]["last_seq"]
         if info["created"] != self._stream_created or last < self._mirror.delivered:
-            self._replace_mirror()
+            self.replace_mirror()
             self._stream_created = info["created"]
         self._has_horizon = set(self._names.all) <= set(info["config"]["subjects"])
         if self._has_horizon:
@@ -241,11 +241,11 @@ class Feed:
 
     async def _check_horizon(self) -> None:
         """Apply the newest horizon, which may lie before the first message to be requested."""
-        found = await self._connection.api(
+        answer = await self._connection.api(
             f"STREAM.MSG.GET.{self._names.stream}", last_by_subj=self._names.horizon
         )
-        if found is not None and found["message"]["seq"] > self._mirror.horizon_sequence:
-            self._on_horizon(found["message"]["seq"], b64decode(found["message"].get("data", "")))
+        if answer is not None and answer["message"]["seq"] > self._mirror.horizon_sequence:
+            self._on_horizon(answer["message"]["seq"], b64decode(answer["message"].get("data", "")))
 
     async def _fetch_backlog(self, last: int) -> None:
         """Request messages in batches while the mirror is far behind `last`."""
@@ -305,7 +305,7 @@ class Feed:
                     f"$JS.API.CONSUMER.DELETE.{self._names.stream}.{consumer.name}"
                 )
 
-    def _replace_mirror(self) -> None:
+    def replace_mirror(self) -> None:
         before, self._mirror = self._mirror, self._renew()
         before.close()
 

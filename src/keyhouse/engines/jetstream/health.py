@@ -36,8 +36,8 @@ async def check_health(url: str) -> list[HealthCheck]:
         ]
     finally:
         await connection.close()
-    checks += _storage(account)
-    return checks if stream is None else [*checks, *_bucket(stream), *_clock(stream, between)]
+    checks += storage_checks(account)
+    return checks if stream is None else [*checks, *bucket_checks(stream), *_clock(stream, between)]
 
 
 def _durability(settings: Settings) -> list[HealthCheck]:
@@ -52,14 +52,14 @@ def _durability(settings: Settings) -> list[HealthCheck]:
     return [measured("durability", f"sync_interval always, according to {source}")]
 
 
-def _storage(account: dict[str, Any]) -> list[HealthCheck]:
+def storage_checks(account: dict[str, Any]) -> list[HealthCheck]:
     used, most = account.get("storage", 0), account.get("limits", {}).get("max_storage", -1)
     limit = f" of {format_size(most)}" if most > 0 else ", no account limit"
     fix = "Raise the account's max_storage, or delete streams: writes beyond it fail."
     return [measured("storage", format_size(used) + limit, fix, warn=0 < 0.9 * most < used)]
 
 
-def _bucket(stream: dict[str, Any]) -> list[HealthCheck]:
+def bucket_checks(stream: dict[str, Any]) -> list[HealthCheck]:
     config, name = stream["config"], stream["config"]["name"]
     replicas, in_files = config.get("num_replicas", 1), config.get("storage") == "file"
     lagging = [
@@ -88,10 +88,10 @@ def _bucket(stream: dict[str, Any]) -> list[HealthCheck]:
 
 def _clock(stream: dict[str, Any], between: float) -> Iterator[HealthCheck]:
     if timestamp := stream.get("ts"):
-        yield clock_skew(datetime.fromisoformat(_microseconds(timestamp)).timestamp() - between)
+        yield clock_skew(datetime.fromisoformat(microseconds(timestamp)).timestamp() - between)
 
 
-def _microseconds(timestamp: str) -> str:
+def microseconds(timestamp: str) -> str:
     """Cut nanoseconds to microseconds: Python before 3.12 does not parse them."""
     front, _, rest = timestamp.rstrip("Z").partition(".")
     return f"{front}.{rest[:6]:0<6}+00:00"

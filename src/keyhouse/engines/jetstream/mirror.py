@@ -110,7 +110,7 @@ class Mirror:
         self._spaces: dict[str, _SpaceIndex] = {}
         self._names: dict[str, str] = {}  # of the spaces, by their digests
         self._tombstones: dict[RowKey, int] = {}  # in sequence order
-        self._expiries: list[tuple[int, int, RowKey]] = []  # a heap; entries may be stale
+        self.expiries: list[tuple[int, int, RowKey]] = []  # a heap; entries may be stale
         self._expiring = 0
         self._next_change: asyncio.Event | None = None
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
@@ -239,8 +239,8 @@ class Mirror:
     def take_expired(self, now: int, limit: int) -> list[Expired]:
         """Return expired rows, each once. Callers that do not remove one must `requeue` it."""
         expired: list[Expired] = []
-        while self._expiries and len(expired) < limit and self._expiries[0][0] <= now:
-            _, sequence, row_key = heapq.heappop(self._expiries)
+        while self.expiries and len(expired) < limit and self.expiries[0][0] <= now:
+            _, sequence, row_key = heapq.heappop(self.expiries)
             entry = self.entry(*row_key)
             if entry is not None and entry.sequence == sequence:
                 expired.append(Expired(row_key, sequence))
@@ -250,7 +250,7 @@ class Mirror:
         for row_key, sequence in expired:
             entry = self.entry(*row_key)
             if entry is not None and entry.sequence == sequence and entry.expires is not None:
-                heapq.heappush(self._expiries, (entry.expires, sequence, row_key))
+                heapq.heappush(self.expiries, (entry.expires, sequence, row_key))
 
     def tombstones(self, upto: int) -> list[tuple[RowKey, int]]:
         """Return the tombstones up to sequence `upto`, each with its sequence."""
@@ -295,18 +295,18 @@ class Mirror:
             self._expiring -= before.expires is not None
         if entry.expires is not None:
             self._expiring += 1
-            heapq.heappush(self._expiries, (entry.expires, entry.sequence, row_key))
-            if len(self._expiries) > 2 * self._expiring + _HEAP_SLACK:
+            heapq.heappush(self.expiries, (entry.expires, entry.sequence, row_key))
+            if len(self.expiries) > 2 * self._expiring + _HEAP_SLACK:
                 self._compact()
 
     def _compact(self) -> None:
         """Drop the stale expiries of rows that were written again."""
-        self._expiries = [
+        self.expiries = [
             (expires, sequence, row_key)
-            for expires, sequence, row_key in self._expiries
+            for expires, sequence, row_key in self.expiries
             if (entry := self.entry(*row_key)) is not None and entry.sequence == sequence
         ]
-        heapq.heapify(self._expiries)
+        heapq.heapify(self.expiries)
 
     def _notify(self) -> None:
         while self._waiters and self._waiters[0][0] <= self.position:

@@ -65,19 +65,19 @@ async def page(
     for _ in range(ATTEMPTS_MAX):
         mirror, now = bucket.mirror, clock.now()
         entries = mirror.scan(space, span, reverse=reverse)
-        found = list(
+        live = list(
             islice(((key, entry) for key, entry in entries if entry.is_live(now)), limit + 1)
         )
-        more = len(found) > limit
+        more = len(live) > limit
         if keys_only:
             return Page(
-                [Row(key, b"", each.revision, each.expires) for key, each in found[:limit]],
+                [Row(key, b"", each.revision, each.expires) for key, each in live[:limit]],
                 more,
                 mirror.position,
             )
         missing: dict[str, Entry] = {}
         page_rows: list[Row] = []
-        for key, entry in found[:limit]:
+        for key, entry in live[:limit]:
             value = mirror.values.get(entry.sequence)
             if value is None and (value := fetched.get(entry.sequence)) is None:
                 missing[key] = entry

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
+from keyhouse.advice.nearest import nearest
 from keyhouse.engines.jetstream.layout import Layout
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
@@ -62,11 +63,11 @@ def parse(url: str) -> Settings:
         ) from None
     options: dict[str, Any] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        if name not in _OPTIONS:
+        if name not in OPTIONS:
             raise UsageError(
-                "Unknown setting in the NATS URL.", setting=name, known=sorted(_OPTIONS)
+                "Unknown setting in the NATS URL.", setting=name, **nearest(name, sorted(OPTIONS))
             )
-        field, read = _OPTIONS[name]
+        field, read = OPTIONS[name]
         try:
             options[field] = read(value)
         except (ValueError, KeyError):
@@ -90,7 +91,7 @@ def _credentials(path: str) -> str:
     return path
 
 
-_OPTIONS: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
+OPTIONS: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
     "bucket": ("bucket", str),
     "prefix": ("prefix", str),
     "replicas": ("replicas", int),

@@ -101,9 +101,9 @@ async def _forget_ids(bucket: Bucket, now: int) -> None:
     least = oldest["seq"] + 1
     while least < most:
         middle = (least + most) // 2
-        found = await _first_id(bucket, middle)
-        if found is not None and _is_expired(found, now):
-            least = found["seq"] + 1
+        message = await _first_id(bucket, middle)
+        if message is not None and _is_expired(message, now):
+            least = message["seq"] + 1
         else:
             most = middle
     await bucket.purge(bucket.names.ids, least)
@@ -111,13 +111,13 @@ async def _forget_ids(bucket: Bucket, now: int) -> None:
 
 async def _first_id(bucket: Bucket, sequence: int) -> dict[str, Any] | None:
     """Return the first batch id message at or after `sequence`."""
-    found = await bucket.connection.api(
+    answer = await bucket.connection.api(
         f"STREAM.MSG.GET.{bucket.names.stream}", seq=sequence, next_by_subj=bucket.names.ids
     )
-    return None if found is None else found["message"]
+    return None if answer is None else answer["message"]
 
 
-def _is_expired(found: dict[str, Any], now: int) -> bool:
-    return Applied.read(found["subject"], found.get("data", "")).expired(
+def _is_expired(message: dict[str, Any], now: int) -> bool:
+    return Applied.read(message["subject"], message.get("data", "")).expired(
         now - ID_MARGIN_MILLISECONDS
     )

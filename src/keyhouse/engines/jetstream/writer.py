@@ -199,12 +199,12 @@ class JetstreamWriter(TaskCommitQueue[JetstreamWrite]):
 
     async def _look_up(self, write: JetstreamCommit, batch_id: str) -> None:
         subject = self._bucket.names.id(write.space, batch_id)
-        found = await until_available(lambda: self._bucket.last_message(subject))
-        write.id_sequence = 0 if found is None else found["seq"]
-        if found is not None:
-            applied = Applied.read(subject, found.get("data", ""))
+        message = await until_available(lambda: self._bucket.last_message(subject))
+        write.id_sequence = 0 if message is None else message["seq"]
+        if message is not None:
+            applied = Applied.read(subject, message.get("data", ""))
             if not applied.expired(self._clock.now()):
-                revision = found["seq"] + applied.following
+                revision = message["seq"] + applied.following
                 self._cache_id((write.space, batch_id), revision, applied.at)
 
     async def _plan(self, group: LaneGroup[JetstreamWrite]) -> list[_Plan]:

@@ -58,18 +58,16 @@ class PostgresEngine:
 
     def __init__(self, server: Server, layout: Layout, clock: Clock, changes_kept: int) -> None:
         self.clock = clock
-        self._sql = statements(layout)
+        self.sql = statements(layout)
         self._changes_kept = changes_kept
         self._closing = False
         self._pace = _new_pace()
         self._pace_until = 0.0
-        self._reads = Pool(server, "reads")
-        self._writes = Pool(server, "writes")
-        self._reader = Reader(self._reads, self._sql, clock)
-        self._feed = Feed(self._reads, self._sql, clock)
-        self._writer = PostgresWriter(
-            self._writes, self._sql, clock, committed=self._feed.committed
-        )
+        self.reads = Pool(server, "reads")
+        self.writes = Pool(server, "writes")
+        self.reader = Reader(self.reads, self.sql, clock)
+        self.feed = Feed(self.reads, self.sql, clock)
+        self.writer = PostgresWriter(self.writes, self.sql, clock, committed=self.feed.committed)
 
     @classmethod
     def open(
@@ -96,12 +94,12 @@ class PostgresEngine:
 
     async def connect(self) -> None:
         """Connect to the server and its tables, as the first call would."""
-        self._writes.release(await self._writes.acquire())
+        self.writes.release(await self.writes.acquire())
 
     async def read(
         self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
     ) -> list[Row | None]:
-        return await self._reader.rows(space, keys)
+        return await self.reader.rows(space, keys)
 
     async def scan(
         self,
@@ -113,49 +111,49 @@ class PostgresEngine:
         keys_only: bool = False,
         bytes_max: int | None = None,
     ) -> Page:
-        sql = self._sql.scans[reverse, keys_only, span.stop is not None]
+        sql = self.sql.scans[reverse, keys_only, span.stop is not None]
         arguments = scan_arguments(space, span, self.clock.now(), limit)
         return page_of(
-            await self._reads.run(lambda connection: connection.fetch(sql, *arguments)), limit
+            await self.reads.run(lambda connection: connection.fetch(sql, *arguments)), limit
         )
 
     async def commit(self, space: str, batch: Batch) -> int | None:
-        return await self._writer.commit(space, batch)
+        return await self.writer.commit(space, batch)
 
     def watch(
         self, space: str, span: Span, *, since: int | None = None, caught_up: CaughtUp | None = None
     ) -> AsyncGenerator[Change, None]:
-        return self._feed.changes(space, span, since, caught_up)
+        return self.feed.changes(space, span, since, caught_up)
 
     async def sweep(self, *, limit: int) -> int:
-        if self._writer.busy or perf_counter() > self._pace_until:
+        if self.writer.busy or perf_counter() > self._pace_until:
             self._pace = _new_pace()
         pace, swept = self._pace, 0
         while swept < limit:
             rows, started = min(pace.rows, limit - swept), perf_counter()
-            seen, gone, spaces = await self._fetchrow(self._sql.sweep, self.clock.now(), rows)
+            seen, gone, spaces = await self._fetchrow(self.sql.sweep, self.clock.now(), rows)
             if gone:
-                self._feed.committed(spaces)
+                self.feed.committed(spaces)
             swept += gone
             if not gone or (seen < rows and gone == seen):
                 break
             elapsed = perf_counter() - started
-            await asyncio.sleep(pace.next(elapsed, elapsed, int(self._writer.busy)))
+            await asyncio.sleep(pace.next(elapsed, elapsed, int(self.writer.busy)))
         self._pace_until = perf_counter() + PACE_KEPT_SECONDS
-        await self._prune(self._sql.prune, self._changes_kept)
-        await self._prune(self._sql.forget, ids_expired_at(self.clock.now()))
+        await self._prune(self.sql.prune, self._changes_kept)
+        await self._prune(self.sql.forget, ids_expired_at(self.clock.now()))
         return swept
 
     async def forget(self, space: str, *, last: str | None = None) -> None:
-        rows, *others = self._sql.erase
+        rows, *others = self.sql.erase
         await self._erase(rows, space, FORGET_ROWS, last)
         for sql in others:
             await self._erase(sql, space, FORGET_ROWS)
-        for sql in self._sql.vacuum:
+        for sql in self.sql.vacuum:
             await self._vacuum(sql)
         if last is not None:
             await self._erase(rows, space, FORGET_ROWS, None)
-            await self._vacuum(self._sql.vacuum[0])
+            await self._vacuum(self.sql.vacuum[0])
 
     async def _erase(self, sql: str, *arguments: object) -> None:
         while (await self._fetchrow(sql, *arguments))[0]:
@@ -164,41 +162,41 @@ class PostgresEngine:
     async def _vacuum(self, sql: str) -> None:
         """Free the space of deleted rows. A user who does not own the tables leaves it to
         autovacuum."""
-        await self._writes.run(lambda connection: connection.execute(sql))
+        await self.writes.run(lambda connection: connection.execute(sql))
 
     async def _prune(self, sql: str, bound: int) -> None:
         started = perf_counter()
         while (await self._fetchrow(sql, bound, PRUNE_ROWS))[0] == PRUNE_ROWS:
-            await asyncio.sleep(perf_counter() - started if self._writer.busy else 0)
+            await asyncio.sleep(perf_counter() - started if self.writer.busy else 0)
             started = perf_counter()
 
     async def _fetchrow(self, sql: str, *arguments: object) -> Any:
-        return await self._writes.run(lambda connection: connection.fetchrow(sql, *arguments))
+        return await self.writes.run(lambda connection: connection.fetchrow(sql, *arguments))
 
     async def spaces(self) -> AsyncIterator[str]:
         after = ""
-        while found := await self._spaces(after):
-            for after in found:
+        while spaces := await self._spaces(after):
+            for after in spaces:
                 yield after
 
     async def _spaces(self, after: str) -> list[str]:
         arguments = (after, self.clock.now(), SPACES_ROWS)
-        found = await self._reads.run(
-            lambda connection: connection.fetch(self._sql.spaces, *arguments)
+        rows = await self.reads.run(
+            lambda connection: connection.fetch(self.sql.spaces, *arguments)
         )
-        return [space for (space,) in found]
+        return [space for (space,) in rows]
 
     def snapshot(self) -> AbstractAsyncContextManager[Snapshot]:
-        return snapshot(self._reads, self._sql, self.clock)
+        return snapshot(self.reads, self.sql, self.clock)
 
     async def close(self) -> None:
         if self._closing:
             return
         self._closing = True
-        await self._writer.stop()
-        await self._feed.close()
-        await self._writes.close()
-        await self._reads.close()
+        await self.writer.stop()
+        await self.feed.close()
+        await self.writes.close()
+        await self.reads.close()
 
 
 def _new_pace() -> Pace:

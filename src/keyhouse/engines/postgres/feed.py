@@ -178,14 +178,14 @@ class Feed:
         """Return the page of the log after a position, of one read for all who want it."""
         self._check_open()
         if position not in wakeup.reads:
-            wakeup.reads[position] = asyncio.ensure_future(self._read(space, position))
+            wakeup.reads[position] = asyncio.ensure_future(self.read_page(space, position))
             wakeup.reads[position].add_done_callback(lambda _: wakeup.reads.pop(position))
         page = await asyncio.shield(wakeup.reads[position])
         if isinstance(page, KeyhouseError):
             raise page
         return page
 
-    async def _read(self, space: str, position: int) -> LogPage[Change] | KeyhouseError:
+    async def read_page(self, space: str, position: int) -> LogPage[Change] | KeyhouseError:
         try:
             (pruned, _, _, last, count), *rows = await self._pool.run(
                 lambda connection: connection.fetch(
@@ -211,11 +211,11 @@ class Feed:
             spaces = sorted(self._unannounced)
             self._unannounced.clear()
             with suppress(KeyhouseError):  # they find it by polling
-                await self._notify(spaces)
+                await self.notify(spaces)
             await asyncio.sleep(NOTIFY_SECONDS)
         self._announcer = None
 
-    async def _notify(self, spaces: list[str]) -> None:
+    async def notify(self, spaces: list[str]) -> None:
         payload = msgspec.json.encode((self._token, spaces))
         if len(payload) > PAYLOAD_BYTES_MAX:
             payload = msgspec.json.encode((self._token, None))

@@ -166,19 +166,19 @@ class Server:
             await connection.execute("SET synchronous_commit = on")
 
     async def _check_tables(self, connection: Connection) -> None:
-        found = await version(connection, self._layout)
-        if found is None and not self._create:
+        tables_version = await version(connection, self._layout)
+        if tables_version is None and not self._create:
             raise UsageError(
                 "The tables do not exist; create them with: keyhouse tables upgrade URL",
                 server=self.name,
                 tables=self._layout.rows,
             )
-        if found is None:
+        if tables_version is None:
             await migrate(
                 connection, self._layout, partial(upgrade_script, self._layout, "postgresql")
             )
-            found = await version(connection, self._layout)
-        check_version(found, server=self.name)
+            tables_version = await version(connection, self._layout)
+        check_version(tables_version, server=self.name)
 
 
 def _split_connections(url: str) -> tuple[str, int]:

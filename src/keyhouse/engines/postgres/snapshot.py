@@ -37,10 +37,10 @@ class Snapshot:
 
     async def spaces(self) -> AsyncIterator[str]:
         after = ""
-        while found := await self._await_call(
+        while spaces := await self._await_call(
             self._connection.fetch(self._sql.spaces, after, self.clock.now(), SPACES_ROWS)
         ):
-            for (after,) in found:
+            for (after,) in spaces:
                 yield after
 
     async def start(self) -> None:
@@ -74,12 +74,12 @@ def scan_arguments(space: str, span: Span, now: int, limit: int) -> tuple[object
 
 
 def page_of(answer: list[Any], limit: int) -> Page:
-    head, *found = answer
+    head, *records = answer
     rows = [
         Row(key, value.encode(), revision, expires)
-        for key, value, revision, expires in found[:limit]
+        for key, value, revision, expires in records[:limit]
     ]
-    return Page(rows, len(found) > limit, head["revision"])
+    return Page(rows, len(records) > limit, head["revision"])
 
 
 def _without_null(bound: str) -> str:

@@ -15,10 +15,10 @@ async def version(connection: Connection, layout: Layout) -> str | None:
     """Return the version of the tables, or None if there are no tables."""
     if not await connection.fetchval(_EXISTS, layout.version):
         return None
-    found: str | None = await connection.fetchval(
+    stored: str | None = await connection.fetchval(
         f"SELECT version_num FROM {quoted(layout.version)}"
     )
-    return found
+    return stored
 
 
 async def migrate(connection: Connection, layout: Layout, plan: Plan) -> str | None:
@@ -31,12 +31,12 @@ async def migrate(connection: Connection, layout: Layout, plan: Plan) -> str | N
         await connection.fetchval(
             "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", layout.version
         )
-        found = await version(connection, layout)
-        if sql := plan(found):
+        before = await version(connection, layout)
+        if sql := plan(before):
             await connection.execute(sql)
         await connection.execute("COMMIT")
     except BaseException:
         if not connection.is_closed():
             await connection.execute("ROLLBACK")
         raise
-    return found
+    return before

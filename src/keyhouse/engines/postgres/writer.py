@@ -76,9 +76,9 @@ class PostgresWriter(TaskCommitQueue[PostgresCommit]):
         assert isinstance(group, PostgresGroup)
         if group.pool is self._blocked:
             async with self._pool.shared.lock_waits:
-                record = await self._call(group, wait_for_locks=True)
+                record = await self.call(group, wait_for_locks=True)
         else:
-            record = await self._call(group, wait_for_locks=False)
+            record = await self.call(group, wait_for_locks=False)
         locked = group.stage(record)
         for lane in group.lanes:
             lane.pool = self._blocked if lane.name in locked else self._unlocked
@@ -88,7 +88,7 @@ class PostgresWriter(TaskCommitQueue[PostgresCommit]):
     def _announce(self, group: LaneGroup[PostgresCommit]) -> None:
         self._committed({write.space for write in group.writes})
 
-    async def _call(self, group: PostgresGroup, *, wait_for_locks: bool) -> Any:
+    async def call(self, group: PostgresGroup, *, wait_for_locks: bool) -> Any:
         """Return the function's result. Retries only a call that certainly changed nothing."""
         attempt = 1
         while True:

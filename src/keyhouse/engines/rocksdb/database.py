@@ -45,7 +45,7 @@ OPEN_BYTES: Final = 4 * 1_024 * 1_024
 
 
 class WriteStall(Exception):
-    """RocksDB must flush or compact before it accepts writes. Nothing was written: plan again."""
+    """RocksDB must flush or compact before it accepts writes. Nothing was written: try again."""
 
 
 class Database:

@@ -54,9 +54,9 @@ class RocksdbEngine:
         self.clock = clock
         self._folder = database.folder
         self._changes_kept = changes_kept
-        self._feed = Feed(database, clock)
-        self._view = self._feed.view
-        self._writer = RocksdbWriter(database, self._view, clock, committed=self._feed.offer)
+        self.feed = Feed(database, clock)
+        self.view = self.feed.view
+        self.writer = RocksdbWriter(database, self.view, clock, committed=self.feed.offer)
 
     @classmethod
     def open(
@@ -76,7 +76,7 @@ class RocksdbEngine:
     async def read(
         self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
     ) -> list[Row | None]:
-        return self._view.rows(space, keys, bytes_max)
+        return self.view.rows(space, keys, bytes_max)
 
     async def scan(
         self,
@@ -88,14 +88,14 @@ class RocksdbEngine:
         keys_only: bool = False,
         bytes_max: int | None = None,
     ) -> Page:
-        return self._view.page(
+        return self.view.page(
             space, span, limit, reverse=reverse, keys_only=keys_only, bytes_max=bytes_max
         )
 
     async def commit(self, space: str, batch: Batch) -> int | None:
         rows = len(batch.checks) + len(batch.puts) + len(batch.deletes) + len(batch.adds)
         size = sum([len(put.value) for put in batch.puts])
-        return await self._writer.submit(
+        return await self.writer.submit(
             TransactionWrite(
                 lambda transaction: transaction.apply(space, batch), rows=rows, bytes=size
             )
@@ -104,18 +104,18 @@ class RocksdbEngine:
     def watch(
         self, space: str, span: Span, *, since: int | None = None, caught_up: CaughtUp | None = None
     ) -> AsyncGenerator[Change, None]:
-        return self._feed.changes(space, span, since, caught_up)
+        return self.feed.changes(space, span, since, caught_up)
 
     async def sweep(self, *, limit: int) -> int:
         pace = Pace(
             rows_max=SWEEP_ROWS_MAX, rows_busy=SWEEP_ROWS_BUSY, busy_seconds=SWEEP_BUSY_SECONDS
         )
-        swept, more, settled = 0, True, self._writer.settled
+        swept, more, settled = 0, True, self.writer.settled
         while swept < limit and more:
             started = perf_counter()
             step = await self._sweep(min(pace.rows, limit - swept))
             swept, more = swept + step.rows, step.more
-            others, settled = self._writer.settled - settled - 1, self._writer.settled
+            others, settled = self.writer.settled - settled - 1, self.writer.settled
             elapsed = perf_counter() - started
             await asyncio.sleep(pace.next(elapsed, elapsed, others))
         while await self._prune():
@@ -123,28 +123,28 @@ class RocksdbEngine:
         return swept
 
     async def _sweep(self, rows: int) -> SweepResult:
-        return await self._writer.submit(
+        return await self.writer.submit(
             TransactionWrite(lambda transaction: transaction.sweep(rows, rows), alone=True)
         )
 
     async def _prune(self) -> bool:
         kept = self._changes_kept
-        return await self._writer.submit(
+        return await self.writer.submit(
             TransactionWrite(lambda transaction: transaction.prune(kept, PRUNE_ROWS), alone=True)
         )
 
     async def forget(self, space: str, *, last: str | None = None) -> None:
         await self._erase_rows(space, last)
-        revision: int | None = self._view.oldest - 1
+        revision: int | None = self.view.oldest - 1
         while revision is not None:
             revision = await self._alone(partial(_forget_changes, space, revision))
         due: bytes | None = b""
         while due is not None:
             due = await self._alone(partial(_forget_expiries, space, due))
-        await self._writer.submit(ThreadWork(lambda _: self._writer.compact()))
+        await self.writer.submit(ThreadWork(lambda _: self.writer.compact()))
         if last is not None:
             await self._erase_rows(space, None)
-            await self._writer.submit(ThreadWork(lambda _: self._writer.compact(space)))
+            await self.writer.submit(ThreadWork(lambda _: self.writer.compact(space)))
 
     async def _erase_rows(self, space: str, kept: str | None) -> None:
         while await self._alone(lambda transaction: transaction.forget(space, FORGET_ROWS, kept)):
@@ -152,29 +152,29 @@ class RocksdbEngine:
 
     async def _alone(self, work: Callable[[RocksdbTransaction], Answer]) -> Answer:
         started = perf_counter()
-        answer = await self._writer.submit(TransactionWrite(work, alone=True))
+        answer = await self.writer.submit(TransactionWrite(work, alone=True))
         await asyncio.sleep(min(perf_counter() - started, PAUSE_SECONDS_MAX))
         return answer
 
     async def spaces(self) -> AsyncIterator[str]:
-        space = self._view.next_space(b"")
+        space = self.view.next_space(b"")
         while space is not None:
             yield space
-            space = self._view.next_space(space.encode() + b"\1")
+            space = self.view.next_space(space.encode() + b"\1")
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Snapshot]:
-        snapshot = Snapshot(self._view, self.clock, self._folder)
+        snapshot = Snapshot(self.view, self.clock, self._folder)
         try:
             yield snapshot
         finally:
             snapshot.close()
 
     async def close(self) -> None:
-        self._feed.close()
-        await self._writer.stop()
-        self._view.close()
-        await self._writer.close()
+        self.feed.close()
+        await self.writer.stop()
+        self.view.close()
+        await self.writer.close()
 
 
 def _forget_changes(space: str, after: int, transaction: RocksdbTransaction) -> int | None:

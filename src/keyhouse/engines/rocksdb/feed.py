@@ -50,7 +50,7 @@ class Feed(LogFeed):
 
         Perhaps by a group in flight, which the view does not show yet.
         """
-        last = min(watcher.position + WINDOW_COMMITS, watcher.horizon)
+        last = min(watcher.position + WINDOW_COMMITS, watcher.log_end)
         first = watcher.position + 1
         commits = list(self._log(first, last)) if first >= self.view.oldest else []
         if len(commits) < last - watcher.position:
@@ -75,5 +75,5 @@ class Feed(LogFeed):
         ):
             yield number_of(key), decode_keys(value)
 
-    def _stored(self, space: str, key: str) -> Row | None:
+    def stored(self, space: str, key: str) -> Row | None:
         return self.view.stored(space, key)

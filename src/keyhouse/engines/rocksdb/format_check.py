@@ -32,15 +32,15 @@ def check_folder(folder: str) -> None:
         _check_families(folder, families)
 
 
-def check_format(folder: str, found: bytes | None) -> bool:
+def check_format(folder: str, stored: bytes | None) -> bool:
     """Return True for a new database; raise if its format is newer than this code."""
-    if found is None:
+    if stored is None:
         return True
     try:
-        version = msgspec.json.decode(found, type=int)
+        version = msgspec.json.decode(stored, type=int)
     except msgspec.DecodeError as error:
         raise UnreadableError(
-            "The format of the database is unreadable.", folder=folder, found=found
+            "The format of the database is unreadable.", folder=folder, found=stored
         ) from error
     if version > FORMAT:
         raise NewerError(

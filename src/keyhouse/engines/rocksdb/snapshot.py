@@ -46,10 +46,10 @@ class Snapshot:
         self._iterator = None
 
     def _range(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        found = self._steps(start, stop)
+        entries = self._steps(start, stop)
         if not self._overlay:
-            return found
-        others = (row for row in found if row[0] not in self._overlay)
+            return entries
+        others = (row for row in entries if row[0] not in self._overlay)
         overlay = sorted(
             (key, data)
             for key, data in self._overlay.items()
@@ -61,5 +61,5 @@ class Snapshot:
         """Iterate over a range. One at a time: all share the iterator."""
         if self._iterator is None:
             raise ClosedError(CLOSED, folder=self._folder)
-        found = steps(self._iterator, start, self._folder)
-        return found if stop is None else takewhile(lambda row: row[0] < stop, found)
+        entries = steps(self._iterator, start, self._folder)
+        return entries if stop is None else takewhile(lambda row: row[0] < stop, entries)

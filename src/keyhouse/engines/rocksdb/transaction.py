@@ -1,6 +1,6 @@
 """The writes of one group, gathered in memory: batches, sweeping, pruning. Knows no threads.
 
-Nothing is in flight while a transaction is planned, so the database holds exactly the rows before
+Nothing is in flight while a transaction is executed, so the database holds exactly the rows before
 it; an overlay holds the effects of earlier batches of the group. A batch is encoded as a whole
 before any of it is added: whatever rejects it, a check, a counter, an invalid value, has nothing to
 undo and affects no other batch.
@@ -132,8 +132,8 @@ class RocksdbTransaction:
         """
         removed: dict[str, list[str]] = {}
         count = 0
-        found = self._due(self._database.expiry, b"", self.now, examined)
-        for due in found:
+        due_keys = self._due(self._database.expiry, b"", self.now, examined)
+        for due in due_keys:
             if count == limit:
                 break
             row_key = due[8:]
@@ -147,7 +147,7 @@ class RocksdbTransaction:
         for space, keys in removed.items():
             swept = CommittedKeys(space, (), keys)
             self._record(swept, encode_keys(swept))
-        return SweepResult(count, len(found) == examined)
+        return SweepResult(count, len(due_keys) == examined)
 
     def prune(self, kept: int, examined: int) -> bool:
         """Delete the changes beyond the newest `kept`, and up to `examined` expired batch ids.
@@ -159,14 +159,16 @@ class RocksdbTransaction:
             self.batch.delete_range(number(self.oldest), number(oldest), self._families[CHANGES])
             self.oldest = oldest
         applied = self._families[APPLIED]
-        found = self._due(self._database.applied, IDS_BY_TIME, ids_expired_at(self.now), examined)
-        for due in found:
+        due_keys = self._due(
+            self._database.applied, IDS_BY_TIME, ids_expired_at(self.now), examined
+        )
+        for due in due_keys:
             name = IDS + due[9:]
             data = self._got(self._database.applied, name)
             if data is not None and _head_of(data)[1] == moment_of(due[1:]):
                 self.batch.delete(name, applied)
             self.batch.delete(due, applied)
-        return len(found) == examined
+        return len(due_keys) == examined
 
     def forget(self, space: str, limit: int, kept: str | None) -> int:
         """Delete up to `limit` rows, but not the row `kept`, and as many batch ids of a space;
@@ -207,9 +209,9 @@ class RocksdbTransaction:
     def forget_expiries(self, space: str, after: bytes, limit: int) -> bytes | None:
         """Delete stale entries of a space among the next `limit` expiries, as `forget_changes`."""
         prefix = prefix_of(space)
-        found = islice(steps(self._database.expiry.iter(), after, self._database.folder), limit)
+        expiries = islice(steps(self._database.expiry.iter(), after, self._database.folder), limit)
         last = None
-        for count, (due, _) in enumerate(found, 1):
+        for count, (due, _) in enumerate(expiries, 1):
             if due[8:].startswith(prefix):
                 self.batch.delete(due, self._families[EXPIRY])
             last = due + b"\0" if count == limit else None
@@ -293,5 +295,5 @@ class RocksdbTransaction:
         first.
         """
         reading = bounded(start + moment(until + 1))
-        found = islice(steps(family.iter(reading), start, self._database.folder), examined)
-        return [key for key, _ in found]
+        entries = islice(steps(family.iter(reading), start, self._database.folder), examined)
+        return [key for key, _ in entries]

@@ -123,9 +123,9 @@ class CommittedView:
     ) -> Page:
         prefix = prefix_of(space)
         start, stop = bounds(prefix, span)  # kept alive while iterating: see `iterators`
-        found = self._range(start, stop, reverse=reverse)
+        entries = self._range(start, stop, reverse=reverse)
         rows, more = live_rows(
-            found,
+            entries,
             len(prefix),
             self._clock.now(),
             limit,
@@ -144,7 +144,7 @@ class CommittedView:
         While the iterator is referenced, the folder cannot be closed.
         """
         self._current()
-        iterator = self._iterator(None)
+        iterator = self.iterator(None)
         return iterator, {key: self._row(key) for key in self._in_flight.keys}
 
     def _range(
@@ -154,7 +154,7 @@ class CommittedView:
         if stop is not None and stop <= start:
             return iter(())
         self._current()
-        newest = steps(self._iterator(stop), start, self._database.folder, reverse=reverse)
+        newest = steps(self.iterator(stop), start, self._database.folder, reverse=reverse)
         # Read after the iterator was made: else the writer's thread could write between the two.
         in_flight = self._in_flight
         held = in_flight.within(start, stop)
@@ -168,7 +168,7 @@ class CommittedView:
         )
         return merge(durable, before, reverse=reverse)
 
-    def _iterator(self, stop: bytes | None) -> RdictIter:
+    def iterator(self, stop: bytes | None) -> RdictIter:
         return self._database.rows.iter(bounded(stop))
 
     def _row(self, key: bytes) -> bytes | None:
@@ -188,7 +188,7 @@ class CommittedView:
 
 
 def live_rows(
-    found: Iterable[tuple[bytes, bytes]],
+    entries: Iterable[tuple[bytes, bytes]],
     skip: int,
     now: int,
     limit: int,
@@ -203,7 +203,7 @@ def live_rows(
     """
     rows: list[Row] = []
     left = sys.maxsize if bytes_max is None or keys_only else bytes_max
-    for key, data in found:
+    for key, data in entries:
         revision, expires = _head_of(data)
         if expires == NEVER:
             expires = None
@@ -218,9 +218,9 @@ def live_rows(
     return rows, False
 
 
-def live_space(found: Iterable[tuple[bytes, bytes]], now: int) -> str | None:
+def live_space(entries: Iterable[tuple[bytes, bytes]], now: int) -> str | None:
     """Return the space of the first live row."""
-    for key, data in found:
+    for key, data in entries:
         if _head_of(data)[1] > now:
             return split_key(key)[0]
     return None

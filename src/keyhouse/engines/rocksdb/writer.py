@@ -1,6 +1,6 @@
 """RocksDB's writer, in groups: see `keyhouse.engines.thread_commit_queue`.
 
-A group is planned and written on the event loop's thread, into memory and the system's cache; the
+A group is executed on the event loop's thread, into memory and the system's cache; the
 sync that makes it durable runs on the writer's thread. A write stall, in which RocksDB takes no
 writes until it has flushed or compacted, is waited for on the thread.
 """
@@ -37,7 +37,7 @@ class RocksdbWriter(ThreadCommitQueue):
         committed: Callable[[Commits], None],
     ) -> None:
         super().__init__("rocksdb")
-        self._database = database
+        self.database = database
         self._view = view
         self._clock = clock
         self._committed = committed
@@ -45,17 +45,17 @@ class RocksdbWriter(ThreadCommitQueue):
         self._unannounced: Commits = []
 
     def _closed_error(self) -> KeyhouseError:
-        return ClosedError(CLOSED, folder=self._database.folder)
+        return ClosedError(CLOSED, folder=self.database.folder)
 
     def _translated(self, error: Exception) -> Exception:
         return error  # the database has done so
 
-    def _recover(self) -> None:
+    def recover(self) -> None:
         """Reopen the database after a failure. On the loop, so that no read interferes."""
-        if self._database.failed is not None or not self._database.is_open:
+        if self.database.failed is not None or not self.database.is_open:
             self._view.reopen()
 
-    def _plan(self, group: TransactionGroup) -> bool:
+    def execute(self, group: TransactionGroup) -> bool:
         try:
             return self._write(group)
         except WriteStall as stall:
@@ -63,34 +63,34 @@ class RocksdbWriter(ThreadCommitQueue):
 
     def _write(self, group: TransactionGroup) -> bool:
         transaction = RocksdbTransaction(
-            self._database, self._view.revision, self._view.oldest, self._clock.now()
+            self.database, self._view.revision, self._view.oldest, self._clock.now()
         )
         for write in group.writes:
-            write.plan(transaction)
+            write.execute(transaction)
         if transaction.batch.is_empty():
             return False
         self._view.hold(transaction.rows)
-        self._database.write(transaction.batch)
+        self.database.write(transaction.batch)
         self._in_flight = transaction
         return True
 
-    def _plan_and_apply(self, group: TransactionGroup) -> KeyhouseError | None:
+    def _commit_on_thread(self, group: TransactionGroup) -> KeyhouseError | None:
         deadline = time.monotonic() + STALL_SECONDS
         while True:
             try:
-                return self._apply(group) if self._write(group) else None
+                return self.make_durable(group) if self._write(group) else None
             except WriteStall as stall:
                 if time.monotonic() >= deadline:
                     return UnavailableError(
-                        STALLED, folder=self._database.folder, detail=str(stall.__cause__)
+                        STALLED, folder=self.database.folder, detail=str(stall.__cause__)
                     )
                 time.sleep(STALL_RETRY_SECONDS)
             except KeyhouseError as error:
                 return error
 
-    def _apply(self, group: TransactionGroup) -> KeyhouseError | None:
+    def make_durable(self, group: TransactionGroup) -> KeyhouseError | None:
         try:
-            self._database.sync()
+            self.database.sync()
         except KeyhouseError as error:
             return error
         return None
@@ -108,7 +108,7 @@ class RocksdbWriter(ThreadCommitQueue):
 
     def compact(self, space: str | None = None) -> None:
         """Rewrite all files, or those of a space's rows, without deleted rows. On the thread."""
-        self._database.compact(None if space is None else prefix_of(space))
+        self.database.compact(None if space is None else prefix_of(space))
 
     def _close_files(self) -> None:
-        self._database.close()
+        self.database.close()

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 
+from keyhouse.advice.install import install_line
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.script import Dialect, downgrade_script, upgrade_script
 from keyhouse.engines.sql.url import split_layout, sqlite_file
 from keyhouse.engines.sql.version import VERSIONS
 from keyhouse.errors import UsageError
-from keyhouse.install import install_line
 
 __all__ = ["current", "downgrade", "upgrade", "versions"]
 
@@ -25,17 +25,17 @@ def versions() -> tuple[str, ...]:
 
 def current(url: str) -> str | None:
     """Return the version of the tables, or None if there are no tables."""
-    return _migrate(url, lambda layout, dialect, found: "")
+    return _migrate(url, lambda layout, dialect, version: "")
 
 
 def upgrade(url: str, to: str = "head") -> None:
     """Create the tables, or upgrade them to a version."""
-    _migrate(url, lambda layout, dialect, found: upgrade_script(layout, dialect, found, to))
+    _migrate(url, lambda layout, dialect, version: upgrade_script(layout, dialect, version, to))
 
 
 def downgrade(url: str, to: str = "base") -> None:
     """Downgrade the tables to a version. `base` drops them with every row."""
-    _migrate(url, lambda layout, dialect, found: downgrade_script(layout, dialect, found, to))
+    _migrate(url, lambda layout, dialect, version: downgrade_script(layout, dialect, version, to))
 
 
 def _migrate(url: str, script: Callable[[Layout, Dialect, str | None], str]) -> str | None:

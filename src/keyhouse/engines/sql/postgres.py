@@ -328,7 +328,7 @@ def sweep_function(layout: Layout) -> str:
     )
     still = f"r.ctid = ANY (places) AND r.{expires} <= moment AND r.{space} = ANY (spaces)"
     changes = quoted(layout.changes)
-    found = f"SELECT r.ctid AS place, r.{space} AS owner, r.{key} AS name FROM {rows} r"
+    expired = f"SELECT r.ctid AS place, r.{space} AS owner, r.{key} AS name FROM {rows} r"
     collected = (
         "SELECT array_agg(d.place), array_agg(d.owner), array_agg(d.name)"
         " INTO places, owners, names FROM"
@@ -345,7 +345,7 @@ DECLARE
     names text[];
     entry text;
 BEGIN
-    {collected} ({found} WHERE r.{expires} <= moment ORDER BY r.{expires} LIMIT most) d;
+    {collected} ({expired} WHERE r.{expires} <= moment ORDER BY r.{expires} LIMIT most) d;
     seen := coalesce(cardinality(places), 0);
     gone := 0;
     IF seen = 0 THEN
@@ -387,7 +387,7 @@ BEGIN
         EXCEPTION WHEN lock_not_available THEN
             gone := 0;
             entry := NULL;
-            {collected} ({found} WHERE {still} FOR UPDATE SKIP LOCKED) d;
+            {collected} ({expired} WHERE {still} FOR UPDATE SKIP LOCKED) d;
         END;
     END LOOP;
 END $$"""

@@ -22,20 +22,22 @@ Plan = Callable[[str | None], str]
 
 
 @lru_cache(maxsize=64)
-def upgrade_script(layout: Layout, dialect: Dialect, found: str | None, to: str = "head") -> str:
-    """Return the SQL to upgrade from the version found, or to create the tables."""
-    if not needs_upgrade(found, to):
+def upgrade_script(layout: Layout, dialect: Dialect, version: str | None, to: str = "head") -> str:
+    """Return the SQL to upgrade from a version (None: no tables), or to create the tables."""
+    if not needs_upgrade(version, to):
         return ""
-    return _script("upgrade", layout, dialect, to if found is None else f"{found}:{to}")
+    return _script("upgrade", layout, dialect, to if version is None else f"{version}:{to}")
 
 
 @lru_cache(maxsize=64)
-def downgrade_script(layout: Layout, dialect: Dialect, found: str | None, to: str = "base") -> str:
-    """Return the SQL to downgrade from the version found; to `base`, it drops everything."""
-    if not needs_downgrade(found, to):
+def downgrade_script(
+    layout: Layout, dialect: Dialect, version: str | None, to: str = "base"
+) -> str:
+    """Return the SQL to downgrade from a version; to `base`, it drops everything."""
+    if not needs_downgrade(version, to):
         return ""
     end = f"DROP TABLE {quoted(layout.version)};\n" if to == "base" else ""
-    return _script("downgrade", layout, dialect, f"{found}:{to}") + end
+    return _script("downgrade", layout, dialect, f"{version}:{to}") + end
 
 
 def _script(command_name: str, layout: Layout, dialect: Dialect, versions: str) -> str:

@@ -38,7 +38,7 @@ WAL_BYTES_KEPT: Final = 64 * 1_024 * 1_024
 _DEFAULT_TABLES = frozenset({Layout().rows, Layout().version})
 """Tables of a file that was written without a layout."""
 
-_WRITER_SETTINGS = f"""
+WRITER_SETTINGS = f"""
     PRAGMA synchronous = FULL;
     PRAGMA fullfsync = ON;
     PRAGMA checkpoint_fullfsync = ON;
@@ -143,7 +143,7 @@ def _prepare(connection: Connection, path: str, sql: Statements, create: bool) -
             file=path,
             mode=mode,
         )
-    connection.execute(_WRITER_SETTINGS).fetchall()
+    connection.execute(WRITER_SETTINGS).fetchall()
     if exist:
         return
     with transaction(connection, "BEGIN IMMEDIATE"):
@@ -161,21 +161,21 @@ def _check_layout(connection: Connection, path: str, sql: Statements, create: bo
         "SELECT name FROM sqlite_schema"
         " WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
     )
-    found = [name for (name,) in connection.execute(tables)]
-    if not sql.is_default and set(found) >= _DEFAULT_TABLES:
+    tables_present = [name for (name,) in connection.execute(tables)]
+    if not sql.is_default and set(tables_present) >= _DEFAULT_TABLES:
         raise UsageError(
             "The file was written without a layout, as a program does it; a service has one. Copy"
             " its rows to the data folder of a service: `keyhouse move SYSTEM sqlite:FILE"
             " keyhouse-data`. For other commands, leave ?layout=NAME out of the URL.",
             file=path,
-            found=found,
+            found=tables_present,
         )
-    if not create or (sql.is_default and found):
+    if not create or (sql.is_default and tables_present):
         raise UsageError(
-            "The file has no such tables; if they have the names of a layout,"
-            " add ?layout=NAME to the URL.",
+            "The file has no such tables. Those of a service have the name of its system or schema:"
+            " add it to the URL as ?layout=NAME.",
             file=path,
-            found=found,
+            found=tables_present,
         )
 
 

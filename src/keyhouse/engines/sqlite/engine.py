@@ -72,17 +72,17 @@ class SqliteEngine:
     ) -> None:
         self.clock = clock
         self._path = writer.filename
-        self._sql = sql
+        self.sql = sql
         self._changes_kept = changes_kept
         self._pace = _new_pace(SWEEP_ROWS_BUSY)
         self._swept_at = -1
         """The newest revision after the last sweep, whose pace the next one keeps if it is the same
         then."""
-        self._reader = Reader(reader, sql, clock)
-        self.read = self._reader.read  # a method that calls it would cost a tenth
-        self._feed = Feed(self._reader, sql, clock)
-        self._writer = SqliteWriter(writer, sql, clock, committed=self._feed.pull)
-        self._submit = self._writer.submit
+        self.reader = Reader(reader, sql, clock)
+        self.read = self.reader.read  # a method that calls it would cost a tenth
+        self.feed = Feed(self.reader, sql, clock)
+        self.writer = SqliteWriter(writer, sql, clock, committed=self.feed.pull)
+        self._submit = self.writer.submit
 
     @classmethod
     def open(
@@ -119,13 +119,13 @@ class SqliteEngine:
         bytes_max: int | None = None,
     ) -> Page:
         bindings = (space, span.start, stop_of(span.stop), self.clock.now(), limit + 1)
-        sql = self._sql.scans[reverse, keys_only]
+        sql = self.sql.scans[reverse, keys_only]
         if bytes_max is None or keys_only:
-            found, is_cut = self._reader.all(sql, bindings), False
+            results, is_cut = self.reader.all(sql, bindings), False
         else:
-            found, is_cut = self._reader.fitting(sql, bindings, bytes_max)
-        more = is_cut or len(found) > limit + 1
-        return Page(list(starmap(Row, found[1 : limit + 1])), more, found[0][0] or 0)
+            results, is_cut = self.reader.fitting(sql, bindings, bytes_max)
+        more = is_cut or len(results) > limit + 1
+        return Page(list(starmap(Row, results[1 : limit + 1])), more, results[0][0] or 0)
 
     async def commit(self, space: str, batch: Batch) -> int | None:
         return await self._submit(SqliteCommit(space, batch))
@@ -133,13 +133,13 @@ class SqliteEngine:
     def watch(
         self, space: str, span: Span, *, since: int | None = None, caught_up: CaughtUp | None = None
     ) -> AsyncGenerator[Change, None]:
-        return self._feed.changes(space, span, since, caught_up)
+        return self.feed.changes(space, span, since, caught_up)
 
     async def sweep(self, *, limit: int) -> int:
-        if self._reader.revision() != self._swept_at:
+        if self.reader.revision() != self._swept_at:
             self._pace = _new_pace(SWEEP_ROWS_BUSY)
         swept = await self._in_steps(self._pace, SqliteTransaction.sweep, limit)
-        last = self._reader.revision() - self._changes_kept  # what others add meanwhile is kept
+        last = self.reader.revision() - self._changes_kept  # what others add meanwhile is kept
 
         def prune(transaction: SqliteTransaction, rows: int) -> int:
             return transaction.prune(last, rows)
@@ -151,55 +151,55 @@ class SqliteEngine:
         self, pace: Pace, remove: Callable[[SqliteTransaction, int], int], limit: int
     ) -> int:
         """Remove up to `limit` rows, each step in its own transaction; return their number."""
-        removed, self._swept_at = 0, self._reader.revision()
+        removed, self._swept_at = 0, self.reader.revision()
         while removed < limit:
             asked, started = min(pace.rows, limit - removed), perf_counter()
             write = SqliteWrite(partial(_remove_step, remove, asked), rows=asked)
-            step = await self._writer.submit(write)
+            step = await self.writer.submit(write)
             removed += step.removed
             others = step.before - self._swept_at  # each commit is one revision
             self._swept_at = step.after
             if step.removed < asked:
                 break
-            await _pause(pace.next(step.seconds, perf_counter() - started, others))
+            await pause(pace.next(step.seconds, perf_counter() - started, others))
         return removed
 
     async def forget(self, space: str, *, last: str | None = None) -> None:
         await self._erase(space, last)
-        await self._writer.submit(ThreadWork(self._writer.erase_free_pages))
+        await self.writer.submit(ThreadWork(self.writer.erase_free_pages))
         if last is not None:
-            await self._writer.submit(ThreadWork(self._writer.overwrite_deleted))
+            await self.writer.submit(ThreadWork(self.writer.overwrite_deleted))
             try:
                 await self._erase(space, None)
             finally:
-                await self._writer.submit(ThreadWork(self._writer.truncate_log))
+                await self.writer.submit(ThreadWork(self.writer.truncate_log))
 
     async def _erase(self, space: str, kept: str | None) -> None:
         def erase(transaction: SqliteTransaction) -> int:
             return transaction.forget(space, FORGET_ROWS, kept)
 
         started = perf_counter()
-        while await self._writer.submit(SqliteWrite(erase, alone=True)):
-            await _pause(min(perf_counter() - started, PAUSE_SECONDS_MAX))
+        while await self.writer.submit(SqliteWrite(erase, alone=True)):
+            await pause(min(perf_counter() - started, PAUSE_SECONDS_MAX))
             started = perf_counter()
 
     async def spaces(self) -> AsyncIterator[str]:
-        for space in self._reader.spaces():
+        for space in self.reader.spaces():
             yield space
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Snapshot]:
-        snapshot = Snapshot(self._path, self._sql, self.clock)
+        snapshot = Snapshot(self._path, self.sql, self.clock)
         try:
             yield snapshot
         finally:
             snapshot.close()
 
     async def close(self) -> None:
-        self._feed.close()
-        await self._writer.stop()
-        self._reader.connection.close()
-        await self._writer.close()  # last, so that it checkpoints, on its own thread
+        self.feed.close()
+        await self.writer.stop()
+        self.reader.connection.close()
+        await self.writer.close()  # last, so that it checkpoints, on its own thread
 
 
 def _new_pace(rows_busy: int) -> Pace:
@@ -215,6 +215,6 @@ def _remove_step(
     return _Step(removed, perf_counter() - started, before, transaction.revision)
 
 
-async def _pause(seconds: float) -> None:
+async def pause(seconds: float) -> None:
     if seconds:
         await asyncio.sleep(seconds)

@@ -98,7 +98,7 @@ class Feed(LogFeed):
             self._timer = None
 
     def _from_log(self, watcher: Watcher) -> list[ChangedKey]:
-        last = min(watcher.position + WINDOW_COMMITS, watcher.horizon)
+        last = min(watcher.position + WINDOW_COMMITS, watcher.log_end)
         oldest, *commits = self._reader.all(
             self._sql.window, (watcher.position, last, watcher.space)
         )
@@ -112,5 +112,5 @@ class Feed(LogFeed):
         watcher.position = last
         return changed_keys
 
-    def _stored(self, space: str, key: str) -> Row | None:
+    def stored(self, space: str, key: str) -> Row | None:
         return self._reader.stored(space, key)

@@ -59,10 +59,10 @@ def _pages(connection: apsw.Connection, path: str) -> HealthCheck:
     size = os.path.getsize(path)
     if size > CHECKED_BYTES_MAX:
         return measured("file", f"{format_size(size)}, too large to check here")
-    found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
+    report = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
     return measured(
         "file",
-        f"{format_size(size)}, every page intact" if found == ["ok"] else "; ".join(found),
+        f"{format_size(size)}, every page intact" if report == ["ok"] else "; ".join(report),
         "The file is damaged: restore the backup, then check the disk.",
-        bad=found != ["ok"],
+        bad=report != ["ok"],
     )

@@ -36,10 +36,10 @@ class Reader:
         try:
             if len(keys) == 1:  # what `_row` does, without a further call
                 (key,) = keys
-                found = self._execute(self._read, (space, key)).get
-                if found is None:
+                row = self._execute(self._read, (space, key)).get
+                if row is None:
                     return [None]
-                value, revision, expires = found
+                value, revision, expires = row
                 if expires is not None and expires <= self._clock.now():
                     return [None]
                 return [Row(key, value, revision, expires)]
@@ -98,8 +98,8 @@ class Reader:
 
     def spaces(self) -> Iterator[str]:
         least = ""
-        while found := self.all(self._sql.next_space, (least, self._clock.now())):
-            space: str = found[0][0]
+        while rows := self.all(self._sql.next_space, (least, self._clock.now())):
+            space: str = rows[0][0]
             yield space
             least = space + "\0"
 
@@ -121,9 +121,9 @@ class Reader:
         cursor = self.connection.cursor()
         left = bytes_max
         try:
-            found = cursor.execute(sql, bindings)
-            rows = [next(found)]
-            for row in found:
+            results = cursor.execute(sql, bindings)
+            rows = [next(results)]
+            for row in results:
                 left -= len(row[1])
                 if left < 0 and len(rows) > 1:
                     return rows, True

@@ -25,8 +25,8 @@ class Snapshot:
 
     async def scan(self, space: str, span: Span, *, limit: int) -> Page:
         bindings = (space, span.start, stop_of(span.stop), self.clock.now(), limit + 1)
-        found = self._reader.all(self._sql.rows_of_span, bindings)
-        return Page(list(starmap(Row, found[:limit])), len(found) > limit, self._revision)
+        rows = self._reader.all(self._sql.rows_of_span, bindings)
+        return Page(list(starmap(Row, rows[:limit])), len(rows) > limit, self._revision)
 
     async def spaces(self) -> AsyncIterator[str]:
         for space in self._reader.spaces():

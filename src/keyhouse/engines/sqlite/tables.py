@@ -21,9 +21,9 @@ def migrate(path: str, layout: Layout, plan: Plan) -> str | None:
     def once() -> str | None:
         with transaction(connection, "BEGIN IMMEDIATE"):
             check_owner(connection, path)
-            found = _version(connection, layout)
-            connection.execute(plan(found))
-            return found
+            before = _version(connection, layout)
+            connection.execute(plan(before))
+            return before
 
     try:
         connection = apsw.Connection(path)
@@ -39,5 +39,5 @@ def _version(connection: apsw.Connection, layout: Layout) -> str | None:
     name = (layout.version,)
     if not connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = ?", name).get:
         return None
-    found: str | None = connection.execute(f"SELECT version_num FROM {quoted(layout.version)}").get
-    return found
+    stored: str | None = connection.execute(f"SELECT version_num FROM {quoted(layout.version)}").get
+    return stored

@@ -59,7 +59,7 @@ class SqliteCommit(SqliteWrite[int | None]):
         self.error = None
         self.excluded = False
 
-    def _run(self, transaction: SqliteTransaction) -> int | None:
+    def _apply(self, transaction: SqliteTransaction) -> int | None:
         return transaction.apply(self._space, self._batch, self.bytes)
 
 
@@ -90,17 +90,17 @@ class SqliteWriter(ThreadCommitQueue):
     def _translated(self, error: Exception) -> KeyhouseError:
         return translate(error, self._path)
 
-    def _recover(self) -> None:
+    def recover(self) -> None:
         """Roll back a transaction that an earlier group left open: every later group would fail."""
         self._roll_back()
 
-    def _plan(self, group: TransactionGroup) -> bool:
+    def execute(self, group: TransactionGroup) -> bool:
         try:
-            return self._planned(group)
+            return self._execute(group)
         except apsw.BusyError as error:
             raise WouldBlock from error
 
-    def _planned(self, group: TransactionGroup) -> bool:
+    def _execute(self, group: TransactionGroup) -> bool:
         """Run the group's statements, again without the writes that turn out to be excluded."""
         gathers = True
         while True:
@@ -109,7 +109,7 @@ class SqliteWriter(ThreadCommitQueue):
                 transaction = SqliteTransaction(
                     self._cursor, self._sql, self._clock.now(), gathers=gathers
                 )
-                complete = self._run(group, transaction)
+                complete = self._execute_in(transaction, group)
             except RejectedValueError:
                 self._roll_back()
                 gathers = False
@@ -123,24 +123,24 @@ class SqliteWriter(ThreadCommitQueue):
             if complete:
                 return False
 
-    def _run(self, group: TransactionGroup, transaction: SqliteTransaction) -> bool:
+    def _execute_in(self, transaction: SqliteTransaction, group: TransactionGroup) -> bool:
         """Return False if a write failed half-way: the transaction holds a part of it."""
         for write in group.writes:
             if not write.excluded:
-                write.plan(transaction)
+                write.execute(transaction)
                 if write.excluded:
                     return False
         transaction.finish()
         return True
 
-    def _plan_and_apply(self, group: TransactionGroup) -> KeyhouseError | None:
+    def _commit_on_thread(self, group: TransactionGroup) -> KeyhouseError | None:
         try:
-            wrote = until_available(lambda: self._planned(group))
+            wrote = until_available(lambda: self._execute(group))
         except Exception as error:
             return translate(error, self._path)
-        return self._apply(group) if wrote else None
+        return self.make_durable(group) if wrote else None
 
-    def _apply(self, group: TransactionGroup) -> KeyhouseError | None:
+    def make_durable(self, group: TransactionGroup) -> KeyhouseError | None:
         try:
             self._cursor.execute("COMMIT")
         except Exception as error:

@@ -1,4 +1,5 @@
-// Opens the reference on the document that the page names. A file of its own, so that the page needs no inline script.
+// Opens the reference on the document that the page names. A file of its own, so that the page
+// needs no inline script.
 "use strict";
 
 window.ui = SwaggerUIBundle({

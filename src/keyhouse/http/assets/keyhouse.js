@@ -27,12 +27,16 @@ export class Keyhouse {
   /** `url` has the schema's path. `space`: for tokens with the scope `spaces`. */
   constructor(url, token, { space } = {}) {
     this.#url = url.replace(/\/+$/, "");
+    if (/[^!-~]/.test(token)) {
+      throw new TypeError(
+        "The token has a line break, a space or another character that no token has");
+    }
     this.#headers = { Authorization: `Bearer ${token}` };
     if (space !== undefined) this.#headers["Keyhouse-Space"] = space;
   }
 
-  /** Some records: `{ items, revision, cursor }`. Options: by, order, limit, cursor, filters:
-   * `{ minutes: 5 }`, `{ "minutes.from": 5 }`, `{ "title.prefix": "a" }`. */
+  /** Some records: `{ items, revision, cursor }`. Options: by, order, limit, cursor, and filters
+   * beside them: `{ minutes: 5, limit: 9 }`, `{ "minutes.from": 5 }`, `{ "title.prefix": "a" }`. */
   list(record, options = {}) {
     return this.#json("GET", `/records/${part(record)}${query(options)}`);
   }

@@ -1,7 +1,7 @@
 """The types of requests and responses in the OpenAPI document, made from the records' own types.
 
 A value that is sent has no private members. One that is received may leave out what the address or
-the store gives. SchemaHandlers read and check values themselves: these types only describe them.
+the store gives. Verbs read and check values themselves: these types only describe them.
 """
 
 from collections.abc import Callable, Iterable, Set
@@ -12,8 +12,8 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, UnsetType
 
 from keyhouse.http.router import BodySchema
-from keyhouse.service.schema_service.answers import UnreadableItem
-from keyhouse.service.schema_service.catalog import ServedDerived, ServedRecord
+from keyhouse.operations.catalog import ServedDerived, ServedRecord
+from keyhouse.operations.replies import UnreadableItem
 from keyhouse.service.schema_service.received_schema import patch_schema, received_schema
 
 __all__ = ["RecordTypes", "choice", "filters", "parameters", "texts_of"]
@@ -43,10 +43,17 @@ class RecordTypes:
             f"{name}Page",
             [
                 ("items", list[self.item]),  # type: ignore[name-defined]  # made above
-                ("revision", int | UnsetType, UNSET),
+                ("revision", int),
                 ("cursor", str | UnsetType, UNSET),
                 ("unreadable", list[UnreadableItem] | UnsetType, UNSET),
             ],
+        )
+
+    def found(self, item: Any) -> Any:
+        """Return the type of several items, each of this type."""
+        return msgspec.defstruct(
+            f"{self.name}Found",
+            [("items", list[item]), ("unreadable", list[UnreadableItem] | UnsetType, UNSET)],
         )
 
     def created(self) -> BodySchema:
@@ -61,7 +68,7 @@ class RecordTypes:
         record = self._served.record
         held = set(self._served.members.values())
         given = {name for name, _ in self._served.set_by_store()} | set(record.private)
-        given |= {source for source in record.attributes if record.member(source) in held}
+        given |= {source for source in record.attributes if record.json.member(source) in held}
         return self._received(f"Put{self.name}", optional=given)
 
     def patch(self) -> BodySchema:
@@ -85,7 +92,7 @@ class RecordTypes:
         top.pop("additionalProperties", None)
         for attribute in record.sealed if record.keeps_unknown else ():
             types = {each.name: each.type for each in msgspec.structs.fields(kind)}
-            member = record.member(attribute)
+            member = record.json.member(attribute)
             part = describe(types[attribute], f"{name}.{member}", closed=True)
             top["properties"][member] = part.schema
             body.components.update(part.components)
@@ -102,7 +109,7 @@ class RecordTypes:
         """Return the record's type without some attributes, and with others optional; itself if
         none is different, unless it is to be a `new` one."""
         record = self._served.record
-        if not record.is_struct or record.type.__struct_config__.array_like:
+        if not record.json.is_struct or record.type.__struct_config__.array_like:
             return record.type
         if record.unknown is not None:
             without = without | {record.unknown}

@@ -238,7 +238,7 @@ class SpaceState:
     async def check_newer(self) -> None:
         """Raise PreparingError if newer code has migrated the space since it was ready."""
         try:
-            await self._store.check_newer()
+            await self._store.guard.check_newer()
         except NewerError as error:
             raise self._newer(error) from None
 

@@ -18,6 +18,7 @@ from msgspec import inspect
 
 from keyhouse.http.openapi import COMPONENT_REFERENCE
 from keyhouse.http.router import BodySchema
+from keyhouse.schema.json_schema import json_schemas
 
 __all__ = ["patch_schema", "received_schema"]
 
@@ -48,7 +49,7 @@ class _Received:
 
     def __init__(self, kind: Any, prefix: str, *, closed: bool) -> None:
         start = f"{COMPONENT_REFERENCE}{prefix}."
-        [[schema], found] = msgspec.json.schema_components([kind], ref_template=start + "{name}")
+        [[schema], found] = json_schemas([kind], ref_template=start + "{name}")
         self._closed = closed
         self.components: Json = {f"{prefix}.{name}": part for name, part in found.items()}
         self._corrected: set[str] = set()

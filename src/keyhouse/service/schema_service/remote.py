@@ -1,33 +1,27 @@
-"""One space of a served schema for the data commands: `keyhouse list recipes:BOX --service URL`.
+"""One space of a served schema for the data commands: `keyhouse list recipes:BOX --store URL`.
 
-The service lists records and logs. Counters are read by their keys.
+It sends the requests of a remote store, over HTTP or NATS. The service lists records and logs;
+counters are read by their keys.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Final
-from urllib.parse import quote
 
-import httpx
 import msgspec
 
-from keyhouse.errors import UnknownOutcomeError, UsageError, WatchExpiredError
+from keyhouse.errors import AccessError, NotFoundError, UsageError
+from keyhouse.operations.catalog import Catalog, ServedRecord
+from keyhouse.remote_store.record_reads import Transport, next_page
+from keyhouse.remote_store.store import open_transport
 from keyhouse.schema import MILLISECONDS, Schema
-from keyhouse.service.http_client import (
-    HttpClient,
-    TooMuchError,
-    service_url,
-    tenant_of_token,
-    translated,
-)
-from keyhouse.service.remote import RemoteRow
-from keyhouse.service.schema_service.catalog import Catalog, ServedRecord
+from keyhouse.service.http_client import tenant_of_token
+from keyhouse.service.remote import Remote, RemoteRow
 from keyhouse.store import ANY, Unset
 
 __all__ = ["SchemaRemote", "SchemaRemotes"]
 
-TENANT_CLAIMS: Final = ("customerId", "userId", "sub")
 _PAGE_ITEMS: Final = 500
 
 _encode = msgspec.json.Encoder().encode
@@ -41,53 +35,56 @@ class SchemaRemotes:
 
     async def connect(self, url: str, space: str, token: str | None) -> "SchemaRemote":
         """Return the remote of one space. Sends nothing yet."""
-        url = service_url(url, f"/{self._schema.name}")
-        if token is None:
-            raise UsageError(
-                "A served schema requires a token: --token, or KEYHOUSE_TOKEN; `keyhouse token`"
-                " makes one."
-            )
-        named = {} if self.space_of(token) == space else {"Keyhouse-Space": space}
-        return SchemaRemote(self._schema, url, token, named)
+        named: str | None = space
+        if url.startswith("http"):
+            if token is None:
+                raise UsageError(
+                    "A served schema requires a token: --token, or KEYHOUSE_TOKEN; `keyhouse token`"
+                    " makes one."
+                )
+            named = None if self.space_of(token) == space else space
+        transport = open_transport(self._schema, url, token, named, raise_denied=True)
+        return SchemaRemote(self._schema, transport)
 
     def space_of(self, token: str) -> str:
         only = self._schema.space.name
-        return only or tenant_of_token(token, TENANT_CLAIMS, system="module:SCHEMA --space NAME")
+        return only or tenant_of_token(token, system="module:SCHEMA --space NAME")
 
 
-class SchemaRemote:
-    """Runs a synchronous client in a thread, so that Ctrl-C works while it waits."""
-
-    def __init__(self, schema: Schema, url: str, token: str, headers: dict[str, str]) -> None:
+class SchemaRemote(Remote):
+    def __init__(self, schema: Schema, transport: Transport) -> None:
         self._schema = schema
-        self._url = url
-        self._headers = {"Authorization": f"Bearer {token}", **headers}
-        self._client = HttpClient(url, token=token)
-        self._sent = headers
+        self._transport = transport
         self._served = {each.name: each for each in Catalog(schema, {}).every}
-        self._closed: frozenset[str] | None = None
+        self._is_closed: dict[str, bool] = {}
 
     async def get(self, key: str) -> RemoteRow | None:
         """Read a row by the route that every kind has: an event has no other, and the address of a
         record without key fields is its list."""
         served, fields = self._find(key)
-        with translated():
-            page = await self._request(
-                "POST", f"/get-many/{served.name}", json={"addresses": [fields]}
-            )
-        [found] = page["items"]
+        body = {served.kind: served.name, "addresses": [fields]}
+        [item] = (await self._transport.call("get_many", body))["items"]
         if served.kind == "counter":
-            return RemoteRow(key, _encode(found["value"]))
-        return None if found is None else _row(found)
+            return RemoteRow(key, _encode(item["value"]))
+        return None if item is None else _row(item)
 
     async def closed(self, prefix: str) -> list[str]:
-        """Return the records with such keys that the service does not serve over HTTP."""
-        if self._closed is None:
-            with translated():
-                described = await self._request("GET", "/schema")
-            shown = {each["name"] for each in described["records"]}
-            self._closed = frozenset(self._served) - shown
-        return [name for name in self._closed if _may_start(self._served[name], prefix)]
+        """Return the records with such keys that the service closes to its callers."""
+        named = [each for each in self._served.values() if _may_start(each, prefix)]
+        return [each.name for each in named if await self._closes(each)]
+
+    async def _closes(self, served: ServedRecord) -> bool:
+        if served.name not in self._is_closed:
+            one: dict[str, Any] = {served.kind: served.name, "filters": {}, "limit": 1}
+            try:
+                await self._transport.call("keys", one)
+            except (AccessError, NotFoundError) as error:  # it has been closed, or is not there yet
+                if served.name not in error.fields.values():
+                    raise
+                self._is_closed[served.name] = True
+            else:
+                self._is_closed[served.name] = False
+        return self._is_closed[served.name]
 
     async def rows(
         self, prefix: str, *, reverse: bool, keys_only: bool
@@ -109,59 +106,51 @@ class SchemaRemote:
             if row is not None and row.key.startswith(prefix):
                 yield row
 
-    async def count(self, prefix: str) -> int:
-        return sum([1 async for _ in self.rows(prefix, reverse=False, keys_only=True)])
-
     async def watch(
         self, prefix: str, since: int | None, started: Callable[[int], None]
     ) -> AsyncGenerator[RemoteRow, None]:
         watched = await self._open(prefix)
         if since is None:
-            since = await self._revision()
+            since = await self._revision(watched)
         started(since)
-        queue: asyncio.Queue[RemoteRow | BaseException] = asyncio.Queue(1_000)
-        async with httpx.AsyncClient(base_url=self._url, headers=self._headers, timeout=60) as http:
-            tasks = [
-                asyncio.create_task(self._follow(http, each, since, queue)) for each in watched
-            ]
-            try:
-                while True:
-                    row = await queue.get()
-                    if isinstance(row, BaseException):
-                        raise row
-                    if row.key.startswith(prefix):
-                        yield row
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+        queue: asyncio.Queue[RemoteRow | Exception] = asyncio.Queue(1_000)
+        tasks = [asyncio.create_task(self._follow(each, since, queue)) for each in watched]
+        try:
+            while True:
+                row = await queue.get()
+                if isinstance(row, Exception):
+                    raise row
+                if row.key.startswith(prefix):
+                    yield row
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def put(
         self, key: str, value: bytes, *, ttl: int | None, expect: int | Unset | None
     ) -> RemoteRow:
-        served, path = self._address(key)
+        served, fields = self._find(key)
         if served.kind != "record":
             raise UsageError("Only records are put; a counter is added to.", key=key)
-        query = "" if ttl is None else f"?ttl={ttl}"
-        headers = {"Content-Type": "application/json", **_conditions(expect)}
-        with translated(UnknownOutcomeError):
-            return _row(await self._request("PUT", path + query, content=value, headers=headers))
+        body = {"record": served.name, "fields": fields, "value": msgspec.Raw(value), "ttl": ttl}
+        return _row(await self._transport.call("put", {**body, **_expected(expect)}))
 
     async def delete(self, key: str, *, expect: int | Unset | None) -> bool:
-        _, path = self._address(key)
+        served, fields = self._find(key)
         was_there = await self.get(key) is not None
-        with translated(UnknownOutcomeError):
-            await self._request("DELETE", path, headers=_conditions(expect))
+        body = {served.kind: served.name, "fields": fields, **_expected(expect)}
+        await self._transport.call("delete", body)
         return was_there
 
     async def close(self) -> None:
-        self._client.close()
+        await self._transport.close()
 
     async def _items(self, served: ServedRecord, reverse: bool) -> AsyncGenerator[RemoteRow, None]:
-        query = {"limit": str(_PAGE_ITEMS), "order": "desc" if reverse else "asc"}
+        body: dict[str, Any] = {served.kind: served.name, "filters": {}, "limit": _PAGE_ITEMS}
+        body["order"] = "desc" if reverse else "asc"
+        page = await self._transport.call("list", body)
         while True:
-            with translated():
-                page = await self._page(f"/{served.kind}s/{served.name}", query)
             rows = [_row(item) for item in page["items"]]
             if left_out := page.get("unreadable"):
                 rows += map(_unreadable, left_out)
@@ -170,34 +159,28 @@ class SchemaRemote:
                 yield row
             if "cursor" not in page:
                 return
-            query["cursor"] = page["cursor"]
+            body["cursor"] = page["cursor"]
+            page = await next_page(lambda: self._transport.call("list", body))
 
     async def _follow(
-        self,
-        http: httpx.AsyncClient,
-        served: ServedRecord,
-        since: int,
-        queue: "asyncio.Queue[RemoteRow | BaseException]",
+        self, served: ServedRecord, since: int, queue: "asyncio.Queue[RemoteRow | Exception]"
     ) -> None:
-        query = {"record": served.name, "since": str(since)}
+        body: dict[str, Any] = {served.kind: served.name, "fields": {}}
         try:
-            with translated():
-                async with http.stream("GET", "/watch", params=query) as response:
-                    response.raise_for_status()
-                    async with aclosing(_events(response)) as events:
-                        async for row in events:
-                            await queue.put(row)
-            raise WatchExpiredError("The watch ended: list the records again, then watch.")
+            async with aclosing(self._transport.changes(body, since)) as changes:
+                async for name, item in changes:
+                    if name == "unreadable":
+                        await queue.put(_unreadable(item))
+                    elif name != "caught_up":
+                        await queue.put(_row(item, gone=name == "gone"))
         except Exception as error:
             await queue.put(error)
 
-    async def _revision(self) -> int:
-        for served in await self._open(""):
+    async def _revision(self, watched: Sequence[ServedRecord]) -> int:
+        for served in [*watched, *await self._open("")]:
             if served.kind == "record":
-                with translated():
-                    path = f"/records/{served.name}"
-                    page = await self._request("GET", path, params={"limit": "1"})
-                return int(page["revision"])
+                newest = {"record": served.name, "filters": dict[str, Any](), "limit": 1}
+                return int((await self._transport.call("list", newest))["revision"])
         raise UsageError("The schema has no record to watch: give --since.")
 
     async def _open(self, prefix: str) -> list[ServedRecord]:
@@ -215,45 +198,11 @@ class SchemaRemote:
         served = None if match is None else self._served.get(match.record.name)
         if match is None or served is None or match.declared is not match.record:
             raise UsageError(
-                "The service has records, and no derived rows: read them from the store, with"
-                " --store or --data.",
+                "The service has records, and no derived rows: name the engine or the data folder"
+                " as --store.",
                 key=key,
             )
         return served, {name: msgspec.to_builtins(match.fields[name]) for name in served.fields}
-
-    def _address(self, key: str) -> tuple[ServedRecord, str]:
-        """Return the record of a key and the path of its address."""
-        served, fields = self._find(key)
-        parts = [quote(_text(value), safe="") for value in fields.values()]
-        return served, "/".join([f"/{served.kind}s/{served.name}", *parts])
-
-    async def _page(self, path: str, query: dict[str, str]) -> Any:
-        """Return a page of a list; wait for the rate of the space before the next one."""
-        while True:
-            try:
-                return await self._request("GET", path, params=query)
-            except TooMuchError as error:
-                if "cursor" not in query:
-                    raise
-                await asyncio.sleep(error.retry_after or 1)
-
-    async def _request(self, method: str, path: str, **options: Any) -> Any:
-        options["headers"] = {**self._sent, **options.get("headers", {})}
-        response = await asyncio.to_thread(self._client.request, method, path, **options)
-        return msgspec.json.decode(response.content) if response.content else None
-
-
-async def _events(response: httpx.Response) -> AsyncGenerator[RemoteRow, None]:
-    name = ""
-    async for line in response.aiter_lines():
-        field, _, value = line.partition(": ")
-        if field == "event":
-            name = value
-        elif field == "data":
-            if name == "expired":
-                return
-            item = msgspec.json.decode(value)
-            yield _unreadable(item) if name == "unreadable" else _row(item, gone=name == "gone")
 
 
 def _row(item: dict[str, Any], *, gone: bool = False) -> RemoteRow:
@@ -276,11 +225,5 @@ def _may_start(served: ServedRecord, prefix: str) -> bool:
     return head.startswith(prefix) or prefix.startswith(head)
 
 
-def _conditions(expect: int | Unset | None) -> dict[str, str]:
-    if expect is None:
-        return {"If-None-Match": "*"}
-    return {} if expect is ANY else {"If-Match": f'"{expect}"'}
-
-
-def _text(value: Any) -> str:
-    return "null" if value is None else str(value)
+def _expected(expect: int | Unset | None) -> dict[str, Any]:
+    return {} if expect is ANY else {"expect": expect}

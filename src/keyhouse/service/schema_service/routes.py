@@ -1,82 +1,119 @@
-"""The HTTP routes of a schema, generated from its declarations: one set for each record, counter
-and log.
-
-A handler's signature is made here, since its path and query follow from the record's key.
-"""
+"""The HTTP routes of a schema, made from the table of verbs: one set for each record, counter and
+log, and those of the whole space."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from inspect import Parameter, Signature
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import NODEFAULT, UNSET
 
+from keyhouse.advice.nearest import nearest
 from keyhouse.auth import Caller
-from keyhouse.errors import (
-    AccessError,
-    ConflictError,
-    ContentionError,
-    CounterError,
-    LinkError,
-    NotFoundError,
-    PreparingError,
-    QuotaError,
-    UnknownOutcomeError,
-    UsageError,
-)
-from keyhouse.http import Conditions, Response, ResponseSpec, Route
+from keyhouse.errors import AccessError, KeyFieldError, PreparingError, UsageError
+from keyhouse.http import Conditions, Response, ResponseSpec, Route, page_response
+from keyhouse.http.preconditions import NO_CONDITIONS
 from keyhouse.http.signature import ARGUMENTS
-from keyhouse.schema import Counter
-from keyhouse.schema.counter import DAYS_MAX
-from keyhouse.service.schema_service.answers import (
+from keyhouse.operations.catalog import Catalog, Fields, ServedDerived, ServedRecord
+from keyhouse.operations.page_filters import no_index
+from keyhouse.operations.record_verbs import RECORD_VERBS
+from keyhouse.operations.replies import (
     CounterValue,
-    ListedKeys,
-    SummaryMembers,
-    UnreadableItem,
+    DeletedRecord,
+    FoundItems,
+    NewItem,
+    ServedItem,
+    ServedPage,
 )
-from keyhouse.service.schema_service.catalog import Catalog, ServedDerived, ServedRecord
+from keyhouse.operations.requests import IdempotencyKey, Parameter
+from keyhouse.operations.verb import NO_BODY, VALUE, Verb
 from keyhouse.service.schema_service.document_types import (
     RecordTypes,
     choice,
     filters,
     parameters,
+    texts_of,
 )
-from keyhouse.service.schema_service.handlers import (
-    PAGE_ITEMS,
-    READ,
-    WRITE,
-    Increment,
-    KeyLimit,
-    Limit,
-    RecordAddresses,
-    SchemaHandlers,
-    SpaceHeader,
-    WriteHeaders,
-)
-from keyhouse.service.schema_service.page_filters import no_index
 from keyhouse.service.schema_service.parameter_docs import COMMON, field_docs, filter_docs
-from keyhouse.service.schema_service.space_routes import WRITE_PROBLEMS, space_routes
+from keyhouse.service.schema_service.settings import SchemaSettings
+from keyhouse.service.schema_service.space import SchemaSpace
+from keyhouse.service.tenants import Tenants
 
-__all__ = ["routes"]
+__all__ = [
+    "READ",
+    "SPACES",
+    "WRITE",
+    "CallerSpaces",
+    "Named",
+    "SpaceHeader",
+    "argument_reader",
+    "argument_types",
+    "record_routes",
+    "shown_to",
+]
+
+READ = "read"
+WRITE = "write"
+SPACES = "spaces"
+"""The scope of tokens that may name any space, by a header."""
 
 Named = tuple[str, Route]
-Call = Callable[..., Awaitable[Any]]
+"""A route with the name of its operation."""
 
-_MERGE_PATCH: Final = ("application/merge-patch+json", "application/json")
 _ETAG: Final = {"ETag": "The revision, for If-Match and If-None-Match."}
 _LOCATION: Final = {"Location": "The address of the record, relative to the request's."}
 
 
-def routes(catalog: Catalog, on: SchemaHandlers) -> list[Named]:
-    """Return the routes, each with the name of its operation."""
-    found: list[Named] = []
-    for served in catalog.every:
-        made = _Routes(served, on)
-        kinds = {"record": made.record, "counter": made.counter, "log": made.log}
-        found += [(operation, _allowed(served, route)) for operation, route in kinds[served.kind]()]
-    return [*found, *space_routes(catalog, on)]
+class SpaceHeader(msgspec.Struct):
+    """The space, for tokens with the scope `spaces`."""
+
+    space: str | None = msgspec.field(default=None, name="Keyhouse-Space")
+
+
+class WriteHeaders(SpaceHeader):
+    key: IdempotencyKey | None = msgspec.field(default=None, name="Idempotency-Key")
+
+
+class CallerSpaces:
+    """Finds the space of a request."""
+
+    def __init__(
+        self, catalog: Catalog, settings: SchemaSettings, tenants: Tenants[SchemaSpace]
+    ) -> None:
+        only = catalog.schema.space.name
+        self._fixed = settings.space if settings.space is not None else only
+        self._tenants = tenants
+
+    def of(self, caller: Caller, headers: SpaceHeader) -> SchemaSpace:
+        """Return the space of a request: a fixed one, the one that the header names for tokens that
+        may, or the token's tenant."""
+        name = self._fixed or caller.tenant
+        if headers.space is not None and headers.space != name:
+            if self._fixed is not None:
+                raise AccessError("This service has one space.", space=self._fixed)
+            caller.require(SPACES)
+            name = headers.space
+        try:
+            return self._tenants.get(name)
+        except KeyFieldError as error:
+            raise AccessError(
+                "The token's tenant, or the header Keyhouse-Space, is not a space of this schema.",
+                space=name,
+                reason=error.sentence,
+            ) from None
+
+
+def record_routes(catalog: Catalog, spaces: CallerSpaces) -> list[Named]:
+    """Return the routes of all records, counters and logs."""
+    return [
+        (verb.name, _allowed(served, _VerbRoute(verb, served, types, spaces).route()))
+        for served in catalog.every
+        for types in [RecordTypes(served)]
+        for verb in RECORD_VERBS
+        if verb.has_route(served)
+    ]
 
 
 def _allowed(served: ServedRecord, route: Route) -> Route:
@@ -93,378 +130,245 @@ def _allowed(served: ServedRecord, route: Route) -> Route:
         raise rejection.copy()
 
     fields = re.findall(r"{(\w+)}", route.path)
-    types = {**dict.fromkeys(fields, str), "caller": Caller}
-    handler.__annotations__ = {**types, "return": None}
-    handler.__signature__ = Signature(  # type: ignore[attr-defined]  # read by `inspect`
-        [Parameter(each, Parameter.KEYWORD_ONLY) for each in types]
-    )
     return Route(
         method=route.method,
         path=route.path,
         handler=handler,
+        parameters={**dict.fromkeys(fields, str), "caller": Caller},
         scope=route.scope,
         listed=False,
         rejects=True,
     )
 
 
-class _Routes:
-    """The routes of one record, counter or log."""
+class _VerbRoute:
+    """The route of one verb of one record, counter or log."""
 
-    def __init__(self, served: ServedRecord, on: SchemaHandlers) -> None:
+    def __init__(
+        self, verb: Verb, served: ServedRecord, types: RecordTypes, spaces: CallerSpaces
+    ) -> None:
+        self._verb = verb
         self._served = served
-        self._on = on
-        self._types = RecordTypes(served)
-        self._path = f"/{served.kind}s/{served.name}"
-        names = {field: f"{field}_" if field in ARGUMENTS else field for field in served.fields}
-        self._names = names
-        self._address = "".join([f"/{{{name}}}" for name in names.values()])
-
-    def record(self) -> Iterator[Named]:
-        yield self._list("list", f"List {self._served.name} records, by key or by an index.")
-        if self._address:
-            yield "get", self._get()
-        yield self._get_many()
-        if self._served.lookups:
-            yield self._lookup()
-        yield self._keys()
-        if counts := self._served.counts:
-            doc = f"Read a number of {self._served.name} records that a count row holds."
-            yield self._row("record_count", "record-counts", counts, doc, CounterValue)
-        if summaries := self._served.summaries:
-            doc = f"Read the {self._served.name} records that a summary row lists."
-            yield self._row("members", "members", summaries, doc, SummaryMembers)
-        yield "create", self._create()
-        yield "put", self._put()
-        yield "patch", self._patch()
-        yield "delete", self._delete()
-
-    def counter(self) -> Iterator[Named]:
-        name = self._served.name
-        if self._address:
-            yield self._list("list", f"List the counters {name}, by key, with their values.")
-        yield (
-            "get",
-            self._route(
-                "GET",
-                f"count_{name}",
-                f"Read the counter {name}.",
-                self._on.count,
-                {"headers": SpaceHeader},
-                CounterValue,
-                scope=READ,
-                at=True,
-            ),
-        )
-        yield self._get_many()
-        yield self._keys()
-        if isinstance(self._served.record, Counter) and self._served.record.day_field is not None:
-            yield self._sum_of_days()
-        yield (
-            "add",
-            self._route(
-                "POST",
-                f"add_{name}",
-                f"Add to the counter {name}.",
-                self._on.add,
-                {"body": Increment, "headers": WriteHeaders},
-                CounterValue,
-                scope=WRITE,
-                at=True,
-                problems=[*WRITE_PROBLEMS, CounterError],
-                example={"by": 1},
-            ),
-        )
-
-    def log(self) -> Iterator[Named]:
-        name = self._served.name
-        yield self._list("list", f"List events of the log {name}, in their order.")
-        yield self._get_many()
-        yield self._keys()
-        yield "append", self._new("append", f"Append an event to the log {name}.")
-
-    # Each route
-
-    def _list(self, operation: str, doc: str) -> Named:
-        served = self._served
-        query = self._page_query("List", Limit, served.indexes)
-        call = self._on.list_events if served.kind == "log" else self._on.list
-        route = self._route(
-            "GET",
-            f"list_{served.name}",
-            doc,
-            call,
-            {"query": query, "headers": SpaceHeader},
-            self._types.page,
-            scope=READ,
-            problems=[AccessError],
-            docs=self._filter_docs(served.indexes),
-        )
-        return operation, route
-
-    def _filter_docs(self, rows: Mapping[str, ServedDerived[Any]]) -> dict[str, str]:
-        return filter_docs([*[row.segments for row in rows.values()], self._served.segments])
-
-    def _page_query(self, name: str, limit: Any, rows: Mapping[str, ServedDerived[Any]]) -> Any:
-        """Return the parameters of a page: filters, the row that it is by, and those of paging."""
-        served = self._served
-        others: list[tuple[str, Any, Any]] = [
-            ("order", Literal["asc", "desc"], "asc"),
-            ("limit", limit, PAGE_ITEMS),
-            ("cursor", str | None, None),
-        ]
-        if rows:
-            others.insert(0, ("by", choice([*rows]) | None, None))
-        return parameters(
-            f"{name}{served.name}",
-            filters(served, rows.values()),
-            others,
-            lambda name: no_index(served, filter=name),
-        )
-
-    def _keys(self) -> Named:
-        served = self._served
-        return self._read(
-            "keys",
-            "keys",
-            f"List keys of {served.name}, or of a row that is derived from it, without values.",
-            {"query": self._page_query("Keys", KeyLimit, served.derived)},
-            ListedKeys,
-            problems=[AccessError],
-            docs=self._filter_docs(served.derived),
-        )
-
-    def _get_many(self) -> Named:
-        served = self._served
-        item: Any = CounterValue if served.kind == "counter" else self._types.item | None
-        return self._read(
-            "get_many",
-            "get-many",
-            f"Read {served.name} at several addresses; null where there is none.",
-            {"body": RecordAddresses},
-            msgspec.defstruct(
-                f"{self._types.name}Found",
-                [
-                    ("items", list[item]),
-                    ("unreadable", list[UnreadableItem] | UnsetType, UNSET),
-                ],
-            ),
-            method="POST",
-        )
-
-    def _sum_of_days(self) -> Named:
-        served = self._served
-        counter: Any = served.record
-        fields = [name for name in served.fields if name != counter.day_field]
-        days = ("days", Annotated[int, Meta(ge=1, le=DAYS_MAX)], msgspec.NODEFAULT)
-        return self._read(
-            "sum_of_days",
-            "sums",
-            f"Sum the counter {served.name} over the last days (UTC), with today.",
-            {"query": parameters(f"Sum{served.name}", fields, [days])},
-            CounterValue,
-        )
-
-    def _lookup(self) -> Named:
-        return self._row(
-            "lookup",
-            "lookup",
-            self._served.lookups,
-            f"Find the {self._served.name} record that a unique row leads to.",
-            Response,
-            replies={200: ResponseSpec(type=self._types.item, headers=_ETAG)},
-            problems=[AccessError, NotFoundError],
-        )
-
-    def _row(
-        self,
-        operation: str,
-        folder: str,
-        rows: Mapping[str, ServedDerived[Any]],
-        doc: str,
-        returns: Any,
-        **route: Any,
-    ) -> Named:
-        """Return the route that reads one derived row, by its name and its key fields."""
-        fields = dict.fromkeys([field for row in rows.values() for field in row.fields])
-        by = ("by", choice([*rows]), msgspec.NODEFAULT)
-        query = parameters(f"{operation}{self._served.name}", [*fields], [by])
-        docs: dict[str, str] = {}
-        for row in rows.values():
-            docs |= field_docs(row.segments)
-        route = {"problems": [AccessError], "docs": docs, **route}
-        return self._read(operation, folder, doc, {"query": query}, returns, **route)
-
-    def _read(
-        self,
-        operation: str,
-        folder: str,
-        doc: str,
-        arguments: dict[str, Any],
-        returns: Any,
-        *,
-        method: str = "GET",
-        **route: Any,
-    ) -> Named:
-        """Return the route of a read that has its own path, `/folder/name`."""
-        name = self._served.name
-        made = self._route(
-            method,
-            f"{operation}_{name}",
-            doc,
-            getattr(self._on, operation),
-            {**arguments, "headers": SpaceHeader},
-            returns,
-            path=f"/{folder}/{name}",
-            scope=READ,
-            **route,
-        )
-        return operation, made
-
-    def _get(self) -> Route:
-        name = self._served.name
-        return self._route(
-            "GET",
-            f"get_{name}",
-            f"Read a {name} record.",
-            self._on.get,
-            {"headers": SpaceHeader, "conditions": Conditions},
-            Response,
-            scope=READ,
-            at=True,
-            replies={200: ResponseSpec(type=self._types.item, headers=_ETAG)},
-            problems=[NotFoundError],
-        )
-
-    def _create(self) -> Route:
-        return self._new("create", f"Create a {self._served.name} record.")
-
-    def _new(self, operation: str, doc: str) -> Route:
-        served = self._served
-        arguments: dict[str, Any] = {"body": Any, "headers": SpaceHeader}
-        query = parameters(f"New{served.name}Query", [*served.given]) if served.given else None
-        if query is not None:
-            arguments["query"] = query
-        call = self._on.append if operation == "append" else self._on.create
-        if query is None:
-            call = partial(call, query=None)
-        created = _ETAG if operation == "append" else {**_ETAG, **_LOCATION}
-        return self._route(
-            "POST",
-            f"{operation}_{served.name}",
-            doc,
-            call,
-            arguments,
-            Response,
-            scope=WRITE,
-            replies={201: ResponseSpec(type=self._types.item, about="Created.", headers=created)},
-            problems=[ConflictError, *WRITE_PROBLEMS],
-            body_type=self._types.created(),
-        )
-
-    def _put(self) -> Route:
-        served = self._served
-        ttl = [("ttl", float | None, None)] if served.record.takes_ttl else []
-        arguments: dict[str, Any] = {
-            "body": Any,
-            "query": parameters(f"Put{served.name}", [], ttl, partial(_no_parameter, served)),
-            "headers": SpaceHeader,
-            "conditions": Conditions,
+        self._types = types
+        self._spaces = spaces
+        at = verb.key == "address"
+        self._names = {
+            field: f"{field}_" if field in ARGUMENTS else field
+            for field in (served.fields if at else ())
         }
-        spec = ResponseSpec(type=self._types.item, headers=_ETAG)
-        return self._route(
-            "PUT",
-            f"put_{served.name}",
-            f"Write a {served.name} record. Private members that are left out stay as they are.",
-            self._on.put,
-            arguments,
-            Response,
-            scope=WRITE,
-            at=True,
-            replies={200: spec, 201: spec},
-            problems=[*WRITE_PROBLEMS],
-            body_type=self._types.put(),
+        """The parameters of the path, by key field."""
+        self._path_names = [*self._names.items()]
+        self._key_kind = verb.key
+        self._rows = verb.rows(served)
+        self._query = self._query_type()
+
+    def route(self) -> Route:
+        verb, served = self._verb, self._served
+        path = verb.path.replace("{kind}", served.kind).replace("{name}", served.name)
+        address = "".join([f"/{{{name}}}" for name in self._names.values()])
+        docs = {
+            self._names.get(name, name): text for name, text in field_docs(served.segments).items()
+        }
+        return Route(
+            method=verb.method,
+            path=path.replace("/{address}", address),
+            handler=self._handler(),
+            parameters={
+                **dict.fromkeys(self._names.values(), str),
+                **argument_types(verb, self._query),
+                "caller": Caller,
+            },
+            name=f"{verb.id or verb.name}_{served.name}".replace("-", "_"),
+            doc=verb.doc(served),
+            tag=served.name,
+            scope=verb.access,
+            problems=[*dict.fromkeys([*verb.problems, PreparingError])],
+            parameter_docs={**COMMON, **docs, **self._row_docs()},
+            **self._body(),
+            **self._reply(),
         )
 
-    def _patch(self) -> Route:
-        name = self._served.name
-        return self._route(
-            "PATCH",
-            f"patch_{name}",
-            f"Change some members of a {name} record, by a merge patch (RFC 7396).",
-            self._on.patch,
-            {"body": Any, "headers": SpaceHeader, "conditions": Conditions},
-            Response,
-            scope=WRITE,
-            at=True,
-            replies={200: ResponseSpec(type=self._types.item, headers=_ETAG)},
-            problems=[NotFoundError, *WRITE_PROBLEMS],
-            body_type=self._types.patch(),
-            body_media_types=_MERGE_PATCH,
+    def _handler(self) -> Callable[..., Any]:
+        verb, served, space_of = self._verb, self._served, self._spaces.of
+        run, key, read, respond = verb.run, self._key, argument_reader(verb), self._respond
+        assert run is not None, "every verb of a record has a function"
+        is_item, is_deleted = verb.reply is ServedItem, verb.reply is DeletedRecord
+        is_page = verb.reply is ServedPage or (
+            verb.reply is FoundItems and served.kind != "counter"
         )
-
-    def _delete(self) -> Route:
-        name = self._served.name
-        return self._route(
-            "DELETE",
-            f"delete_{name}",
-            f"Delete a {name} record. Succeeds if it does not exist.",
-            self._on.delete,
-            {"headers": SpaceHeader, "conditions": Conditions},
-            type(None),
-            scope=WRITE,
-            at=True,
-            problems=[LinkError, QuotaError, ContentionError, UnknownOutcomeError],
-        )
-
-    def _route(
-        self,
-        method: str,
-        name: str,
-        doc: str,
-        call: Call,
-        arguments: dict[str, Any],
-        returns: Any,
-        *,
-        at: bool = False,
-        path: str = "",
-        **route: Any,
-    ) -> Route:
-        """Return a route whose handler has these arguments, the caller, and the fields of the path
-        if it is `at` a record. `path` is by default that of the records."""
-        served, names = self._served, self._names if at else {}
 
         async def handler(**given: Any) -> Any:
-            if at:
-                address = {field: given.pop(names[field]) for field in served.fields}
-                return await call(served, address=address, **given)
-            return await call(served, **given)
+            space = space_of(given["caller"], given["headers"])
+            arguments = key(given)
+            read(given, arguments)
+            reply = await run(space, served, **arguments)
+            if is_item:
+                return respond(given["caller"], reply)
+            if is_page:
+                return await page_response(reply, "items")
+            return None if is_deleted else reply
 
-        types = {**dict.fromkeys(names.values(), str), **arguments, "caller": Caller}
-        handler.__name__ = name.replace("-", "_")
-        handler.__doc__ = doc
-        handler.__annotations__ = {**types, "return": returns}
-        handler.__signature__ = Signature(  # type: ignore[attr-defined]  # read by `inspect`
-            [Parameter(each, Parameter.KEYWORD_ONLY) for each in types]
+        return handler
+
+    # The request
+
+    def _query_type(self) -> type[msgspec.Struct] | None:
+        verb, served, rows = self._verb, self._served, self._rows
+        name, others = f"{verb.id or verb.name}{served.name}", list(verb.query)
+        if verb.key == "filters":
+            if rows:
+                others.insert(0, ("by", choice([*rows]) | None, None))
+            unknown = partial(_no_filter, served)
+            return parameters(name, filters(served, rows.values()), others, unknown)
+        if verb.key == "row":
+            fields = dict.fromkeys([field for row in rows.values() for field in row.fields])
+            return parameters(name, [*fields], [("by", choice([*rows]), NODEFAULT)])
+        if verb.key == "query":
+            assert verb.named is not None, "it names the fields"
+            texts = [*verb.named(served)]
+            return parameters(name, texts, others) if texts or others else None
+        if not others:
+            return None
+        if not served.record.takes_ttl:
+            others = [each for each in others if each[0] != "ttl"]
+        return parameters(name, [], others, partial(_no_parameter, served, others))
+
+    def _row_docs(self) -> dict[str, str]:
+        rows = [row.segments for row in self._rows.values()]
+        if self._verb.key == "filters":
+            return filter_docs([*rows, self._served.segments])
+        docs: dict[str, str] = {}
+        for segments in rows if self._verb.key == "row" else ():
+            docs |= field_docs(segments)
+        return docs
+
+    def _body(self) -> dict[str, Any]:
+        """Return the description of a body. The handler takes any value, and checks it itself."""
+        verb, types = self._verb, self._types
+        if verb.body is not VALUE:
+            return {"example": {"by": 1}} if verb.shows_value else {}
+        made = {"PUT": types.put, "PATCH": types.patch, "POST": types.created}[verb.method]
+        return {"body_type": made(), "body_media_types": verb.media_types}
+
+    def _key(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments that name what the verb works on."""
+        kind, served = self._key_kind, self._served
+        if kind == "address":
+            texts = {field: given[name] for field, name in self._path_names}
+            return {"fields": served.of_texts(texts)}
+        query = given.get("query")
+        if kind == "filters":
+            return {"filters": texts_of(query), "by": getattr(query, "by", None)}
+        if kind == "row":
+            by = self._rows[query.by]  # type: ignore[union-attr]  # it is required
+            return {"by": by, "fields": _row_fields(by, texts_of(query))}
+        if kind == "query":
+            return {"fields": {} if query is None else served.of_texts(texts_of(query))}
+        return {}
+
+    # The response
+
+    def _reply(self) -> dict[str, Any]:
+        """Return the types of the responses."""
+        verb, types = self._verb, self._types
+        if verb.reply is ServedPage:
+            return {"result": types.page}
+        if verb.reply is FoundItems:
+            item = CounterValue if self._served.kind == "counter" else types.item | None
+            return {"result": types.found(item)}
+        if verb.reply is DeletedRecord:
+            return {"result": type(None)}
+        if verb.reply is not ServedItem:
+            return {"result": verb.reply}
+        headers = {**_ETAG, **_LOCATION} if verb.locates else _ETAG
+        about = {"about": "Created."} if verb.statuses == (201,) else {}
+        spec = ResponseSpec(type=types.item, headers=headers, **about)
+        return {"result": Response, "replies": dict.fromkeys(verb.statuses, spec)}
+
+    def _respond(self, caller: Caller, item: ServedItem) -> Response[ServedItem]:
+        is_new = type(item) is NewItem
+        located = is_new and self._verb.locates
+        headers = (("Location", _location(self._served, item)),) if located else ()
+        status = 201 if is_new else 200
+        return Response(shown_to(caller, item), status=status, headers=headers, etag=item.revision)
+
+
+def argument_types(verb: Verb, query: type[msgspec.Struct] | None = None) -> dict[str, Any]:
+    """Return the types of a handler's arguments: query, body, headers and conditions."""
+    types: dict[str, Any] = {}
+    if verb.body is not NO_BODY:
+        types["body"] = verb.body
+    if query is not None:
+        types["query"] = query
+    types["headers"] = WriteHeaders if verb.is_idempotent else SpaceHeader
+    if verb.is_conditional:
+        types["conditions"] = Conditions
+    return types
+
+
+def argument_reader(verb: Verb) -> Callable[[Mapping[str, Any], dict[str, Any]], None]:
+    """Return a function that takes the arguments of a verb, beside what it works on, from those of
+    a handler, and adds them to a dict."""
+    query = [(name, default) for name, _, default in verb.query]
+    takes_value, members = verb.body is VALUE, verb.body_members
+    is_checked = verb.is_conditional and verb.access == WRITE
+    is_idempotent, shows_value = verb.is_idempotent, verb.shows_value
+
+    def read(given: Mapping[str, Any], arguments: dict[str, Any]) -> None:
+        for name, default in query:
+            arguments[name] = getattr(given["query"], name, default)
+        if takes_value:
+            arguments["value"] = given["body"]
+        for name in members:
+            arguments[name] = getattr(given["body"], name)
+        if is_checked:
+            conditions = given["conditions"]
+            arguments["check"] = None if conditions is NO_CONDITIONS else conditions.check
+        if is_idempotent:
+            arguments["key"] = given["headers"].key
+        if shows_value:
+            arguments["shows_value"] = READ in given["caller"].scopes
+
+    return read
+
+
+def _row_fields(by: ServedDerived[Any], texts: Mapping[str, str]) -> Fields:
+    """Return the key fields of one derived row. Raises UsageError for fewer or others."""
+    if texts.keys() != set(by.fields):
+        raise UsageError(
+            "The request needs the fields of its row, and no others.",
+            by=by.name,
+            fields=list(by.fields),
         )
-        path = path or self._path + (self._address if at else "")
-        given = {names.get(name, name): text for name, text in field_docs(served.segments).items()}
-        docs = {**COMMON, **given, **route.pop("docs", {})}
-        problems = dict.fromkeys([*route.pop("problems", ()), PreparingError])
-        return Route(
-            method=method,
-            path=path,
-            handler=handler,
-            tag=served.name,
-            problems=[*problems],
-            parameter_docs=docs,
-            **route,
-        )
+    return {name: by.value_of_text(name, text) for name, text in texts.items()}
 
 
-def _no_parameter(served: ServedRecord, name: str) -> UsageError:
-    """Return the error of a parameter that a PUT does not take."""
+def _no_filter(served: ServedRecord, name: str) -> UsageError:
+    return no_index(served, filter=name)
+
+
+def _no_parameter(served: ServedRecord, known: list[Parameter], name: str) -> UsageError:
+    """Return the error of a parameter that a record does not take."""
     if name == "ttl":
         return served.record.no_ttl()
-    known = ["ttl"] if served.record.takes_ttl else []
-    return UsageError("Unknown parameter.", name=name, known=known)
+    names = [each for each, _, _ in known]
+    return UsageError("Unknown parameter.", name=name, **nearest(name, names))
+
+
+def shown_to(caller: Caller, item: ServedItem) -> ServedItem:
+    """Return an item as this caller may see it: without its value, if it may not read."""
+    if READ not in caller.scopes:
+        item.value = UNSET
+    return item
+
+
+def _location(served: ServedRecord, item: ServedItem) -> str:
+    """Return the address of an item, relative to that of its record: the app may be mounted
+    anywhere."""
+    parts = [_text(item.fields[name]) for name in served.fields]
+    return "/".join([served.name, *(quote(part, safe="") for part in parts)])
+
+
+def _text(value: Any) -> str:
+    plain = msgspec.to_builtins(value)
+    return "null" if plain is None else str(plain)

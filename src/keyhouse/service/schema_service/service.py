@@ -7,25 +7,33 @@ from typing import Final
 from keyhouse.auth import jwt_auth
 from keyhouse.auth.settings import TENANT_PATTERN
 from keyhouse.errors import UsageError
+from keyhouse.operations.catalog import Catalog
 from keyhouse.schema import Schema
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.runtime import ServiceRuntime
-from keyhouse.service.schema_service.catalog import Catalog
-from keyhouse.service.schema_service.handlers import READ, SPACES, WRITE, SchemaHandlers
-from keyhouse.service.schema_service.operations import SpaceOperations
-from keyhouse.service.schema_service.own_operations import operation_names, operation_routes
+from keyhouse.service.schema_service.own_operations import operation_names
 from keyhouse.service.schema_service.preparation import Preparation
-from keyhouse.service.schema_service.routes import routes
+from keyhouse.service.schema_service.routes import (
+    READ,
+    SPACES,
+    WRITE,
+    CallerSpaces,
+    record_routes,
+)
 from keyhouse.service.schema_service.settings import SchemaSettings
+from keyhouse.service.schema_service.space import SchemaSpace
+from keyhouse.service.schema_service.space_routes import space_routes
 from keyhouse.service.schema_service.subjects import SchemaSubjects
 from keyhouse.service.schema_service.system import SchemaSystem, with_meta
 from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
-from keyhouse.settings import read_settings
 from keyhouse.store import Store
 
 __all__ = ["check_name", "schema_service"]
 
 _NAME: Final = re.compile("[a-z][a-z0-9_-]{0,62}")
+_TAKEN: Final = ("changes", "control")
+"""Words after `keyhouse.` in subjects that all schemas share: the tenants of a schema of such a
+name could publish the changes of other schemas."""
 
 
 def schema_service(schema: Schema, *, named: str = "MODULE:SCHEMA") -> Service:
@@ -38,15 +46,16 @@ def schema_service(schema: Schema, *, named: str = "MODULE:SCHEMA") -> Service:
     )
 
 
-def _build(schema: Schema, named: str, context: ServiceContext) -> ServiceSpec:
+def _build(
+    schema: Schema, named: str, context: ServiceContext, settings: SchemaSettings
+) -> ServiceSpec:
     name, schema = check_name(schema), with_meta(schema)
-    settings = read_settings(SchemaSettings, context.settings, table=name)
     catalog, operations = Catalog(schema, settings.records), operation_names(schema)
-    runtime: ServiceRuntime[SpaceOperations] = ServiceRuntime(
+    runtime: ServiceRuntime[SchemaSpace] = ServiceRuntime(
         SchemaSystem(schema),
         context,
         settings,
-        lambda space, engine, quota: SpaceOperations(
+        lambda space, engine, quota: SchemaSpace(
             space,
             engine,
             quota,
@@ -64,7 +73,7 @@ def _build(schema: Schema, named: str, context: ServiceContext) -> ServiceSpec:
         key_ring=settings.key_ring,
     )
     auth = jwt_auth(settings, context.data, system=name, clock=context.engine.clock)
-    handlers = SchemaHandlers(catalog, settings, runtime.tenants)
+    spaces = CallerSpaces(catalog, settings, runtime.tenants)
     preparation = Preparation(
         schema,
         context.engine,
@@ -82,7 +91,7 @@ def _build(schema: Schema, named: str, context: ServiceContext) -> ServiceSpec:
         license="",  # the schema is its author's
         version=str(schema.version),
         examples=_examples(name, named, catalog),
-        routes=runtime.metered([*routes(catalog, handlers), *operation_routes(schema, handlers)]),
+        routes=[*record_routes(catalog, spaces), *space_routes(catalog, spaces)],
         endpoints=subjects.endpoints(),
         tasks=[preparation.run, subjects.watches.follow_peers],
         auth=auth,
@@ -108,6 +117,11 @@ def check_name(schema: Schema) -> str:
         raise UsageError(
             "The name of a served schema is the path of its routes: a letter, then lower-case "
             "letters, digits, _ and -.",
+            schema=schema.name,
+        )
+    if schema.name in _TAKEN:
+        raise UsageError(
+            "The subjects of all schemas over NATS begin with this name: choose another.",
             schema=schema.name,
         )
     return schema.name

@@ -4,20 +4,11 @@ from typing import Annotated
 
 import msgspec
 
+from keyhouse.operations.catalog import RecordSettings
 from keyhouse.service.settings import JwtTenantSettings, KeyRingText
 from keyhouse.settings import setting
 
-__all__ = ["RecordSettings", "SchemaSettings"]
-
-
-class RecordSettings(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
-):
-    """The access to one record, counter or log: `[recipes.records.secret]`."""
-
-    http: bool = True
-    nats: bool = True
-    read_only: bool = False
+__all__ = ["SchemaSettings"]
 
 
 class SchemaSettings(JwtTenantSettings, frozen=True, kw_only=True):

@@ -1,61 +1,51 @@
-"""The NATS subjects of a served schema: `keyhouse.<schema>.<space>.<operation>`.
+"""The NATS subjects of a served schema, made from the table of verbs:
+`keyhouse.<schema>.<space>.<operation>`.
 
-The space is taken from the subject, never from the payload: permissions of the server decide who
-may publish there (`keyhouse acl`). A request has the members of a batch operation, and the answers
-are those of HTTP, with `success`.
+A request has the members of a batch operation, and the replies are those of HTTP, with `success`.
 """
 
-import asyncio
 import re
-import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from time import perf_counter
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from keyhouse.advice.nearest import nearest
 from keyhouse.errors import (
     AccessError,
     KeyFieldError,
     LimitError,
     MissingFieldError,
     NotFoundError,
-    RateError,
-    RevisionError,
+    RecordError,
+    UsageError,
 )
 from keyhouse.http.limits import RATE_DELAY_SECONDS
-from keyhouse.nats.endpoint import Body, Endpoint, Request, may_receive_reply
+from keyhouse.nats.endpoint import Body, Endpoint, Request
+from keyhouse.operations.catalog import Catalog, Kind, ServedDerived, ServedRecord
+from keyhouse.operations.replies import FoundItems, ListedKeys, ServedPage, item_of, unreadable_item
+from keyhouse.operations.requests import SchemaRequest
+from keyhouse.operations.table import READS, VERBS, WATCH, kinds_of, verb_of
+from keyhouse.operations.verb import Verb
+from keyhouse.operations.writes import expected
+from keyhouse.schema import Derived, RecordCount, Summary, Unique
 from keyhouse.service.errors import SubjectError
-from keyhouse.service.nats_watches import Watches
-from keyhouse.service.operation_log import error_code
+from keyhouse.service.nats_operations import ResolvedSubject, TenantSubjects
 from keyhouse.service.runtime import ServiceRuntime
-from keyhouse.service.schema_service.answers import (
-    ClearedRecords,
-    FoundItems,
-    ListedKeys,
-    ServedPage,
-    item_of,
-    unreadable_item,
-)
-from keyhouse.service.schema_service.batch import run_batch
-from keyhouse.service.schema_service.catalog import Catalog, D, Kind, ServedDerived, ServedRecord
-from keyhouse.service.schema_service.operations import (
-    PAGE_ITEMS,
-    OnUnreadableItem,
-    SpaceOperations,
-)
 from keyhouse.service.schema_service.own_operations import call_operation, operation_names
 from keyhouse.service.schema_service.settings import SchemaSettings
-from keyhouse.service.watch_peers import WatchPeers
+from keyhouse.service.schema_service.space import SchemaSpace
 from keyhouse.store import Event, UnreadableRow
 
 __all__ = ["SchemaSubjects", "changes_prefix", "subject_prefix"]
 
-_READS: Final = frozenset(
-    {"get", "get_many", "list", "lookup", "keys", "record_count", "members", "sum_of_days"}
-)
+_KINDS: Final[dict[str, tuple[Kind, ...]]] = {
+    verb.name: tuple(kinds_of(verb.name)) for verb in VERBS if verb is not WATCH
+}
+"""The kinds that each operation works on; none: the whole space."""
+
 _SPACE: Final = re.compile("[A-Za-z0-9_-]{1,64}")
 _BODY_BYTES_PER_REQUEST: Final = 32 * 1_024
 _REPLY_BYTES_MAX: Final = 1_000_000
@@ -66,34 +56,16 @@ _PAGE_BYTES_MAX: Final = 512 * 1_024
 
 _HEARTBEAT_SECONDS: Final = 5.0
 
+_ROW_NAMES: Final[dict[type[Derived], str]] = {
+    Unique: "unique row",
+    RecordCount: "count row",
+    Summary: "summary row",
+}
+
+_DEFAULTS: Final = tuple(msgspec.structs.asdict(SchemaRequest()).items())
+_WATCH_MEMBERS: Final = frozenset((*WATCH.kinds, "fields", "subject", "since", "stop"))
+
 _encode = msgspec.json.Encoder().encode
-
-
-class SchemaRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a request. `fields` is the address, or the filters of a list.
-
-    `expect` is the revision that a record must be at to be written; null: it must not exist.
-    """
-
-    record: str | UnsetType = UNSET
-    counter: str | UnsetType = UNSET
-    log: str | UnsetType = UNSET
-    fields: dict[str, Any] = {}
-    value: Any = UNSET
-    by: int | str | UnsetType = UNSET
-    order: Literal["asc", "desc"] = "asc"
-    limit: int = PAGE_ITEMS
-    days: int | UnsetType = UNSET
-    addresses: list[dict[str, Any]] | UnsetType = UNSET
-    unreadable: OnUnreadableItem = "raise"
-    cursor: str | None = None
-    expect: int | UnsetType | None = UNSET
-    ttl: float | None = None
-    idempotency_key: str | None = None
-    operations: list[msgspec.Raw] | UnsetType = UNSET
-    since: int | None = None
-    subject: str | UnsetType = UNSET
-    stop: bool = False
 
 
 def subject_prefix(schema: str) -> str:
@@ -106,308 +78,200 @@ def changes_prefix(schema: str) -> str:
 
 
 class SchemaSubjects:
-    """Handles the messages of all spaces."""
+    """Answers the messages of all spaces."""
 
     def __init__(
-        self,
-        catalog: Catalog,
-        settings: SchemaSettings,
-        runtime: ServiceRuntime[SpaceOperations],
+        self, catalog: Catalog, settings: SchemaSettings, runtime: ServiceRuntime[SchemaSpace]
     ) -> None:
         self._name = catalog.schema.name
         self._catalog = catalog
         self._fixed_space = settings.space
         self._tenants = runtime.tenants
-        self._metrics = runtime.metrics
-        self._log = runtime.log
-        self._rates = runtime.rates
-        self._start = len(subject_prefix(self._name)) + 1
         self._read = Body(SchemaRequest, levels=3).read
-        self.watches = Watches(
-            changes_prefix(self._name),
-            _HEARTBEAT_SECONDS,
-            runtime.metrics,
-            runtime.log,
-            WatchPeers(runtime.bus, self._name, secrets.token_hex(8)),
-        )
         self._operations = operation_names(catalog.schema)
         self._own = {each.name: each for each in catalog.schema.operations}
-        self._own_bodies = {
-            each.name: Body(each.request) for each in self._own.values() if each.request is not None
-        }
-        self._reads = _READS.union(
-            each.name for each in self._own.values() if each.access == "read"
+        own_reads = [each.name for each in self._own.values() if each.access == "read"]
+        self._subjects = TenantSubjects(
+            runtime,
+            self._resolve,
+            prefixes=[subject_prefix(self._name)],
+            operations=self._operations,
+            reads=(READS - {WATCH.name}).union(own_reads),  # a watch publishes elsewhere
+            changes_prefix=changes_prefix(self._name),
+            heartbeat_seconds=_HEARTBEAT_SECONDS,
+            queue=self._name,
+            bytes_per_request=_BODY_BYTES_PER_REQUEST,
+            rate_delay_seconds=RATE_DELAY_SECONDS,
         )
-        self._run: Mapping[str, Callable[[SpaceOperations, SchemaRequest], Awaitable[Any]]] = {
-            "get": self._get,
-            "get_many": self._get_many,
-            "list": self._list,
-            "lookup": self._lookup,
-            "create": self._create,
-            "put": self._put,
-            "patch": self._patch,
-            "delete": self._delete,
-            "add": self._add,
-            "append": self._append,
-            "batch": self._batch,
-            "keys": self._keys,
-            "record_count": self._record_count,
-            "members": self._members,
-            "sum_of_days": self._sum_of_days,
-            "clear": self._clear,
-        }
+        self.watches = self._subjects.watches
 
     def endpoints(self) -> list[Endpoint]:
-        prefix = subject_prefix(self._name)
-        return [
-            Endpoint(
-                name=self._name,
-                subject=f"{prefix}.*.*",
-                handler=self._handle,
-                operations={name: f"{prefix}.*.{name}" for name in self._operations},
-                rejected=self._rejected,
-                tenant=self._space_of,
-                partition_by=1,
-                public=True,
-                problems=True,
+        return self._subjects.endpoints(name=self._name, problems=True)
+
+    def _resolve(self, name: str, operation: str, subject: str) -> ResolvedSubject:
+        space = self._space(name)
+        if operation in _KINDS:
+            return ResolvedSubject(
+                name, operation, self._read, partial(self._run, space, operation)
             )
-        ]
+        if operation == WATCH.name:
+            run = partial(self._watch, space)
+            return ResolvedSubject(name, operation, self._read, run, takes_request=True)
+        own = self._own.get(operation)
+        if own is None:
+            near = nearest(operation, self._operations)
+            raise SubjectError("Unknown operation.", operation=operation, **near)
+        read: Callable[[bytes], Any] = _read_nothing
+        if own.request is not None:
+            read = Body(own.request).read
+        return ResolvedSubject(name, operation, read, partial(self._call, space, operation))
 
-    async def _handle(self, request: Request) -> bytes | None:
-        started = perf_counter()
-        space, _, operation = request.subject[self._start :].partition(".")
-        if not self._is_allowed(space, operation, request.reply):
-            return None
+    def _space(self, name: str) -> SchemaSpace:
         try:
-            if self._rates is not None:  # before the body is read: a malformed one counts too
-                self._rates.check(space, 1 + len(request.data) // _BODY_BYTES_PER_REQUEST)
-            tenant = self._tenant(space)
-            run = self._run.get(operation)
-            if run is not None:
-                reply: Any = await run(tenant, self._read(request.data))
-            elif operation == "watch":
-                reply = await self._watch(tenant, self._read(request.data), request)
-            else:
-                reply = await self._call(tenant, operation, request.data)
-        except Exception as error:
-            known = operation if operation in self._operations else "request"
-            self._metrics.failed("", error_code(error))
-            self._log.failed(known, space, error, answered=bool(request.reply), fields={})
-            if isinstance(error, RateError):
-                await asyncio.sleep(RATE_DELAY_SECONDS)
-            raise
-        data = _encode(reply)
-        self._spend_read(space, reply, len(data))
-        seconds = perf_counter() - started
-        self._metrics.timing(operation, "").add(seconds)
-        if seconds >= self._log.logged_from:
-            self._log.done(operation, space, seconds, {})
-        return _successful(data)
-
-    def _spend_read(self, space: str, reply: Any, size: int) -> None:
-        """Count a list towards the rate of its space. Here, and not by the `read_meter`: requests
-        of one connection share a context."""
-        if self._rates is None:
-            return
-        if isinstance(reply, ServedPage):
-            self._rates.spend_read(space, _rows(reply), size)
-        elif isinstance(reply, FoundItems):
-            self._rates.spend_read(space, len(reply.items), size)
-        elif isinstance(reply, ListedKeys):
-            self._rates.spend_read(space, len(reply.keys), size)
-        elif isinstance(reply, ClearedRecords):
-            self._rates.spend_read(space, reply.deleted, size)
-
-    def _tenant(self, space: str) -> SpaceOperations:
-        try:
-            if not _SPACE.fullmatch(space):
+            if not _SPACE.fullmatch(name):
                 raise KeyFieldError("Invalid name.")
-            if self._fixed_space is not None and space != self._fixed_space:
+            if self._fixed_space is not None and name != self._fixed_space:
                 raise AccessError("This service has one space.", space=self._fixed_space)
-            return self._tenants.get(space)
+            return self._tenants.get(name)
         except KeyFieldError as error:
             raise SubjectError(
-                "The subject names no space of this schema.", space=space, reason=error.sentence
+                "The subject names no space of this schema.", space=name, reason=error.sentence
             ) from None
 
-    def _is_allowed(self, space: str, operation: str, reply: str) -> bool:
-        """Return False for a read without a reply subject, and for a reply to a subject that is not
-        the space's own: the service must not be made to publish there."""
-        if not reply:
-            return operation not in self._reads
-        return self._may_receive(space, reply)
-
-    def _may_receive(self, space: str, reply: str) -> bool:
-        return may_receive_reply(space, reply)
-
-    def _rejected(self, subject: str, reply: str) -> bool:
-        """Count a message that was rejected under overload; return whether its sender may be
-        told."""
-        self._metrics.failed("", "RATE_LIMITED")
-        return self._may_receive(self._space_of(subject), reply)
-
-    def _space_of(self, subject: str) -> str:
-        return subject[self._start :].partition(".")[0]
-
-    # Operations
-
-    async def _get(self, space: SpaceOperations, body: SchemaRequest) -> Any:
-        served = self._named(body, "record", "counter", "log")
-        fields = served.of_json(body.fields)
-        if served.kind == "counter":
-            return await space.count(served, fields)
-        return await space.get(served, fields)
-
-    async def _get_many(self, space: SpaceOperations, body: SchemaRequest) -> Any:
-        served = self._named(body, "record", "counter", "log")
-        if isinstance(body.addresses, UnsetType):
-            raise MissingFieldError("Missing required field: addresses")
-        addresses = body.addresses
+    async def _run(self, space: SchemaSpace, operation: str, body: SchemaRequest) -> bytes:
+        """Run a verb. A reply that is too large for NATS is asked for again, in half."""
+        kinds = _KINDS[operation]
+        served = self._named(body, operation, *kinds) if kinds else None
+        verb = verb_of(operation, None if served is None else served.kind)
+        assert verb is not None and verb.run is not None, "it is in the table"
+        arguments = _arguments(verb, served, body)
         while True:
-            found = await space.get_many(
-                served, addresses, unreadable=body.unreadable, bytes_max=_PAGE_BYTES_MAX
-            )
-            if len(_encode(found)) <= _REPLY_BYTES_MAX:
-                return found
-            if len(addresses) == 1:
-                raise LimitError("The record is too large for a reply.", limit=_REPLY_BYTES_MAX)
-            addresses = addresses[: max(1, min(len(addresses), len(found.items)) // 2)]
+            if served is None:
+                reply = await verb.run(space, self._catalog, "nats", **arguments)
+            else:
+                reply = await verb.run(space, served, **arguments)
+            data = _encode(reply)
+            if len(data) <= _REPLY_BYTES_MAX or not _halve(arguments, reply):
+                break
+        return _successful(data)
 
-    async def _list(self, space: SpaceOperations, body: SchemaRequest) -> Any:
-        served = self._named(body, "record", "counter", "log")
-        by = body.by if isinstance(body.by, str) else None
-        limit = body.limit
-        while True:
-            page = await space.page(
-                served,
-                body.fields,
-                by=by,
-                order=body.order,
-                limit=limit,
-                cursor=body.cursor,
-                bytes_max=_PAGE_BYTES_MAX,
-            )
-            if len(_encode(page)) <= _REPLY_BYTES_MAX:
-                return page
-            if limit == 1:
-                raise LimitError("The record is too large for a reply.", limit=_REPLY_BYTES_MAX)
-            limit = max(1, min(limit, _rows(page)) // 2)
+    def _named(self, body: SchemaRequest, operation: str, *kinds: Kind) -> ServedRecord:
+        """Return what a request names: exactly one, of these kinds."""
+        given = [kind for kind in kinds if getattr(body, kind) is not UNSET]
+        if len(given) != 1:
+            raise MissingFieldError(f"Missing required field: {' or '.join(kinds)}")
+        write = operation not in READS
+        return self._catalog.find("nats", getattr(body, given[0]), given[0], write=write)
 
-    async def _keys(self, space: SpaceOperations, body: SchemaRequest) -> Any:
-        served = self._named(body, "record", "counter", "log")
-        by = body.by if isinstance(body.by, str) else None
-        limit = body.limit
-        while True:
-            page = await space.keys(
-                served, body.fields, by=by, order=body.order, limit=limit, cursor=body.cursor
-            )
-            if limit == 1 or len(_encode(page)) <= _REPLY_BYTES_MAX:
-                return page
-            limit = max(1, limit // 2)
-
-    async def _record_count(self, space: SpaceOperations, body: SchemaRequest) -> Any:
-        served = self._named(body, "record")
-        by = _row(served.counts, body, "count row")
-        return await space.record_count(served, by, by.of_json(body.fields))
-
-    async def _members(self, space: SpaceOperations, body: SchemaRequest) -> Any:
-        served = self._named(body, "record")
-        by = _row(served.summaries, body, "summary row")
-        return await space.members(served, by, by.of_json(body.fields))
-
-    async def _sum_of_days(self, space: SpaceOperations, body: SchemaRequest) -> Any:
-        served = self._named(body, "counter")
-        if isinstance(body.days, UnsetType):
-            raise MissingFieldError("Missing required field: days")
-        return await space.sum_of_days(served, body.days, served.of_json(body.fields))
-
-    async def _clear(self, space: SpaceOperations, body: SchemaRequest) -> Any:
-        self._catalog.check_clear("nats")
-        return await space.clear()
-
-    async def _lookup(self, space: SpaceOperations, body: SchemaRequest) -> Any:
-        served = self._named(body, "record")
-        by = _row(served.lookups, body, "unique row")
-        return await space.lookup(served, by, by.of_json(body.fields))
-
-    async def _create(self, space: SpaceOperations, body: SchemaRequest) -> Any:
-        served = self._named(body, "record", write=True)
-        return await space.create(served, _value(body), served.of_json(body.fields))
-
-    async def _put(self, space: SpaceOperations, body: SchemaRequest) -> Any:
-        served, value = self._named(body, "record", write=True), _value(body)
-        fields = served.with_members(served.of_json(body.fields), value, space.store.ids.new)
-        item, _ = await space.put(served, value, fields, check=_check(body), ttl=body.ttl)
-        return item
-
-    async def _patch(self, space: SpaceOperations, body: SchemaRequest) -> Any:
-        served = self._named(body, "record", write=True)
-        return await space.patch(
-            served, _value(body), served.of_json(body.fields), check=_check(body)
-        )
-
-    async def _delete(self, space: SpaceOperations, body: SchemaRequest) -> Any:
-        served = self._named(body, "record", write=True)
-        fields = served.of_json(body.fields)
-        return {"deleted": await space.delete(served, fields, check=_check(body))}
-
-    async def _add(self, space: SpaceOperations, body: SchemaRequest) -> Any:
-        served = self._named(body, "counter", write=True)
-        if not isinstance(body.by, int):
-            raise MissingFieldError("Missing required field: by")
-        fields = served.of_json(body.fields)
-        return await space.add(served, body.by, fields, key=body.idempotency_key)
-
-    async def _append(self, space: SpaceOperations, body: SchemaRequest) -> Any:
-        served = self._named(body, "log", write=True)
-        return await space.append(served, _value(body), served.of_json(body.fields))
-
-    async def _batch(self, space: SpaceOperations, body: SchemaRequest) -> Any:
-        if isinstance(body.operations, UnsetType):
-            raise MissingFieldError("Missing required field: operations")
-        if self._rates is not None:
-            self._rates.spend_read(space.name, len(body.operations), 0)
-        return await run_batch(
-            space, self._catalog, body.operations, protocol="nats", key=body.idempotency_key
-        )
-
-    async def _watch(self, space: SpaceOperations, body: SchemaRequest, request: Request) -> Any:
+    async def _watch(self, space: SchemaSpace, body: SchemaRequest, request: Request) -> bytes:
         if isinstance(body.subject, UnsetType):
             raise MissingFieldError("Missing required field: subject")
         if body.stop:
-            return {"stopped": await self.watches.stop(space.name, body.subject)}
-        served = self._named(body, "record", "counter", "log")
+            return await self._subjects.stop_watch(space.name, body.subject)
+        _check_members(body, _WATCH_MEMBERS, by=str)
+        served = self._named(body, WATCH.name, *WATCH.kinds)
         fields = served.of_json(body.fields)
         store = await space.watched_store()
         store.span(served.record, **fields)  # raises for fields that are not leading ones
-        revision = await self.watches.start(
+        return await self._subjects.start_watch(
+            request,
             store,
             served.record,
             body.subject,
-            request.publisher,
             prefix=None,
             since=body.since,
             encode=partial(_message, served),
             fields=fields,
         )
-        return {"subject": body.subject, "revision": revision}
 
-    async def _call(self, space: SpaceOperations, name: str, data: bytes) -> Any:
-        """Run an operation of one's own. Raises SubjectError if there is none of this name."""
-        operation = self._own.get(name)
-        if operation is None:
-            raise SubjectError("Unknown operation.", operation=name, known=list(self._operations))
-        body = self._own_bodies[name].read(data) if name in self._own_bodies else None
-        reply = await call_operation(space, operation, body)
-        if reply is not None and len(_encode(reply)) > _REPLY_BYTES_MAX:
+    async def _call(self, space: SchemaSpace, operation: str, body: Any) -> bytes:
+        """Run an operation of one's own."""
+        reply = await call_operation(space, self._own[operation], body)
+        data = _encode(reply or {})
+        if len(data) > _REPLY_BYTES_MAX:
             raise LimitError("The reply is too large for NATS.", limit=_REPLY_BYTES_MAX)
-        return reply or {}
+        return _successful(data)
 
-    def _named(self, body: SchemaRequest, *kinds: Kind, write: bool = False) -> ServedRecord:
-        given = [kind for kind in kinds if getattr(body, kind) is not UNSET]
-        if len(given) != 1:
-            raise MissingFieldError(f"Missing required field: {' or '.join(kinds)}")
-        return self._catalog.find("nats", getattr(body, given[0]), given[0], write=write)
+
+def _read_nothing(data: bytes) -> None:
+    """Take the body of an operation that has no request."""
+
+
+def _arguments(verb: Verb, served: ServedRecord | None, body: SchemaRequest) -> dict[str, Any]:
+    """Return the arguments of a verb, from the members of a request."""
+    _check_members(body, verb.members, by=int if "by" in verb.required else str)
+    for name in verb.required:
+        if getattr(body, name) is UNSET:
+            raise MissingFieldError(f"Missing required field: {name}")
+    arguments = {name: getattr(body, name) for name in verb.arguments}
+    if verb.required == ("value",):
+        arguments["value"] = body.value
+    if served is not None:
+        arguments |= _key(verb, served, body)
+    if verb.is_conditional and verb.access == "write":
+        expect = body.expect
+        arguments["check"] = None if isinstance(expect, UnsetType) else expected(expect)
+    if verb.is_idempotent:
+        arguments["key"] = body.idempotency_key
+    if verb.reply in (ServedPage, FoundItems):
+        arguments["bytes_max"] = _PAGE_BYTES_MAX
+    return arguments
+
+
+def _check_members(body: SchemaRequest, taken: frozenset[str], by: type) -> None:
+    """Reject a member that the operation does not take, as HTTP does: nobody must rely on a
+    precondition, an expiry or an idempotency key that would be ignored."""
+    for name, default in _DEFAULTS:
+        if name not in taken and getattr(body, name) != default:
+            raise UsageError(
+                "The operation does not take this member.", member=name, **nearest(name, taken)
+            )
+    if body.by is not UNSET and not isinstance(body.by, by):
+        raise RecordError(
+            "Invalid field in the request.", member="by", reason=f"Expected `{by.__name__}`"
+        )
+
+
+def _key(verb: Verb, served: ServedRecord, body: SchemaRequest) -> dict[str, Any]:
+    """Return the arguments that name what a verb works on."""
+    if verb.key == "filters":
+        return {"filters": body.fields, "by": body.by if isinstance(body.by, str) else None}
+    if verb.key == "row":
+        by = _row(verb, verb.rows(served), body)
+        return {"by": by, "fields": by.of_json(body.fields)}
+    return {} if verb.key == "none" else {"fields": served.of_json(body.fields)}
+
+
+def _row(
+    verb: Verb, rows: Mapping[str, ServedDerived[Any]], body: SchemaRequest
+) -> ServedDerived[Any]:
+    if body.by is UNSET:
+        raise MissingFieldError("Missing required field: by")
+    row = rows.get(str(body.by))
+    if row is None:
+        name = _ROW_NAMES[verb.row]
+        raise NotFoundError(f"There is no such {name}.", by=body.by, **nearest(body.by, rows))
+    return row
+
+
+def _halve(arguments: dict[str, Any], reply: Any) -> bool:
+    """Halve what a request asks for, as its reply is too large. Raises LimitError if that is one
+    record already; returns False if the request is not for several."""
+    if "limit" in arguments:
+        size = arguments["limit"]
+    elif "addresses" in arguments:
+        size = len(arguments["addresses"])
+    else:
+        return False
+    if size == 1:
+        raise LimitError("The record is too large for a reply.", limit=_REPLY_BYTES_MAX)
+    sent = len(reply.keys if isinstance(reply, ListedKeys) else reply.items)
+    half = max(1, min(size, sent) // 2)
+    if "limit" in arguments:
+        arguments["limit"] = half
+    else:
+        arguments["addresses"] = arguments["addresses"][:half]
+    return True
 
 
 def _message(served: ServedRecord, event: Event[Any] | UnreadableRow) -> dict[str, Any]:
@@ -415,37 +279,6 @@ def _message(served: ServedRecord, event: Event[Any] | UnreadableRow) -> dict[st
         return {"event": "unreadable", **msgspec.to_builtins(unreadable_item(event))}
     item = msgspec.to_builtins(item_of(served, event, event.revision))
     return {"event": "gone" if event.gone else "put", **item}
-
-
-def _row(rows: Mapping[str, ServedDerived[D]], body: SchemaRequest, what: str) -> ServedDerived[D]:
-    by = rows.get(str(body.by))
-    if by is None:
-        raise NotFoundError(f"There is no such {what}.", by=body.by, known=[*rows])
-    return by
-
-
-def _rows(page: ServedPage) -> int:
-    return len(page.items) + len(page.unreadable or ())
-
-
-def _value(body: SchemaRequest) -> Any:
-    if body.value is UNSET:
-        raise MissingFieldError("Missing required field: value")
-    return body.value
-
-
-def _check(body: SchemaRequest) -> Callable[[int | None], None] | None:
-    expected = body.expect
-    if isinstance(expected, UnsetType):
-        return None
-
-    def check(found: int | None) -> None:
-        if found != expected:
-            raise RevisionError(
-                "The record is not at the expected revision.", expected=expected, found=found
-            )
-
-    return check
 
 
 def _successful(reply: bytes) -> bytes:

@@ -11,7 +11,7 @@ import msgspec
 from keyhouse.engine import Engine, Row, Span
 from keyhouse.errors import UsageError
 from keyhouse.keyring import KeyRing
-from keyhouse.schema import KeyMatch, Record, Schema
+from keyhouse.schema import KeyMatch, Schema
 from keyhouse.store.jobs.chunk import grouped
 from keyhouse.store.jobs.delete_records import (
     GROUP_RECORDS,
@@ -21,7 +21,7 @@ from keyhouse.store.jobs.delete_records import (
     delete_rows,
     still_written,
 )
-from keyhouse.store.reads.pagination import rows
+from keyhouse.store.reads.long_read import rows
 from keyhouse.store.store import Store
 
 FoundKey = tuple[str, KeyMatch]
@@ -55,9 +55,7 @@ class BulkDelete:
         self._engine = engine
         self._space = space
         self._report = on_progress or (lambda records: None)
-        self._meta = frozenset(
-            id(record) for record in (schema.meta.records if schema.meta is not None else ())
-        )
+        self._meta = () if schema.meta is None else schema.meta.records
         self._stores: dict[tuple[tuple[str, Any], ...], Store] = {}
         self._is_stopped = False
 
@@ -75,11 +73,7 @@ class BulkDelete:
         """Return the declaration of a record's key; None for any other, and for the store's own
         rows."""
         found = self._schema.find(key)
-        if (
-            found is None
-            or not isinstance(found.declared, Record)
-            or id(found.record) in self._meta
-        ):
+        if found is None or not found.is_record or found.record.declared in self._meta:
             return None
         return found
 
@@ -140,7 +134,7 @@ class BulkDelete:
             result.left += 1
             return 0
 
-        by_store: dict[int, tuple[Store, list[RecordKey]]] = {}
+        by_store: dict[Store, list[RecordKey]] = {}
         for key, found in pending:
             store = self._store(found)
             fields = {
@@ -148,9 +142,9 @@ class BulkDelete:
                 for name, value in found.fields.items()
                 if name not in store.binding.values
             }
-            group = by_store.setdefault(id(store), (store, []))[1]
-            group.append(RecordKey(key, found.record, fields))
-        for store, group in by_store.values():
+            record_key = RecordKey(key, found.record.declared, fields)
+            by_store.setdefault(store, []).append(record_key)
+        for store, group in by_store.items():
             result.records += await delete_group(store, group, count_unreadable, linked=linked)
             self._report(result.records)
 

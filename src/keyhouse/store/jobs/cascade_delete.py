@@ -17,19 +17,18 @@ from functools import partial
 from typing import Any, Final
 
 from keyhouse.errors import LimitError, UsageError
-from keyhouse.schema import JobState, Keys, Record, deletion_job
+from keyhouse.schema import BoundRecord, BoundSchema, JobState, KeyValues, Record, deletion_job
 from keyhouse.schema.meta import DELETION_JOBS
-from keyhouse.store.binding import Binding
 from keyhouse.store.entry import ANY, Unset
 from keyhouse.store.jobs.chunk import Chunk
 from keyhouse.store.jobs.lease import JobLease, leased
 from keyhouse.store.jobs.store_like import StoreLike
-from keyhouse.store.link_guard import LinkGuard
-from keyhouse.store.transaction import Transaction
+from keyhouse.store.writes.link_guard import LinkGuard
+from keyhouse.store.writes.transaction import Transaction
 
 _CHUNK_ROWS: Final = 100
 
-Owned = tuple[Record[Any], Keys]
+Owned = tuple[BoundRecord[Any], KeyValues]
 
 
 async def cascade_delete(
@@ -66,7 +65,7 @@ async def resume_expired(store: StoreLike) -> tuple[int, int | None]:
     The second result is the time when the first lease of the others expires; None if there are
     none.
     """
-    if not isinstance(getattr(store, "binding", None), Binding):
+    if not isinstance(getattr(store, "binding", None), BoundSchema):
         raise UsageError("Deletions are resumed in a Store.", given=store)
     meta = store.binding.schema.meta
     if meta is None or not store.binding.has_links:
@@ -90,7 +89,7 @@ async def _resume_job(store: StoreLike, name: str, state: JobState) -> bool:
     match = store.binding.find(state.cursor)
     if match is None:
         return False  # of a declaration that is no longer there
-    record, fields = store.binding.original(match.record), match.fields
+    record, fields = match.record.declared, match.fields
     if await store.get(record, **fields) is None:
         return await _resume(store, record, fields)
 
@@ -143,7 +142,7 @@ class _Deletion:
                 return
             for child, values in owners:
                 named: dict[str, Any] = dict(zip(child.template.fields, values, strict=True))
-                await cascade_delete(self._store, self._store.binding.original(child), ANY, named)
+                await cascade_delete(self._store, child.declared, ANY, named)
 
     async def _step(self, rows: int, tx: Transaction) -> list[Owned] | None:
         """Delete some of what belonged to the record. Returns dependents that own records
@@ -165,7 +164,9 @@ class _Deletion:
         await self._lease.renew(tx, state)
         return owners
 
-    async def _owned(self, guard: LinkGuard) -> AsyncIterator[tuple[Record[Any], str, Keys]]:
+    async def _owned(
+        self, guard: LinkGuard
+    ) -> AsyncIterator[tuple[BoundRecord[Any], str, KeyValues]]:
         keys = tuple(self._fields[name] for name in self._bound.template.fields)
         for link in self._store.binding.links(self._bound).dependents:
             if link.owns:

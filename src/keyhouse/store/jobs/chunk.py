@@ -9,7 +9,7 @@ from typing import TypeVar
 from keyhouse.errors import KeyhouseError, LimitError
 from keyhouse.store.jobs.store_like import StoreLike
 from keyhouse.store.reads.long_read import PAGE_BYTES
-from keyhouse.store.transaction import Transaction
+from keyhouse.store.writes.transaction import Transaction
 
 R = TypeVar("R")
 T = TypeVar("T")

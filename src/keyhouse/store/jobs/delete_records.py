@@ -5,24 +5,27 @@ continues. `clear` deletes the records of a store's schema; `bulk_delete` those 
 spaces.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
+from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 from keyhouse.engine import Batch, Check, Engine, Row
 from keyhouse.errors import ContentionError, DataError, LimitError
-from keyhouse.schema import KeyMatch, Record
-from keyhouse.store.binding import Binding
+from keyhouse.schema import BoundSchema, KeyMatch, Record
 from keyhouse.store.entry import ANY
 from keyhouse.store.jobs.cascade_delete import cascade_delete
 from keyhouse.store.jobs.chunk import grouped, in_halves
 from keyhouse.store.jobs.store_like import StoreLike
-from keyhouse.store.reads.long_read import LongWork
-from keyhouse.store.transaction import Transaction
+from keyhouse.store.writes.transaction import Transaction
 
 GROUP_RECORDS: Final = 50
 """Records deleted in one commit, where it can hold them."""
+
+LONG_STEP_SECONDS: Final = 0.001
+"""Time after which other tasks run, before the next record of a group."""
 
 PASSES_MAX: Final = 10
 """Passes over a space, each of which finds the records that were written during the last."""
@@ -50,7 +53,7 @@ async def delete_group(
 
     async def delete(some: Sequence[RecordKey]) -> int:
         try:
-            return await store.transact(partial(_delete_each, store.space, some, linked))
+            return await store.transact(partial(_delete_each, some, linked))
         except DataError:
             if len(some) > 1:
                 raise
@@ -64,20 +67,19 @@ async def delete_group(
     return await in_halves(group, delete, DataError, LimitError)
 
 
-async def _delete_each(
-    space: str, group: Sequence[RecordKey], linked: bool, tx: Transaction
-) -> int:
+async def _delete_each(group: Sequence[RecordKey], linked: bool, tx: Transaction) -> int:
     await tx.rows.read([each.key for each in group])
     delete = tx.delete if linked else tx.delete_alone
-    deleted = 0
-    long_work = LongWork(space)
+    deleted, started = 0, perf_counter()
     for _, record, fields in group:
-        await long_work.turn()
+        if perf_counter() - started > LONG_STEP_SECONDS:
+            await asyncio.sleep(0)  # let other tasks run: nothing else here waits
+            started = perf_counter()
         deleted += await delete(record, **fields)
     return deleted
 
 
-def _has_dependents(binding: Binding, record: Record[Any]) -> bool:
+def _has_dependents(binding: BoundSchema, record: Record[Any]) -> bool:
     return binding.has_links and bool(binding.links(binding.record(record)).dependents)
 
 
@@ -117,7 +119,7 @@ async def clear(
     records are written as fast as they are deleted, and NewerError if newer code has migrated the
     space.
     """
-    await store.check_newer()  # here, since rows are deleted that were not decoded
+    await store.guard.check_newer()  # here, since rows are deleted that were not decoded
     report = on_progress or (lambda _: None)
     deleted = 0
 
@@ -134,9 +136,9 @@ async def clear(
             async for group in groups:
                 found = True
                 records = [
-                    RecordKey(row.key, store.binding.original(match.record), match.fields)
+                    RecordKey(row.key, match.record.declared, match.fields)
                     for row, match in group
-                    if isinstance(match.declared, Record)
+                    if match.is_record
                 ]
                 deleted += await delete_group(store, records, delete_unreadable, linked=False)
                 report(deleted)
@@ -145,9 +147,7 @@ async def clear(
         if not found:
             return deleted, True
         # rows that no record has any more: counts, and rows of unreadable records
-        derived = (
-            row async for row, match in _rows(store) if not isinstance(match.declared, Record)
-        )
+        derived = (row async for row, match in _rows(store) if not match.is_record)
         await delete_rows(store.engine, store.space, derived)
     raise still_written(store.space)
 
@@ -155,9 +155,9 @@ async def clear(
 async def _rows(store: StoreLike) -> AsyncGenerator[tuple[Row, KeyMatch], None]:
     """Yield the rows of the schema, without those that the store keeps about itself."""
     meta = store.binding.schema.meta
-    own = {id(store.binding.record(record)) for record in (meta.records if meta else ())}
+    own = () if meta is None else meta.records
     async with aclosing(store.row_scan()) as rows:
         async for row in rows:
             match = store.binding.find(row.key)
-            if match is not None and id(match.record) not in own:
+            if match is not None and match.record.declared not in own:
                 yield row, match

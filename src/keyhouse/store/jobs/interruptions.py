@@ -2,7 +2,6 @@
 
 import msgspec
 
-from keyhouse.errors import UsageError
 from keyhouse.schema import Schema
 from keyhouse.store.jobs.cascade_delete import resume_expired
 from keyhouse.store.jobs.erase_space import WATCH_SECONDS, has_mark, resume_forget
@@ -31,8 +30,6 @@ async def resume_interrupted(store: Store, *, watch_seconds: float = WATCH_SECON
 
     A running service calls this for all of its spaces. `watch_seconds` is that of `Store.forget`.
     """
-    if not isinstance(store, Store):
-        raise UsageError("Interrupted work is resumed in a Store.", given=store)
     if has_mark(store.schema):
         forgotten, lease = await resume_forget(
             store.engine, store.space, watch_seconds=watch_seconds

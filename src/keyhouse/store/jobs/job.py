@@ -6,12 +6,11 @@ its next commit fails.
 """
 
 import asyncio
-import copy
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from keyhouse.arguments import checked
+from keyhouse.advice.arguments import checked
 from keyhouse.errors import (
     DataError,
     DocumentError,
@@ -19,21 +18,22 @@ from keyhouse.errors import (
     UnreadableError,
     UsageError,
 )
-from keyhouse.schema import Index, JobState, Keys, Record, document
+from keyhouse.schema import BoundRecord, Index, JobState, KeyValues, Record, document
 from keyhouse.store.entry import Entry
 from keyhouse.store.jobs.chunk import Chunk
 from keyhouse.store.jobs.lease import JobLease
 from keyhouse.store.jobs.step_transaction import StepTransaction
 from keyhouse.store.reads.scan import Scan
 from keyhouse.store.store import Store
-from keyhouse.store.transaction import Transaction
+from keyhouse.store.writes.attempts import Attempts
+from keyhouse.store.writes.transaction import Transaction
 
 T = TypeVar("T")
 Step = Callable[[Transaction, Entry[T]], Awaitable[None]]
 Progress = Callable[[int], None]
 Condition = Callable[[Transaction], Awaitable[bool]]
 
-_CHUNK_ROWS = 100
+CHUNK_ROWS = 100
 
 
 @checked(UsageError)
@@ -61,7 +61,7 @@ async def run_job(
     """
     lease = JobLease(_record(store), name, store.ids.new())
     walk = _Walk(store, over, step, by, fields)
-    chunk = Chunk(_CHUNK_ROWS)
+    chunk = Chunk(CHUNK_ROWS)
 
     async def claim(tx: Transaction) -> JobState | None:
         return None if unless is not None and await unless(tx) else await lease.claim(tx)
@@ -100,8 +100,8 @@ async def try_job(
     walk = _Walk(store, over, step, by, fields)
     store = walk.store
     while not state.finished:
-        tx = store.transaction_type(store.engine, store.space, store.binding)
-        state = await walk.advance(_CHUNK_ROWS, state, tx)
+        tx = store.attempts.transaction_type(store)
+        state = await walk.advance(CHUNK_ROWS, state, tx)
         if on_progress is not None:
             on_progress(state.done)
     return state
@@ -122,7 +122,7 @@ async def try_steps(
         await first(tx, entry)
         for later, run in others:
             bound = store.binding.record(later)
-            key = bound.current_key(entry.key)
+            key = bound.key_of(entry.key)
             if await tx.row(key) is None:
                 return  # an earlier step has deleted it
             found = tx.records.seen(bound, key, entry.values)
@@ -149,10 +149,8 @@ def _record(store: Store) -> Record[JobState]:
 def _stepping(store: Store, over: Record[Any]) -> Store:
     """Return the store whose transactions replace records of an older declaration, if `over` is
     one."""
-    if store.schema.is_former(over):
-        store = copy.copy(store)
-        store.transaction_type = StepTransaction
-    return store
+    is_former = store.schema.is_former(over)
+    return store.with_attempts(Attempts(StepTransaction)) if is_former else store
 
 
 class _Walk(Generic[T]):
@@ -185,7 +183,8 @@ class _Walk(Generic[T]):
         if by is not None:
             found = [by.owner_at(row.key, row.value) for row in page.rows]
         else:
-            found = [(self._scan.values(row.key), bound.current_key(row.key)) for row in page.rows]
+            keys = [bound.key_of(row.key) for row in page.rows]
+            found = [*zip(self._scan.values(page), keys, strict=True)]
         await tx.rows.read([key for _, key in found])
         for row, (values, current) in zip(page.rows, found, strict=True):
             entry = await self._entry(tx, current, values)
@@ -206,7 +205,7 @@ class _Walk(Generic[T]):
         state.finished = not page.more
         return state
 
-    async def _entry(self, tx: Transaction, current: str, values: Keys) -> Entry[T] | None:
+    async def _entry(self, tx: Transaction, current: str, values: KeyValues) -> Entry[T] | None:
         """Return a record that the step is to be called for; None if it is gone, or if newer code
         has written it already."""
         key = await tx.records.stored_key(self._bound, current)
@@ -228,7 +227,7 @@ def _is_rewritten(store: Store, over: Record[Any], key: str, value: bytes) -> bo
     plain = _parsed(value)
     members = plain if isinstance(plain, dict) else ()
     is_readable = _decodes(former, key, value)
-    if is_readable and former.knows(members):
+    if is_readable and former.json.knows(members):
         return False
     later = [
         store.binding.record(each.over)
@@ -237,7 +236,7 @@ def _is_rewritten(store: Store, over: Record[Any], key: str, value: bytes) -> bo
     ]
     match = store.find(key)
     return any(
-        _decodes(each, key, value) and (each.knows(members) or not is_readable)
+        _decodes(each, key, value) and (each.json.knows(members) or not is_readable)
         for each in [*later, *([] if match is None else [match.record])]
     )
 
@@ -247,7 +246,7 @@ def _following(store: Store, over: Record[Any]) -> int:
     return max((each.id for each in store.schema.migrations if each.over is over), default=0)
 
 
-def _decodes(record: Record[Any], key: str, value: bytes) -> bool:
+def _decodes(record: BoundRecord[Any], key: str, value: bytes) -> bool:
     try:
         record.decode(value, key)
     except DataError:

@@ -18,7 +18,7 @@ from keyhouse.schema import Record
 from keyhouse.store.entry import Entry
 from keyhouse.store.jobs.job import forget_job, run_job, try_job
 from keyhouse.store.store import Store
-from keyhouse.store.transaction import Transaction
+from keyhouse.store.writes.transaction import Transaction
 
 PHASES: Final = ("copy", "verify", "delete")
 

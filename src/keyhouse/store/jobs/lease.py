@@ -18,7 +18,7 @@ import msgspec
 from keyhouse.engine import Batch, Check, Engine, Put, Row, Span
 from keyhouse.errors import ContentionError, LeaseError
 from keyhouse.schema import JobState, Record
-from keyhouse.store.transaction import Transaction
+from keyhouse.store.writes.transaction import Transaction
 
 LEASE_MS: Final = 60_000
 _CLAIMS_MAX: Final = 20

@@ -1,4 +1,4 @@
-"""Append to logs, fold them, and prune them.
+"""Fold logs, and prune them. `Transaction.append` appends to them.
 
 Theory of operation. A stream's state has `through`, the position of the last folded event. Each
 event is folded by exactly one commit: the one that moves `through` past it.
@@ -11,32 +11,21 @@ event is folded by exactly one commit: the one that moves `through` past it.
 
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from keyhouse.arguments import checked
+from keyhouse.advice.arguments import checked
 from keyhouse.clock import ulid_at
 from keyhouse.engine import Row, Span
 from keyhouse.errors import KeyFieldError, UsageError
-from keyhouse.schema import Keys, Log, Record
-from keyhouse.store.entry import Entry
+from keyhouse.schema import KeyValues, Log, Record
+from keyhouse.store.entry import entry_of
 from keyhouse.store.jobs.chunk import Chunk
-from keyhouse.store.jobs.log_append import fold_event, invalid_state, stream_values
 from keyhouse.store.store import Store
-from keyhouse.store.transaction import Transaction
-
-T = TypeVar("T")
+from keyhouse.store.writes.log_append import fold_event, invalid_state, stream_values
+from keyhouse.store.writes.transaction import Transaction
 
 _CHUNK_ROWS = 50
 """Events folded or deleted in one commit, where what they write fits into it."""
-
-
-@checked(UsageError)
-async def append(store: Any, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
-    """Append an event to a log of a store. See `Store.append`."""
-    if not hasattr(store, "transact"):
-        raise UsageError("Events are appended to a log of a store.", store=repr(store))
-    entry: Entry[T] = await store.append(log, event, **fields)
-    return entry
 
 
 @checked(UsageError)
@@ -45,7 +34,7 @@ async def fold(store: Store, log: Log[Any], /, **stream: Any) -> int:
     if log.state is None:
         raise UsageError("The log does not fold: it has no state.", log=log.name)
     folded, chunk = 0, Chunk(_CHUNK_ROWS)
-    work = partial(_fold_chunk, store, log, stream)
+    work = partial(fold_chunk, store, log, stream)
     while events := await chunk.transact(store, work):
         folded += events
     return folded
@@ -69,13 +58,13 @@ async def prune(
     pruned = 0
     async for stream in streams(store, log, fields):
         chunk = Chunk(_CHUNK_ROWS)
-        work = partial(_prune_chunk, store, log, stream, cutoff, keep)
+        work = partial(prune_chunk, store, log, stream, cutoff, keep)
         while events := await chunk.transact(store, work):
             pruned += events
             yield pruned
 
 
-async def _fold_chunk(
+async def fold_chunk(
     store: Store, log: Log[Any], stream: dict[str, Any], rows_max: int, tx: Transaction
 ) -> int:
     assert log.state is not None
@@ -91,15 +80,13 @@ async def _fold_chunk(
             raise invalid_state(log, state.through) from None
     rows = await rows_of(store, span, rows_max, bound.template.split)
     for row, values in rows:
-        value, names = bound.decode(row.value, row.key), bound.template.fields
-        stored = row.value if bound.keeps_unknown else None
-        entry = Entry(value, row.key, values, row.revision, row.expires, names, stored)
+        entry = entry_of(bound, row, values)
         before = state if state is not None and state.through else None
         state = (await fold_event(tx, log, stream, before, entry)).state
     return len(rows)
 
 
-async def _prune_chunk(
+async def prune_chunk(
     store: Store,
     log: Log[Any],
     stream: dict[str, Any],
@@ -148,9 +135,9 @@ async def streams(
 
 async def rows_of(
     store: Store, span: Span, limit: int, split: Any, *, reverse: bool = False
-) -> list[tuple[Row, Keys]]:
+) -> list[tuple[Row, KeyValues]]:
     """Return up to `limit` rows that match the template, with the values of their keys."""
-    found: list[tuple[Row, Keys]] = []
+    found: list[tuple[Row, KeyValues]] = []
     while len(found) < limit:
         page = await store.engine.scan(store.space, span, limit=limit, reverse=reverse)
         found += [(row, values) for row in page.rows if (values := split(row.key)) is not None]

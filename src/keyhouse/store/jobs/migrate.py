@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from keyhouse.arguments import checked
+from keyhouse.advice.arguments import checked
 from keyhouse.clock import IdSource
 from keyhouse.engine import Engine
 from keyhouse.errors import DeclarationError, LeaseError, NewerError, UsageError
@@ -25,7 +25,6 @@ from keyhouse.schema import (
     Migration,
     MigrationDone,
     Record,
-    RecordCount,
     Schema,
     migration_job,
 )
@@ -39,7 +38,8 @@ from keyhouse.store.jobs.index_state import (
 )
 from keyhouse.store.jobs.job import forget_job, run_job, try_steps
 from keyhouse.store.store import Store
-from keyhouse.store.transaction import Transaction
+from keyhouse.store.verify.derived_rows import delete_dangling
+from keyhouse.store.writes.transaction import Transaction
 
 Progress = Callable[[Migration, int], None]
 
@@ -66,7 +66,6 @@ async def open_migrated(
     space: str,
     *,
     ids: IdSource | None = None,
-    writes_legacy_keys: bool | None = None,
     key_ring: KeyRing | None = None,
     owns_engine: bool = False,
     reindex: bool = False,
@@ -85,7 +84,6 @@ async def open_migrated(
         engine,
         space,
         ids=ids,
-        writes_legacy_keys=writes_legacy_keys,
         key_ring=key_ring,
         owns_engine=owns_engine,
         **fixed,
@@ -130,9 +128,10 @@ def _still_prepared(space: str, waited: float, error: LeaseError) -> LeaseError:
 
 @checked(DeclarationError)
 def reindex(id: int, description: str, record: Record[Any]) -> Migration:
-    """Return a migration that writes the derived rows of every record again.
+    """Return a migration that writes the derived rows of every record again, and deletes those
+    that no record derives.
 
-    For derived rows that are new in the declaration, or were changed.
+    For derived rows that are new in the declaration, or were changed, also by an `upgrade`.
     """
 
     async def step(tx: Transaction, entry: Entry[Any]) -> None:
@@ -145,7 +144,7 @@ def reindex(id: int, description: str, record: Record[Any]) -> Migration:
 async def version(store: Store) -> int:
     """Return the version of the space's rows; raises NewerError if this code does not know it."""
     if store.schema.meta is None:
-        await store.check_newer()
+        await store.guard.check_newer()
         return 0
     found = await store.get(store.schema.meta.version) or 0
     if found > store.schema.version:
@@ -176,6 +175,8 @@ async def migrate(
             steps = _steps_before(migration, pending)
             state: JobState | None = await try_steps(store, steps, on_progress=report)
         else:
+            if not store.schema.is_former(migration.over):  # a step replaces the rows of those
+                await delete_dangling(store, migration.over.derived)
             state = await run_job(
                 store,
                 migration_job(migration.id),
@@ -218,10 +219,10 @@ async def _delete_former_counts(store: Store, over: Record[Any]) -> None:
     `note_migrated` counts the others again."""
     if not store.schema.is_former(over):
         return
-    store.binding.record(over)  # binds its derived rows
     for count in over.derived:
+        is_count = store.binding.derived(count).strategy == "add"
         cursor: str | None = None
-        while isinstance(count, RecordCount):
+        while is_count:
             keys, cursor = await store.keys(count, limit=_DELETED_ROWS, cursor=cursor)
             if former := [key for key in keys if store.find(key) is None]:
                 await store.transact(partial(_delete_rows, former))

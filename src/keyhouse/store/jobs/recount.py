@@ -1,4 +1,4 @@
-"""Count the records of RecordCount rows again, while others write.
+"""Count again the records of rows that count them, while others write.
 
 Theory of operation. Every commit that changes the true number also writes the row of the count. So
 a number that was counted by a scan is current if the row still has the revision that it had before
@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 
 from keyhouse.engine import Row
 from keyhouse.errors import ContentionError, DataError, KeyFieldError
-from keyhouse.schema import Record, RecordCount
-from keyhouse.store.reads.pagination import rows
+from keyhouse.schema import Derived, Record
+from keyhouse.store.reads.long_read import rows
 from keyhouse.store.store import Store
-from keyhouse.store.transaction import Transaction
+from keyhouse.store.writes.transaction import Transaction
 
 Progress = Callable[[int], None]
 
@@ -36,7 +36,7 @@ class CountedRow(NamedTuple):
     async def settle(self, store: Store, *, writes: bool) -> bool:
         """Return whether the row is still as it was, so that the number is current; `writes`
         corrects it then."""
-        tx = Transaction(store.engine, store.space, store.binding)
+        tx = Transaction(store)
         written = await tx.row(self.key)
         if tx.rows.revision_read(self.key) != (0 if self.before is None else self.before.revision):
             return False
@@ -48,7 +48,7 @@ class CountedRow(NamedTuple):
 
 
 async def rebuild_counts(
-    store: Store, record: Record[Any], count: RecordCount, on_progress: Progress | None = None
+    store: Store, record: Record[Any], count: Derived, on_progress: Progress | None = None
 ) -> int:
     """Write the true number to every row of a count; return the number of records.
 
@@ -71,7 +71,7 @@ async def rebuild_counts(
 async def recount(
     store: Store,
     record: Record[Any],
-    counts: Sequence[RecordCount],
+    counts: Sequence[Derived],
     settle: Callable[[CountedRow], Awaitable[bool]],
     *,
     keys: set[str] | None = None,
@@ -105,7 +105,7 @@ async def recount(
                 on_progress(records)
         left = {
             key
-            for key in (before.keys() | numbers.keys() if left is None else left)
+            for key in sorted(before.keys() | numbers.keys() if left is None else left)
             if not await settle(CountedRow(key, before.get(key), numbers[key], unreadable))
         }
         if not left:

@@ -27,10 +27,11 @@ import msgspec
 from msgspec.structs import replace
 
 from keyhouse.errors import DataError, DocumentError, NewerError, UniqueError
-from keyhouse.schema import Derived, Keys, Record, Summary, Unique
+from keyhouse.schema import BoundDerived, BoundRecord, KeyValues
 from keyhouse.store.entry import ANY, Entry, Unset
-from keyhouse.store.transaction import Transaction
-from keyhouse.store.write_plan import (
+from keyhouse.store.stored_keys import written_key
+from keyhouse.store.writes.transaction import Transaction
+from keyhouse.store.writes.write_plan import (
     SharedRowChange,
     WritePlan,
     replaced_changes,
@@ -45,16 +46,16 @@ class StepTransaction(Transaction):
 
     __slots__ = ("_former", "_is_in_key_order", "_newer", "_visited")
 
-    _former: Record[Any]
+    _former: BoundRecord[Any]
     _visited: Entry[Any] | None
-    _newer: Record[Any] | None
+    _newer: BoundRecord[Any] | None
     _is_in_key_order: bool
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._visited = self._newer = None
 
-    def visit(self, former: Record[Any], entry: Entry[Any], *, in_key_order: bool) -> None:
+    def visit(self, former: BoundRecord[Any], entry: Entry[Any], *, in_key_order: bool) -> None:
         """Take the row of an entry to be of an older bound declaration, until it is replaced."""
         self._former, self._visited, self._newer = former, entry, None
         self._is_in_key_order = in_key_order
@@ -65,11 +66,10 @@ class StepTransaction(Transaction):
             return await super().apply(plan, expect)
         former, visited, rows = self._former, self._visited, self.rows
         assert visited is not None
-        stored = await self.records.stored(former, key, plan.keys)
+        stored = await self.records.stored(former, key, plan.key_values)
         if expect is not ANY:
             self._check_expected(key, self.records.replaced(former, stored), expect)
-        if bound.legacy is not None:
-            key = await self.records.leave_one_key(bound, key, self.binding.writes_legacy_keys)
+        key = await written_key(rows, self.binding, bound, key)
         after, put = _kept_plan(former, visited, plan, self.now).row(
             key, replace(visited, stored=None), self.now
         )
@@ -84,32 +84,36 @@ class StepTransaction(Transaction):
         return after
 
     async def _delete(
-        self, bound: Record[Any], key: str, expect: int | Unset | None, fields: dict[str, Any]
-    ) -> Keys | None:
+        self, bound: BoundRecord[Any], key: str, expect: int | Unset | None, fields: dict[str, Any]
+    ) -> KeyValues | None:
         former = self._former if self._is_former(bound, key) else bound
         return await super()._delete(former, key, expect, fields)
 
-    def _is_former(self, bound: Record[Any], key: str) -> bool:
+    def _is_former(self, bound: BoundRecord[Any], key: str) -> bool:
         """Return whether the row at a key of this record is of the older declaration."""
         return (
             self._visited is not None
             and bound is not self._former
-            and key == self._former.current_key(self._visited.key)
+            and key == self._former.key_of(self._visited.key)
         )
 
     # Derived rows
 
     async def _replace_rows(
-        self, former: Record[Any], stored: Entry[Any] | None, bound: Record[Any], after: Entry[Any]
+        self,
+        former: BoundRecord[Any],
+        stored: Entry[Any] | None,
+        bound: BoundRecord[Any],
+        after: Entry[Any],
     ) -> None:
         self.rows.writes |= replaced_changes(former, stored, bound, after)
-        removed: dict[str, tuple[Derived, Any]] = {}
+        removed: dict[str, tuple[BoundDerived, Any]] = {}
         if stored is not None:
             for derived in former.shared_rows:
                 if derived.strategy == "merge":
                     rows = stored_rows(derived, stored)
                     removed |= {key: (derived, row) for key, row in rows.items()}
-        added: dict[str, tuple[Derived, Any]] = {}
+        added: dict[str, tuple[BoundDerived, Any]] = {}
         for derived in bound.shared_rows:
             if derived.strategy == "merge":
                 rows = derived.rows(after.record, after.values)
@@ -136,18 +140,18 @@ class StepTransaction(Transaction):
         except NewerError:
             raise
         except UniqueError:
-            if not await self._is_held_by_unvisited(derived, key):
+            if not await self._is_held_by_unvisited(change):
                 raise
             await self._take_over(change)
         except DataError:
-            if not isinstance(derived, Summary):
+            if derived.has_one_holder:
                 raise
             if added is None:
                 return  # it is of the newer shape already, without the record
             await self._take_over(change)
-        if isinstance(derived, Summary) and added is None and self.binding.find(key) is None:
+        if not derived.has_one_holder and added is None and self.binding.find(key) is None:
             row = await self.row(key)
-            if row is not None and not derived.members(row[0]):
+            if row is not None and not derived.owners(key, row[0]):
                 self.write(key, None)  # a truncated list: those that it lacks leave it too
 
     async def _take_over(self, change: SharedRowChange) -> None:
@@ -155,19 +159,20 @@ class StepTransaction(Transaction):
         self.write(change.key, None)
         await super().merge(replace(change, removed=None))
 
-    async def _is_held_by_unvisited(self, derived: Unique, key: str) -> bool:
-        row = await self.row(key)
+    async def _is_held_by_unvisited(self, change: SharedRowChange) -> bool:
+        row = await self.row(change.key)
         assert row is not None and self._visited is not None
-        _, holder = derived.owner_at(key, row[0])
-        own = self._former.current_key(self._visited.key)
+        [[values, *_], *_] = change.derived.owners(change.key, row[0])
+        holder = change.bound.template.join(values)
+        own = self._former.key_of(self._visited.key)
         return self._is_in_key_order and holder > own and holder not in self.rows.writes
 
-    async def _still_listed(self, change: SharedRowChange) -> bool:
+    async def still_listed(self, change: SharedRowChange) -> bool:
         bound = change.bound
         if self._newer is None or self._visited is None or bound is not self._former:
-            return await super()._still_listed(change)
-        own = bound.current_key(self._visited.key)
-        for sibling in change.derived.siblings(change.keys):
+            return await super().still_listed(change)
+        own = bound.key_of(self._visited.key)
+        for sibling in change.derived.siblings(change.key_values):
             owner = bound.template.join(sibling)
             is_visited = self._is_in_key_order and owner < own
             of = self._newer if is_visited else bound
@@ -178,47 +183,51 @@ class StepTransaction(Transaction):
         return False
 
 
-def _is_same_kind(derived: Derived, other: tuple[Derived, Any] | None) -> bool:
+def _is_same_kind(derived: BoundDerived, other: tuple[BoundDerived, Any] | None) -> bool:
     """Return whether both contribute to a shared row in the same form."""
-    return other is not None and isinstance(derived, Summary) == isinstance(other[0], Summary)
+    return other is not None and (
+        type(derived) is type(other[0]) or (derived.has_one_holder and other[0].has_one_holder)
+    )
 
 
 def _kept_plan(
-    former: Record[Any], visited: Entry[Any], plan: WritePlan[T], now: int
+    former: BoundRecord[Any], visited: Entry[Any], plan: WritePlan[T], now: int
 ) -> WritePlan[T]:
     """Return the plan with what the new record keeps of the older one: the time of its creation,
     its expiry, and the members that neither declaration knows."""
     bound, value, document, expires = plan.bound, plan.value, plan.document, plan.expires
     if document is None and bound.keeps_unknown and visited.stored is not None:
-        document = former.kept_for(bound, visited.stored)
+        document = former.json.kept_for(bound.json, visited.stored)
     if not plan.is_restored:
         value = bound.stamp(value, _creation(former, visited, bound, value), now)  # type: ignore[arg-type]  # it has the attribute that is read
         expires = _expires(former, visited, bound, value, plan.ttl, now)
     return replace(plan, value=value, document=document, is_restored=True, expires=expires)
 
 
-def _creation(former: Record[Any], visited: Entry[Any], bound: Record[Any], value: Any) -> object:
+def _creation(
+    former: BoundRecord[Any], visited: Entry[Any], bound: BoundRecord[Any], value: Any
+) -> object:
     """Return an object with the time of creation that the new record is stamped with; None: now.
 
     It is that of the older record; if that has none, the one that the step gave.
     """
-    if bound.created is None:
+    if bound.declared.created is None:
         return None
-    if former.created is None:
-        time = getattr(value, bound.created)
+    if former.declared.created is None:
+        time = getattr(value, bound.declared.created)
     else:
-        time = getattr(visited.record, former.created)
+        time = getattr(visited.record, former.declared.created)
         with suppress(DocumentError):  # another program may have written it
-            time = bound.times.format(former.times.parse(time))
+            time = bound.declared.times.format(former.declared.times.parse(time))
     if time is None or time is msgspec.UNSET or time == "":
         return None
-    return SimpleNamespace(**{bound.created: time})
+    return SimpleNamespace(**{bound.declared.created: time})
 
 
 def _expires(
-    former: Record[Any],
+    former: BoundRecord[Any],
     visited: Entry[Any],
-    bound: Record[Any],
+    bound: BoundRecord[Any],
     value: Any,
     ttl: float | None,
     now: int,

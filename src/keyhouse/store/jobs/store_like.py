@@ -3,24 +3,16 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
-from keyhouse.clock import IdSource
-from keyhouse.engine import Engine, Row
+from keyhouse.engine import Row
 from keyhouse.schema import Record
-from keyhouse.store.binding import Binding
 from keyhouse.store.entry import Entry
-from keyhouse.store.transaction import Transaction
+from keyhouse.store.writes.attempts import GuardedSpace
+from keyhouse.store.writes.transaction import Transaction
 
 R = TypeVar("R")
 
 
-class StoreLike(Protocol):
-    space: str
-    binding: Binding
-    ids: IdSource
-
-    @property
-    def engine(self) -> Engine: ...
-
+class StoreLike(GuardedSpace, Protocol):
     async def transact(
         self, work: Callable[[Transaction], Awaitable[R]], *, batch_id: str | None = None
     ) -> R: ...
@@ -30,5 +22,3 @@ class StoreLike(Protocol):
     def scan(self, record: Record[Any], /) -> AsyncIterator[Entry[Any]]: ...
 
     def row_scan(self) -> AsyncGenerator[Row, None]: ...
-
-    async def check_newer(self) -> None: ...

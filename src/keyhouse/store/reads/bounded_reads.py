@@ -8,8 +8,8 @@ from keyhouse.engine import Page, Row
 from keyhouse.schema import Declared, Index, Record
 from keyhouse.store.entry import Entry, RecordPage
 from keyhouse.store.reads.long_read import LongRead
-from keyhouse.store.reads.record_reader import record_entries
 from keyhouse.store.reads.record_scan import RecordScan
+from keyhouse.store.reads.records_by_key import record_entries
 from keyhouse.store.reads.scan import Between, BoundSpace, Scan
 from keyhouse.store.reads.unreadable import OnUnreadable
 
@@ -78,7 +78,7 @@ async def rows_while(
     No more is read than fits, but for a part of a page. If the first row does not fit, there are
     none, and the cursor is the one given.
     """
-    scan = Scan.narrowed(store, store.binding.declared(declared), fields, prefix=prefix)
+    scan = Scan.narrowed(store, store.binding.bound(declared), fields, prefix=prefix)
     rows: list[Row] = []
     position = scan.position(limit, cursor)
     async with aclosing(scan.pages(position, keys_only=keys_only, rows_max=limit)) as pages:

@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from keyhouse.engine import CaughtUp, Change, Engine, Page, Row, Span, check_key
-from keyhouse.store.reads.long_read import LongRead, span_pages
-from keyhouse.store.reads.scan import check_page_limit
+from keyhouse.store.arguments import check_page_limit
+from keyhouse.store.reads.long_read import LongRead, paced_pages
 
 _WHOLE = Span()
 
@@ -34,14 +34,13 @@ class RawRows:
         that has enough reads no more."""
         for key in keys:
             check_key(key)
-        read = LongRead(self.space)
+        read = LongRead()
         start = 0
         while start < len(keys):
-            await read.turn()
             rows = await self.engine.read(
                 self.space, keys[start : start + read.rows], bytes_max=read.bytes_max
             )
-            count = read.keep([0 if row is None else len(row.value) for row in rows])
+            count = read.fit([0 if row is None else len(row.value) for row in rows])
             yield rows[:count]
             start += count
 
@@ -68,8 +67,8 @@ class RawRows:
         self, span: Span = _WHOLE, *, reverse: bool = False, keys_only: bool = False
     ) -> AsyncGenerator[Row, None]:
         """Iterate over all rows of a span, page by page: each page is read at its own revision, and
-        between two of them other tasks run."""
-        pages = span_pages(self.engine, self.space, span, reverse=reverse, keys_only=keys_only)
+        between them other tasks run."""
+        pages = paced_pages(self.engine, self.space, span, reverse=reverse, keys_only=keys_only)
         async with aclosing(pages):
             async for page in pages:
                 for row in page.rows:

@@ -8,7 +8,7 @@ from collections.abc import (
 from contextlib import aclosing
 from typing import Any, Never, TypeVar
 
-from keyhouse.arguments import unnamed_fields
+from keyhouse.advice.arguments import unnamed_fields
 from keyhouse.engine import CaughtUp, Engine, Row, Span, number_of
 from keyhouse.errors import (
     DataError,
@@ -16,37 +16,37 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.schema import (
+    BoundRecordCount,
+    BoundSchema,
+    BoundSummary,
     Counter,
     Declared,
     Index,
     KeyMatch,
-    Keys,
+    KeyValues,
     Record,
     RecordCount,
     Summary,
-    Unique,
 )
-from keyhouse.store.binding import Binding
-from keyhouse.store.entry import Entry, Event, RecordPage, UsagePage
+from keyhouse.store.arguments import lookup_key
+from keyhouse.store.entry import Entry, Event, RecordPage, UsagePage, live_entry
 from keyhouse.store.reads.raw_rows import RawRows
-from keyhouse.store.reads.record_reader import read_records, record_entries, record_values
 from keyhouse.store.reads.record_scan import RecordScan
 from keyhouse.store.reads.record_watch import WatchedRecord, check_watch_start, watch_records
+from keyhouse.store.reads.records_by_key import record_entries, record_values
 from keyhouse.store.reads.scan import Between, Scan
 from keyhouse.store.reads.unreadable import OnUnreadable, UnreadableRow, UnreadableRows
 from keyhouse.store.reads.usage import usage
-from keyhouse.store.record_view import key_values
-from keyhouse.store.transaction import Transaction
+from keyhouse.store.stored_keys import read_record
+from keyhouse.store.writes.record_view import key_values
 
 T = TypeVar("T")
-
-_USAGE_PAGE_ROWS = 250
 
 
 class RecordReads(RawRows):
     """The reading half of a Store: records and derived rows by the schema's declarations."""
 
-    def __init__(self, engine: Engine, space: str, binding: Binding) -> None:
+    def __init__(self, engine: Engine, space: str, binding: BoundSchema) -> None:
         super().__init__(engine, space)
         self.binding = binding
         self._now = engine.clock.now
@@ -57,10 +57,11 @@ class RecordReads(RawRows):
             raise unnamed_fields(record, positional)
         bound = self.binding.record(record)
         key = bound.template.build(fields)
-        if bound.legacy is None:
-            row = (await self.engine.read(self.space, (key,)))[0]
-        else:
-            row = (await read_records(self.engine, self.space, bound, (key,)))[0]
+        row = (
+            await read_record(self.engine, self.space, bound, key)
+            if bound.moves
+            else (await self.engine.read(self.space, (key,)))[0]  # no call: `get` is the hot path
+        )
         if row is None:
             return 0 if isinstance(record, Counter) else None  # type: ignore[return-value]  # a Counter's T is int
         value = bound.decode(row.value, row.key)
@@ -107,18 +108,15 @@ class RecordReads(RawRows):
         if positional:
             raise unnamed_fields(record, positional)
         bound = self.binding.record(record)
-        if bound.legacy is not None:
-            return await Transaction(self.engine, self.space, self.binding).entry(record, **fields)
         key = bound.template.build(fields)
-        row = (await self.engine.read(self.space, (key,)))[0]
+        row = (
+            await read_record(self.engine, self.space, bound, key)
+            if bound.moves
+            else (await self.engine.read(self.space, (key,)))[0]
+        )
         if row is None:
             return None
-        value = bound.decode(row.value, key)
-        if bound.expires_by_field and not bound.is_live(value, key, self._now()):
-            return None
-        values, names = key_values(bound, key, fields), bound.template.fields
-        stored = row.value if bound.keeps_unknown else None
-        return Entry(value, key, values, row.revision, row.expires, names, stored)
+        return live_entry(bound, row, key_values(bound, key, fields), self._now())
 
     async def lookup(
         self,
@@ -143,23 +141,13 @@ class RecordReads(RawRows):
             seen, read = row.revision, row  # once more, in case it changed between the two reads
             try:
                 values, owner = index.owner_at(key, row.value)
-                [found] = await read_records(self.engine, self.space, bound, (owner,))
+                found = await read_record(self.engine, self.space, bound, owner)
                 if found is None:
                     continue
                 read = found
-                value = bound.decode(found.value, found.key)
-                if bound.is_live(value, found.key, self._now()) and key in index.rows(
-                    value, values
-                ):
-                    return Entry(
-                        value,
-                        found.key,
-                        values,
-                        found.revision,
-                        found.expires,
-                        bound.template.fields,
-                        found.value if bound.keeps_unknown else None,
-                    )
+                entry = live_entry(bound, found, values, self._now())
+                if entry is not None and key in index.rows(entry.record, values):
+                    return entry
             except DataError as error:
                 skipped.add(read, error)
                 return None
@@ -170,7 +158,7 @@ class RecordReads(RawRows):
         """Return the members that a summary row lists with their entries (None in a plain list)."""
         if positional:
             raise unnamed_fields(summary, positional)
-        bound = self.binding.derived(summary, Summary)
+        bound = self.binding.derived(summary, BoundSummary)
         [row] = await self.engine.read(self.space, (bound.template.build(fields),))
         return bound.members(None if row is None else row.value)
 
@@ -178,7 +166,7 @@ class RecordReads(RawRows):
         """Return the number of records that a RecordCount row holds."""
         if positional:
             raise unnamed_fields(count, positional)
-        bound = self.binding.derived(count, RecordCount)
+        bound = self.binding.derived(count, BoundRecordCount)
         [row] = await self.engine.read(self.space, (bound.template.build(fields),))
         return 0 if row is None else number_of(row.key, row.value)
 
@@ -188,10 +176,10 @@ class RecordReads(RawRows):
         """Return the sum of a counter by day over the last days (UTC), with today."""
         if positional:
             raise unnamed_fields(counter, positional)
-        bound = self.binding.record(counter)
-        if not isinstance(bound, Counter):
+        self.binding.record(counter)  # rejects one of another schema
+        if not isinstance(counter, Counter):
             raise UsageError("Only a Counter has a sum of days.", given=repr(counter))
-        numbers = await self.get_many(counter, bound.days(days, self._now(), fields))
+        numbers = await self.get_many(counter, counter.days(days, self._now(), fields))
         return sum(number or 0 for number in numbers)
 
     async def page(
@@ -234,7 +222,7 @@ class RecordReads(RawRows):
         **fields: Any,
     ) -> AsyncGenerator[Entry[T], None]:
         """Iterate over all records of `page`, or over the first `limit` of them. Each page is read
-        at its own revision; between two of them other tasks run."""
+        at its own revision; between them other tasks run."""
         if positional:
             raise unnamed_fields(by or record, positional)
         if limit is not None and (type(limit) is not int or limit < 1):
@@ -266,7 +254,7 @@ class RecordReads(RawRows):
             raise unnamed_fields(declared, positional)
         scan = Scan.narrowed(
             self,
-            self.binding.declared(declared),
+            self.binding.bound(declared),
             fields,
             prefix=prefix,
             between=between,
@@ -288,7 +276,7 @@ class RecordReads(RawRows):
         if positional:
             raise unnamed_fields(declared, positional)
         scan = Scan.narrowed(
-            self, self.binding.declared(declared), fields, prefix=prefix, between=between
+            self, self.binding.bound(declared), fields, prefix=prefix, between=between
         )
         total = 0
         async with aclosing(scan.pages(keys_only=True)) as pages:
@@ -341,7 +329,8 @@ class RecordReads(RawRows):
         **fields: Any,
     ) -> AsyncGenerator[Event[T] | UnreadableRow, None]:
         """Iterate over the changes of one or several records as `watch` does, in one order. A row
-        that does not decode is one of them. Several records have no legacy key, prefix and fields.
+        that does not decode is one of them. Several records take no prefix and no fields; none of
+        them moves.
         """
         check_watch_start(since)
         bound = [self.binding.record(each) for each in declared]
@@ -351,25 +340,19 @@ class RecordReads(RawRows):
         return watch_records(self.engine, self.space, watched, since, caught_up)
 
     async def record_row(self, record: Record[Any], /, **fields: Any) -> Row | None:
-        """Return the row of a record without decoding it, or None; at its legacy key if it is
-        there."""
+        """Return the row of a record without decoding it, or None."""
         bound = self.binding.record(record)
-        key = bound.template.build(fields)
-        if bound.legacy is None:
-            return (await self.engine.read(self.space, (key,)))[0]
-        # as `read_records`, without its lists: a record found at neither key may just have moved
-        old, current = await self.engine.read(self.space, (bound.legacy_key(key), key))
-        return current or old or (await self.engine.read(self.space, (key,)))[0]
+        return await read_record(self.engine, self.space, bound, bound.template.build(fields))
 
     async def record_rows(
         self,
         record: Record[Any],
         /,
         *,
-        after: Keys | None = None,
+        after: KeyValues | None = None,
         keys_only: bool = False,
         **fields: Any,
-    ) -> AsyncGenerator[tuple[Keys, Row], None]:
+    ) -> AsyncGenerator[tuple[KeyValues, Row], None]:
         """Iterate over the rows of records whose leading key fields have these values, without
         decoding them.
 
@@ -381,24 +364,22 @@ class RecordReads(RawRows):
         position = None if after is None else bound.template.join(after)
         async with aclosing(scan.pages(position, keys_only=keys_only)) as pages:
             async for page in pages:
-                for row in page.rows:
-                    yield scan.values(row.key), row
+                for values, row in zip(scan.values(page), page.rows, strict=True):
+                    yield values, row
 
     def span(self, declared: Declared, /, **fields: Any) -> Span:
         """Return the span of a declaration's keys that begin with these fields: for `row_page`."""
-        return self.binding.declared(declared).template.span(fields)
+        return self.binding.bound(declared).template.span(fields)
 
-    async def usage(
-        self, *declared: Declared, page_rows: int = _USAGE_PAGE_ROWS
-    ) -> AsyncGenerator[UsagePage, None]:
+    async def usage(self, *declared: Declared) -> AsyncGenerator[UsagePage, None]:
         """Count the keys and bytes of these declarations' rows, or of the whole space, in key
         order.
 
         Each page is read at its own revision, so a caller that knows the revisions of its writes
-        can tell whether a page includes them. Other tasks run between two pages.
+        can tell whether a page includes them. Other tasks run between them.
         """
-        bound = [self.binding.declared(each) for each in declared]
-        async with aclosing(usage(self.engine, self.space, bound, page_rows)) as pages:
+        bound = [self.binding.bound(each) for each in declared]
+        async with aclosing(usage(self.engine, self.space, bound)) as pages:
             async for page in pages:
                 yield page
 
@@ -407,18 +388,3 @@ class RecordReads(RawRows):
         if not isinstance(key, str):
             raise KeyFieldError("A key must be text.", key=key)
         return self.binding.find(key)
-
-
-def lookup_key(bound: Record[Any], index: Index, fields: Mapping[str, Any]) -> str:
-    """Return the key of the row that a lookup follows."""
-    try:
-        return index.template.build(fields)
-    except KeyFieldError:
-        if isinstance(index, Unique):
-            raise
-        raise UsageError(
-            "A lookup follows a Unique or First row to its one record: list the records of an"
-            " Index with `scan(record, by=…)`.",
-            record=bound.name,
-            index=index.template.text,
-        ) from None

@@ -1,13 +1,14 @@
 """Scans of records, in the order of their keys or of an index: one page, or all pages in turn."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
 from keyhouse.engine import Page, Row
 from keyhouse.errors import DataError
-from keyhouse.schema import Index, Record
-from keyhouse.store.entry import Entry, RecordPage
-from keyhouse.store.reads.long_read import LongRead, after_read, before_read
+from keyhouse.schema import BoundIndex, Index, Record
+from keyhouse.store.entry import Entry, RecordPage, entry_of, live_entry
+from keyhouse.store.reads.long_read import LongRead, one_page_bytes, walk
 from keyhouse.store.reads.scan import Between, BoundSpace, Owner, Scan
 from keyhouse.store.reads.unreadable import OnUnreadable, UnreadableRows
 
@@ -35,7 +36,7 @@ class RecordScan(Generic[T]):
         between: Between | None = None,
         reverse: bool = False,
     ) -> None:
-        index: Index | None = None
+        index: BoundIndex | None = None
         if by is None:
             bound = source.binding.record(record)
         else:
@@ -63,102 +64,94 @@ class RecordScan(Generic[T]):
         unreadable = UnreadableRows(on_unreadable)
         position = self._rows.position(limit, cursor)
         if step is None:
-            await before_read(self._rows.space, limit)
-            found = await self._after(position, limit, None)
-            after_read(found.rows)
+            page = await self._after(position, limit, one_page_bytes(limit))
         else:
-            found = await self._after(position, min(limit, step.rows), step.bytes_max)
-            found = found.first(step.keep(found.sizes()))
-        entries = self._entries(found, unreadable)
-        following = self._rows.cursor(found.page)
-        return RecordPage(entries, following, found.page.revision, unreadable.rows)
+            page = await self._after(position, min(limit, step.rows), step.bytes_max)
+            page = page.first(step.fit(page.sizes()))
+        entries = self._entries(page, unreadable)
+        following = self._rows.cursor(page.listed)
+        return RecordPage(entries, following, page.listed.revision, unreadable.rows)
 
     async def pages(self, on_unreadable: OnUnreadable) -> AsyncGenerator[list[Entry[T]], None]:
         """Iterate over all records, in pages of bounded size: see `long_read`."""
         read = self._rows.long_read()
-        position: str | None = None
-        while True:
-            await read.turn()
-            found = await self._after(position, read.rows, read.bytes_max)
-            found = found.first(read.keep(found.sizes()))
-            yield self._entries(found, UnreadableRows(on_unreadable))
-            if not found.page.more:
-                return
-            position = self._rows.end(found.page)
 
-    async def _after(self, position: str | None, limit: int, bytes_max: int | None) -> "_Found":
+        def after(page: _ScanPage | None) -> Awaitable[_ScanPage]:
+            position = None if page is None else self._rows.end(page.listed)
+            return self._after(position, read.rows, read.bytes_max)
+
+        async with aclosing(walk(read, after)) as pages:
+            async for page in pages:
+                yield self._entries(page, UnreadableRows(on_unreadable))
+
+    async def _after(self, position: str | None, limit: int, bytes_max: int | None) -> "_ScanPage":
         """Return up to `limit` records after a position, no more than fit in `bytes_max`."""
         index = self._index
         if index is None:
             page = await self._rows.rows_after(limit, position, bytes_max=bytes_max)
-            return _Found(page, (), page.rows)
+            return _ScanPage(page, (), page.rows)
         page = await self._rows.rows_after(limit, position, keys_only=index.value is None)
         owners, rows = await self._rows.owners(self._record, index, page.rows, bytes_max)
-        return _Found(page, owners, rows).first(len(rows))
+        return _ScanPage(page, owners, rows).first(len(rows))
 
-    def _entries(self, found: "_Found", unreadable: UnreadableRows) -> list[Entry[T]]:
+    def _entries(self, page: "_ScanPage", unreadable: UnreadableRows) -> list[Entry[T]]:
         if self._index is not None:
-            return self._indexed_entries(self._index, found, unreadable)
-        record, values = self._record, self._rows.values
-        decode, names, keeps = record.decode, record.template.fields, record.keeps_unknown
+            return self._indexed_entries(self._index, page, unreadable)
+        record, listed = self._record, page.listed
         entries: list[Entry[T]] = []
-        for row in found.page.rows:
+        for row, values in zip(listed.rows, self._rows.values(listed), strict=True):
             try:
-                value = decode(row.value, row.key)
+                entries.append(entry_of(record, row, values))
             except DataError as error:
                 unreadable.add(row, error)
-                continue
-            stored = row.value if keeps else None
-            entries.append(
-                Entry(value, row.key, values(row.key), row.revision, row.expires, names, stored)
-            )
         return entries
 
     def _indexed_entries(
-        self, index: Index, found: "_Found", unreadable: UnreadableRows
+        self, index: BoundIndex, page: "_ScanPage", unreadable: UnreadableRows
     ) -> list[Entry[T]]:
         record, entries = self._record, list[Entry[T]]()
-        decode, names, keeps = record.decode, record.template.fields, record.keeps_unknown
-        expires_by_field, now = record.expires_by_field, self._rows.now()
-        unchanged_until = found.page.revision if record.expiry is None else -1
-        for listed, owner, row in zip(found.page.rows, found.owners, found.rows, strict=True):
+        now = self._rows.now()
+        # rows of an older version may be at places that the upgraded records do not derive
+        is_certain = record.expiry is None and record.declared.upgrade is None
+        unchanged_until = page.listed.revision if is_certain else -1
+        for listed, owner, row in zip(page.listed.rows, page.owners, page.rows, strict=True):
             if isinstance(owner, DataError):
                 unreadable.add(listed, owner)
                 continue
             if row is None:
                 continue
             try:
-                value = decode(row.value, row.key)
-                if expires_by_field and not record.is_live(value, row.key, now):
-                    continue
+                entry = live_entry(record, row, owner[0], now)
             except DataError as error:
                 unreadable.add(row, error)
                 continue
-            if row.revision <= unchanged_until or listed.key in index.rows(value, owner[0]):
-                stored = row.value if keeps else None
-                entries.append(
-                    Entry(value, row.key, owner[0], row.revision, row.expires, names, stored)
-                )
+            if entry is not None and (
+                row.revision <= unchanged_until or listed.key in index.rows(entry.record, owner[0])
+            ):
+                entries.append(entry)
         return entries
 
 
-class _Found:
+class _ScanPage:
     """A page of a scan, and the rows of its records. With an index, the rows of the page are the
     index's, and `owners` the records that they lead to."""
 
-    __slots__ = ("owners", "page", "rows")
+    __slots__ = ("listed", "owners", "rows")
 
-    def __init__(self, page: Page, owners: Sequence[Owner], rows: Sequence[Row | None]) -> None:
-        self.page = page
+    def __init__(self, listed: Page, owners: Sequence[Owner], rows: Sequence[Row | None]) -> None:
+        self.listed = listed
         self.owners = owners
         self.rows = rows
+
+    @property
+    def more(self) -> bool:
+        return self.listed.more
 
     def sizes(self) -> list[int]:
         return [0 if row is None else len(row.value) for row in self.rows]
 
-    def first(self, count: int) -> "_Found":
+    def first(self, count: int) -> "_ScanPage":
         """Return the first rows of it; the page then has more."""
-        if count == len(self.page.rows):
+        if count == len(self.listed.rows):
             return self
-        page = Page(self.page.rows[:count], True, self.page.revision)
-        return _Found(page, self.owners[:count], self.rows[:count])
+        return _ScanPage(self.listed.first(count), self.owners[:count], self.rows[:count])

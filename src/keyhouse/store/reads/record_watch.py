@@ -7,11 +7,10 @@ from typing import Generic, TypeVar
 from keyhouse.engine import CaughtUp, Change, Engine, Row, Span
 from keyhouse.errors import DataError, UsageError
 from keyhouse.keys.ranges import KeyRange
-from keyhouse.schema import Keys, Record
+from keyhouse.schema import BoundRecord, KeyValues
 from keyhouse.store.entry import Event
-from keyhouse.store.reads.long_read import LongWatch
-from keyhouse.store.reads.scan import covering_span
 from keyhouse.store.reads.unreadable import UnreadableRow
+from keyhouse.store.stored_keys import copies, covering_span
 
 T = TypeVar("T")
 
@@ -34,29 +33,27 @@ class WatchedRecord(Generic[T]):
     __slots__ = (
         "_accepts",
         "_at",
-        "_bound",
         "_names",
         "_split",
         "_start",
         "_stop",
-        "has_legacy",
+        "bound",
         "span",
     )
 
-    def __init__(self, bound: Record[T], keys: KeyRange) -> None:
-        self._bound = bound
+    def __init__(self, bound: BoundRecord[T], keys: KeyRange) -> None:
+        self.bound = bound
         self._names = bound.template.fields
         self._split = bound.template.split
         self._start, self._stop = keys.span.start, keys.span.stop
         self._accepts = keys.accepts
         self._at = 0 if keys.accepts is None else self._names.index(keys.field)
-        self.has_legacy = bound.legacy is not None
-        self.span = covering_span(bound, keys.span) if self.has_legacy else keys.span
+        self.span = covering_span(bound, keys.span)
 
-    def values(self, key: str) -> Keys | None:
-        """Return the values of a key, which may be a legacy one; None if it is not watched."""
-        if self.has_legacy:
-            key = self._bound.current_key(key)
+    def values(self, key: str) -> KeyValues | None:
+        """Return the values of a record's key, where a row was found; None if it is not
+        watched."""
+        key = self.bound.key_of(key)
         if key < self._start or (self._stop is not None and key >= self._stop):
             return None
         values = self._split(key)
@@ -64,14 +61,9 @@ class WatchedRecord(Generic[T]):
             return None
         return values
 
-    async def is_shadowed(self, engine: Engine, space: str, key: str) -> bool:
-        """Return whether a key is a legacy one whose record is at its current key."""
-        current = self._bound.current_key(key)
-        return current != key and (await engine.read(space, (current,)))[0] is not None
-
-    def event(self, change: Change, values: Keys, now: int) -> Event[T]:
+    def event(self, change: Change, values: KeyValues, now: int) -> Event[T]:
         """Return a change decoded. Raises DataError."""
-        bound, key, value = self._bound, change.key, change.value
+        bound, key, value = self.bound, change.key, change.value
         record, gone = None, True  # a record of any JSON may be None as well
         if value is not None:
             found = bound.decode(value, key)
@@ -91,20 +83,17 @@ async def watch_records(
     caught_up: CaughtUp | None = None,
 ) -> AsyncGenerator[Event[T] | UnreadableRow, None]:
     """Iterate over the changes of records in one order, also those that do not decode; see
-    `Store.watch`. Where there are several records, none has a legacy key."""
-    pace = LongWatch(space)
+    `Store.watch`. Where there are several records, none moves."""
     watch = engine.watch(space, _covering(records), since=since, caught_up=caught_up)
     async with aclosing(watch) as changes:
         async for change in changes:
-            if pace.is_due(0 if change.value is None else len(change.value)):
-                await pace.turn()
             for each in records:
                 values = each.values(change.key)
                 if values is not None:
                     break
             else:
                 continue
-            if each.has_legacy and await each.is_shadowed(engine, space, change.key):
+            if await copies(engine, space, each.bound, [change.key]):
                 continue
             try:
                 event: Event[T] | UnreadableRow = each.event(change, values, engine.clock.now())

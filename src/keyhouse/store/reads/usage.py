@@ -2,54 +2,41 @@
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Final
 
-from keyhouse.engine import Engine, Row, Span
-from keyhouse.schema import Declared, Record
+from keyhouse.engine import Engine, Span
+from keyhouse.schema import BoundDeclared, BoundRecord
 from keyhouse.store.entry import UsagePage
-from keyhouse.store.reads.long_read import PAGE_ROWS_FIRST, LongRead, span_pages
-from keyhouse.store.reads.scan import check_page_limit
+from keyhouse.store.reads.long_read import PAGE_ROWS_FIRST, LongRead, paced_pages
+from keyhouse.store.stored_keys import copies
+
+USAGE_PAGE_ROWS: Final = 250
 
 
 async def usage(
-    engine: Engine, space: str, declared: Sequence[Declared], page_rows: int
+    engine: Engine, space: str, declared: Sequence[BoundDeclared]
 ) -> AsyncGenerator[UsagePage, None]:
     """Count the rows of these declarations, or all rows if there are none, a page at a time."""
-    check_page_limit(page_rows)
-    moved = [each for each in declared if isinstance(each, Record) and each.legacy is not None]
-    declared = [*declared, *(each.legacy for each in moved if each.legacy is not None)]
-    matches = [each.template.split for each in declared]
-    spans = _joined([each.template.span({}) for each in declared]) if declared else [Span()]
-    read = LongRead(space, page_rows, rows=min(PAGE_ROWS_FIRST, page_rows))
+    records = [each for each in declared if isinstance(each, BoundRecord)]
+    templates = [template for each in declared for template in each.places]
+    matches = [template.split for template in templates]
+    spans = _joined([template.span({}) for template in templates]) if declared else [Span()]
+    read = LongRead(USAGE_PAGE_ROWS, rows=min(PAGE_ROWS_FIRST, USAGE_PAGE_ROWS))
     for span in spans:
         through = None if span is spans[-1] else span.stop
-        async with aclosing(span_pages(engine, space, span, read=read)) as pages:
+        async with aclosing(paced_pages(engine, space, span, read=read)) as pages:
             async for page in pages:
                 rows = [
                     row
                     for row in page.rows
                     if not matches or any(match(row.key) is not None for match in matches)
                 ]
-                for record in moved:
-                    rows = await _without_copies(engine, space, record, rows)
+                for record in records:
+                    copied = await copies(engine, space, record, [row.key for row in rows])
+                    rows = [row for row in rows if row.key not in copied]
                 size = sum([len(row.key.encode()) + len(row.value) for row in rows])
                 last = page.rows[-1].key if page.more else through
                 yield UsagePage(len(rows), size, last, page.revision)
-
-
-async def _without_copies(
-    engine: Engine, space: str, record: Record[Any], rows: list[Row]
-) -> list[Row]:
-    """Return the rows without those at a legacy key whose record is at its current key too."""
-    assert record.legacy is not None
-    current = {
-        row.key: record.current_key(row.key)
-        for row in rows
-        if record.legacy.template.split(row.key) is not None
-    }
-    found = await engine.read(space, list(current.values())) if current else []
-    copied = {key for key, row in zip(current, found, strict=True) if row is not None}
-    return [row for row in rows if row.key not in copied]
 
 
 def _joined(spans: Iterable[Span]) -> list[Span]:

@@ -19,7 +19,7 @@ import msgspec
 
 from keyhouse.engine import Engine, ReadView, Snapshots, Span
 from keyhouse.errors import ConflictError, UnreadableError, UsageError
-from keyhouse.store.reads.pagination import pages
+from keyhouse.store.reads.long_read import pages
 from keyhouse.store.transfer.backup_file import BackupReader, read_backup
 from keyhouse.store.transfer.jsonl import Checksum, encode_rows, encode_trailer
 from keyhouse.store.transfer.move import MARK_SPACE, MoveProgress, Mover, MoveResult

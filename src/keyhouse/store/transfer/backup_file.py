@@ -123,7 +123,8 @@ def read_backup(file: BinaryIO, clock: Clock, on_progress: Report | None = None)
         raise UnreadableError("The file is truncated: it has no trailer.", rows=checksum.rows)
     if trailer != checksum.trailer(trailer.made, trailer.moment):
         raise UnreadableError(
-            "The file was changed: its rows do not match its trailer.", rows=checksum.rows
+            "The file was changed: its rows do not match its trailer. Use another backup.",
+            rows=checksum.rows,
         )
     return BackupReader(file, clock, trailer, offsets)
 

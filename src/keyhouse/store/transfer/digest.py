@@ -9,7 +9,7 @@ import hashlib
 import struct
 
 from keyhouse.engine import Engine, Row
-from keyhouse.store.reads.pagination import rows
+from keyhouse.store.reads.long_read import rows
 
 _HEAD = struct.Struct(">IIq")
 _NEVER = 2**63 - 1

@@ -13,7 +13,6 @@ reads before it writes, and writes only rows that are missing or differ. Neither
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 
@@ -26,9 +25,8 @@ from keyhouse.errors import (
     UnreadableError,
     UsageError,
 )
-from keyhouse.schema import Record, Schema
-from keyhouse.store.binding import Binding
-from keyhouse.store.reads.pagination import pages
+from keyhouse.schema import BoundSchema, Schema
+from keyhouse.store.reads.long_read import pages
 from keyhouse.store.transfer.import_writer import ImportWriter
 from keyhouse.store.transfer.jsonl import (
     Checksum,
@@ -233,7 +231,7 @@ class _Redactor:
     def __init__(self, schemas: Sequence[Schema]) -> None:
         self._schemas = schemas
         self._space: str | None = None
-        self._bindings: list[Binding] = []
+        self._bindings: list[BoundSchema] = []
 
     def line(self, space: str, row: Row) -> bytes | None:
         """Return the line of a record without its private members; None if it is not a record."""
@@ -241,20 +239,23 @@ class _Redactor:
             self._space, self._bindings = space, list(self._bound(space))
         for binding in self._bindings:
             found = binding.find(row.key)
-            if found is not None and isinstance(found.declared, Record):
-                record: Record[Any] = found.declared
+            if found is not None and found.is_record:
+                record = found.record
                 try:
                     return encode_redacted(
-                        space, row.key, record.shown(record.decode(row.value, row.key)), row.expires
+                        space,
+                        row.key,
+                        record.json.shown(record.decode(row.value, row.key)),
+                        row.expires,
                     )
                 except (DataError, DocumentError):
                     return None
         return None
 
-    def _bound(self, space: str) -> Iterator[Binding]:
+    def _bound(self, space: str) -> Iterator[BoundSchema]:
         for schema in self._schemas:
             with suppress(KeyFieldError):  # not a space of this schema
-                yield Binding(schema, {**schema.fixed, **schema.space.bound(space)})
+                yield BoundSchema(schema, {**schema.fixed, **schema.space.bound(space)})
 
 
 def _check_trailer(

@@ -28,10 +28,9 @@ import msgspec
 
 from keyhouse.engine import Batch, Check, Engine, Put, ReadView, Span
 from keyhouse.errors import ConflictError, UnreadableError, UsageError
-from keyhouse.store.reads.pagination import spaces_of_both
 from keyhouse.store.transfer.bulk_writer import commit_with_retry
 from keyhouse.store.transfer.follow import Follower
-from keyhouse.store.transfer.reconcile import Comparison, reconcile
+from keyhouse.store.transfer.reconcile import Comparison, reconcile, spaces_of_both
 
 MARK_SPACE: Final = "keyhouse-move"
 """The space of the target with one row, `move`, while a move into it is not finished."""

@@ -2,15 +2,17 @@
 target.
 """
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import AsyncIterator, Callable
+from typing import Final, TypeVar
 
 import msgspec
 
 from keyhouse.engine import Engine, Put, ReadView, Row
-from keyhouse.store.reads.pagination import row_pairs
+from keyhouse.store.reads.long_read import rows
 from keyhouse.store.transfer.bulk_writer import BulkWriter
 from keyhouse.store.transfer.digest import Digest
+
+T = TypeVar("T")
 
 REPORT_ROWS: Final = 500
 """Rows between two reports."""
@@ -34,13 +36,13 @@ async def reconcile(
     in_source, in_target, differing = Digest(), Digest(), 0
     writes = BulkWriter(target, space)
     compared = written = 0
-    async for pair in row_pairs(source, target, space):
+    async for pair in _pairs(rows(source, space), rows(target, space), lambda row: row.key):
         first, second = (_live(row, source, target) for row in pair)
         if first is not None:
             in_source.add(first)
         if second is not None:
             in_target.add(second)
-        if not _same(first, second):
+        if not same(first, second):
             differing += 1
             if write:
                 written += 1
@@ -61,7 +63,7 @@ def _live(row: Row | None, source: ReadView, target: Engine) -> Row | None:
     return row if row.expires > max(source.clock.now(), target.clock.now()) else None
 
 
-def _same(first: Row | None, second: Row | None) -> bool:
+def same(first: Row | None, second: Row | None) -> bool:
     if first is None or second is None:
         return first is second
     return first.value == second.value and first.expires == second.expires
@@ -72,3 +74,26 @@ async def _write(writes: BulkWriter, first: Row | None, second: Row | None) -> N
         await writes.put(Put(first.key, first.value, first.expires))
     elif second is not None:
         await writes.delete(second.key)
+
+
+async def spaces_of_both(source: ReadView, target: Engine) -> AsyncIterator[str]:
+    """Yield each space of either engine, in order."""
+    async for first, second in _pairs(source.spaces(), target.spaces(), str):
+        yield first or second or ""
+
+
+async def _pairs(
+    left: AsyncIterator[T], right: AsyncIterator[T], name: Callable[[T], str]
+) -> AsyncIterator[tuple[T | None, T | None]]:
+    """Merge two sorted iterators; items of the same name are yielded together."""
+    first, second = await anext(left, None), await anext(right, None)
+    while first is not None or second is not None:
+        if second is None or (first is not None and name(first) < name(second)):
+            yield first, None
+            first = await anext(left, None)
+        elif first is None or name(second) < name(first):
+            yield None, second
+            second = await anext(right, None)
+        else:
+            yield first, second
+            first, second = await anext(left, None), await anext(right, None)

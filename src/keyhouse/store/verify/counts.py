@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 
 from keyhouse.engine import Row, number_of
 from keyhouse.errors import CounterError
-from keyhouse.schema import RecordCount
 from keyhouse.store.jobs.recount import CountedRow, recount
 from keyhouse.store.store import Store
 from keyhouse.store.verify.finding import Finding
@@ -44,7 +43,7 @@ async def _recounted(store: Store, name: str, keys: set[str], repair: bool) -> l
             findings[row.key] = Finding("miscounted", row.key, name, detail, repair)
         return True
 
-    counts = [each for each in record.derived if isinstance(each, RecordCount)]
+    counts = [each for each in record.derived if store.binding.derived(each).strategy == "add"]
     _, left = await recount(store, record, counts, settle, keys=keys)
     for key in left:
         detail = "changes too often to be counted; run verify again later"

@@ -7,7 +7,7 @@ import msgspec
 
 from keyhouse.errors import DataError, KeyFieldError
 from keyhouse.store.store import Store
-from keyhouse.store.transaction import Transaction
+from keyhouse.store.writes.transaction import Transaction
 
 P = ParamSpec("P")
 

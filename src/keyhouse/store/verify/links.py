@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from keyhouse.errors import DataError
-from keyhouse.schema import BoundLink, Keys, Record, deletion_job
+from keyhouse.schema import BoundLink, BoundRecord, KeyValues, deletion_job
 from keyhouse.schema.meta import DELETION_JOBS
 from keyhouse.store.entry import ANY
 from keyhouse.store.jobs.cascade_delete import cascade_delete, resume_deletions
 from keyhouse.store.store import Store
-from keyhouse.store.transaction import Transaction
 from keyhouse.store.verify.finding import Finding, confirmed
+from keyhouse.store.writes.transaction import Transaction
 
 
 async def check_deletions(store: Store, *, repair: bool) -> AsyncIterator[Finding]:
@@ -39,25 +39,25 @@ async def check_deletions(store: Store, *, repair: bool) -> AsyncIterator[Findin
 
 
 async def check_links(
-    store: Store, record: Record[Any], key: str, value: Any, keys: Keys, *, repair: bool
+    store: Store, record: BoundRecord[Any], key: str, value: Any, values: KeyValues, *, repair: bool
 ) -> AsyncIterator[Finding]:
     """Yield a finding for each record that a stored one is linked to and that does not exist."""
     for link in store.binding.links(record).links:
-        owners = link.owner_keys(value, keys)
+        owners = link.owner_keys(value, values)
         for owner, row in zip(owners, await store.rows(owners), strict=True):
             if row is None and (
-                finding := await confirmed(store, _unlinked, link, key, keys, owner)
+                finding := await confirmed(store, _unlinked, link, key, values, owner)
             ):
-                yield await _repaired(store, record, keys, finding) if repair else finding
+                yield await _repaired(store, record, values, finding) if repair else finding
 
 
 async def _unlinked(
-    tx: Transaction, link: BoundLink, key: str, keys: Keys, owner: str
+    tx: Transaction, link: BoundLink, key: str, values: KeyValues, owner: str
 ) -> Finding | None:
     written = await tx.row(key)
     if written is None or await tx.row(owner) is not None:
         return None
-    if owner not in link.owner_keys(link.child.decode(written[0], key), keys):
+    if owner not in link.owner_keys(link.child.decode(written[0], key), values):
         return None
     if not link.owns:
         detail = f"refers to {owner}, which does not exist"
@@ -69,13 +69,15 @@ async def _unlinked(
     return Finding("orphan", key, link.child.name, f"belongs to {owner}, which does not exist")
 
 
-async def _repaired(store: Store, record: Record[Any], keys: Keys, finding: Finding) -> Finding:
+async def _repaired(
+    store: Store, record: BoundRecord[Any], values: KeyValues, finding: Finding
+) -> Finding:
     """Delete an orphan with all that belongs to it."""
     if finding.kind != "orphan":
         return finding
-    fields: dict[str, Any] = dict(zip(record.template.fields, keys, strict=True))
+    fields: dict[str, Any] = dict(zip(record.template.fields, values, strict=True))
     try:
-        await cascade_delete(store, store.binding.original(record), ANY, fields)
+        await cascade_delete(store, record.declared, ANY, fields)
     except DataError:
         return finding
     return Finding(finding.kind, finding.key, finding.of, finding.detail, repaired=True)

@@ -21,23 +21,23 @@ from typing import Any, Final, TypeVar
 
 from keyhouse.engine import FOREIGN_REVISION, Row, Span
 from keyhouse.errors import DataError, KeyFieldError
-from keyhouse.schema import KeyMatch, Keys, Summary
+from keyhouse.schema import BoundSummary, KeyMatch, KeyValues
 from keyhouse.store.store import Store
-from keyhouse.store.transaction import Transaction
 from keyhouse.store.verify.finding import Finding, confirmed
-from keyhouse.store.write_plan import SharedRowChange
+from keyhouse.store.writes.transaction import Transaction
+from keyhouse.store.writes.write_plan import SharedRowChange
 
 T = TypeVar("T")
 
 _ROUNDS_MAX: Final = 3
 _COMMIT_RECORDS: Final = 50
 """Records that one commit checks: it must fit into a DynamoDB transaction."""
-_PASS_MEMBERS: Final = 50_000
+PASS_MEMBERS: Final = 50_000
 """Members that the lists of one pass may have together, about 20 MB of memory; one list may have
 more."""
 _PROGRESS_ROWS: Final = 500
 
-Owners = dict[str, tuple[str, Keys]]
+Owners = dict[str, tuple[str, KeyValues]]
 """Members of a list, each with the key of one of its records and that key's values."""
 OnRows = Callable[[int], None]
 """Called with a number of further rows that were read."""
@@ -54,18 +54,20 @@ class TruncatedLists:
 
     def add(self, match: KeyMatch, row: Row) -> None:
         """Add a derived row if it is such a list."""
-        if self.rest is not None or not _has_room(match.declared, row.value):
+        summary = match.declared
+        if self.rest is not None or not _has_room(summary, row.value):
             return
-        if self._members >= _PASS_MEMBERS:
+        assert isinstance(summary, BoundSummary) and summary.members_max is not None
+        if self._members >= PASS_MEMBERS:
             self.rest = row.key
             return
         self.lists[row.key] = match
-        self._members += match.declared.members_max
+        self._members += summary.members_max
 
 
 def _has_room(derived: object, value: bytes, count: int = 0) -> bool:
     try:
-        return isinstance(derived, Summary) and derived.has_room(value, count)
+        return isinstance(derived, BoundSummary) and derived.has_room(value, count)
     except DataError:
         return False  # unreadable, which is a separate finding
 
@@ -118,7 +120,7 @@ async def _refill(
             if row is None or not _has_room(match.declared, row.value, len(listed)):
                 del left[key]
                 continue
-            members = match.declared.members(row.value)
+            members = _summary(match).members(row.value)
             missing = [owner for member, owner in listed.items() if member not in members]
             for at in range(0, len(missing), _COMMIT_RECORDS):
                 some = missing[at : at + _COMMIT_RECORDS]
@@ -132,36 +134,42 @@ async def _refill(
             return
 
 
+def _summary(match: KeyMatch) -> BoundSummary:
+    assert isinstance(match.declared, BoundSummary)
+    return match.declared
+
+
 async def _owners(
     store: Store, lists: Mapping[str, KeyMatch], on_rows: OnRows
 ) -> dict[str, Owners]:
     """Read all records of these lists, and return those that belong to each list, one for each
     member; no more than tell that there are too many."""
     owners: dict[str, Owners] = {key: {} for key in lists}
-    derived = {id(match.declared) for match in lists.values()}
-    for record in {match.record.name: match.record for match in lists.values()}.values():
-        summaries = [each for each in record.derived if id(each) in derived]
+    summaries = {_summary(match): match.record for match in lists.values()}
+    for record in dict.fromkeys(summaries.values()):
         scan = store.record_rows(store.schema.record(record.name))
         async for values, row in _counted(scan, on_rows):
-            for each in summaries:
+            for each in (summary for summary in summaries if summaries[summary] is record):
                 rows = _rows(each, KeyMatch(record, record, values), row.key, row.value)
                 for key, (member, _) in rows.items():
-                    if key in owners and len(owners[key]) <= each.members_max:
+                    if key in owners and len(owners[key]) <= (each.members_max or 0):
                         owners[key].setdefault(member, (row.key, values))
     return owners
 
 
-def _rows(derived: Summary, found: KeyMatch, key: str, value: bytes) -> dict[str, Any]:
+def _rows(derived: BoundSummary, found: KeyMatch, key: str, value: bytes) -> dict[str, Any]:
     try:
         return derived.rows(found.record.decode(value, key), found.values)
     except (DataError, KeyFieldError):
         return {}  # unreadable, which is a separate finding
 
 
-async def _add(tx: Transaction, match: KeyMatch, key: str, owners: list[tuple[str, Keys]]) -> None:
-    record, derived = match.record, match.declared
+async def _add(
+    tx: Transaction, match: KeyMatch, key: str, owners: list[tuple[str, KeyValues]]
+) -> None:
+    record, derived = match.record, _summary(match)
     for owner, values in owners:
-        written = await tx.row(await tx.records.stored_key(record, record.current_key(owner)))
+        written = await tx.row(await tx.records.stored_key(record, record.key_of(owner)))
         if written is None:
             continue
         rows = _rows(derived, KeyMatch(record, record, values), owner, written[0])
@@ -177,7 +185,7 @@ async def _remove_mark(tx: Transaction, match: KeyMatch, seen: Row, count: int) 
         return None
     if tx.rows.revision_read(seen.key) != seen.revision:
         return None
-    complete = match.declared.without_mark(seen.key, seen.value)
+    complete = _summary(match).without_mark(seen.key, seen.value)
     tx.write(seen.key, None if complete is None else (complete, there[1]))
     detail = f"was truncated, and lists all its members again: {count:,}"
     return Finding("wrong", seen.key, match.record.name, detail, True)

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from keyhouse.schema import Log, LogState
-from keyhouse.store.jobs.log_append import state_key_fields
 from keyhouse.store.jobs.logs import fold, rows_of, streams
 from keyhouse.store.store import Store
-from keyhouse.store.transaction import Transaction
 from keyhouse.store.verify.finding import Finding, confirmed
+from keyhouse.store.writes.log_append import state_key_fields
+from keyhouse.store.writes.transaction import Transaction
 
 Stream = dict[str, Any]
 

@@ -1,5 +1,6 @@
 "use strict";
-/* Behaviour of the Studio's pages. Pages work without it: it adds keys, live changes and a countdown. */
+/* Behaviour of the Studio's pages. Pages work without it: it adds keys, live changes and a
+   countdown. */
 
 class Countdown extends HTMLElement {
   connectedCallback() {
@@ -35,7 +36,8 @@ function follow() {
     : "The connection was lost; reconnecting.");
   for (const name of ["put", "gone"]) {
     source.addEventListener(name, event => {
-      const revision = /"revision":\s*(\d+)/.exec(event.data)?.[1]; // as sent: a number may be too large
+      // as sent: a number may be too large
+      const revision = /"revision":\s*(\d+)/.exec(event.data)?.[1];
       htmx.ajax("GET", location.pathname + location.search,
         { target: "#row", select: "#row", swap: "outerHTML" })
         .then(() => state(`Changed at revision ${revision}.`));
@@ -44,8 +46,8 @@ function follow() {
 }
 window.addEventListener("pagehide", () => source && source.close());
 
-/* The text of a record gets an editor with line numbers and marked errors. It lives in a shadow root,
-   where it needs no inline styles; the textarea stays the input of the form. */
+/* The text of a record gets an editor with line numbers and marked errors. It lives in a shadow
+   root, where it needs no inline styles; the textarea stays the input of the form. */
 async function upgrade() {
   const area = document.querySelector("textarea[data-editor]");
   if (!area) return;
@@ -77,8 +79,8 @@ function complete() {
 }
 complete();
 
-/* One box selects all rows; the buttons for selected rows wait until there is one. The keys are sent
-   in the address, which servers accept up to a length. */
+/* One box selects all rows; the buttons for selected rows wait until there is one. The keys are
+   sent in the address, which servers accept up to a length. */
 const ADDRESS_CHARS_MAX = 16000;
 function select() {
   const all = document.querySelector("[data-all]");
@@ -143,7 +145,11 @@ function palette() {
 
 document.addEventListener("keydown", event => {
   const typing = event.target.closest("input, textarea, select, dialog") || event.target.shadowRoot;
-  if (event.key === "k" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); palette(); return; }
+  if (event.key === "k" && (event.ctrlKey || event.metaKey)) {
+    event.preventDefault();
+    palette();
+    return;
+  }
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
   const press = {
     "/": () => document.querySelector("[data-filter], [data-go]")?.focus(),

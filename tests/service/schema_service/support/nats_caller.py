@@ -13,6 +13,7 @@ from keyhouse.nats.connection import connect
 from keyhouse.nats.listener import NatsListener
 from keyhouse.schema import Schema
 from keyhouse.service.schema_service.service import schema_service
+from keyhouse.service.served_engine import ServedEngine
 from keyhouse.service.spec import ServiceContext
 from tests.service.schema_service.support.recipes import BOX
 from tests.support.engine_openers import ALL
@@ -39,12 +40,12 @@ async def called(
     clock = ManualClock()
     engine = await ALL[kind](folder)(clock)
     context = ServiceContext(
-        engine=engine,
+        engine=ServedEngine(engine),
         data=folder,
         metrics=CollectorRegistry(),
         settings={"jwt_secret": SECRET, "rate_per_second": 1e6, **settings},
     )
-    spec: Any = schema_service(schema).build(context)
+    spec: Any = schema_service(schema)(context)
     url = nats_server().url
     try:
         async with (

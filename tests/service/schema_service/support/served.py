@@ -30,7 +30,7 @@ class Served(ThreadedService):
     """A schema that is served, with its background tasks."""
 
     def __init__(self, opener: Opener, folder: Path, schema: Schema = BOX, **settings: Any) -> None:
-        build: Any = schema_service(schema).build
+        build: Any = schema_service(schema)
         given = {"jwt_secret": SECRET, **settings}
         super().__init__(opener, folder, build, f"/{schema.name}", runs_tasks=True, **given)
 

@@ -1,0 +1,1 @@
+"""Writes: transactions, and the parts from which each of them makes its Batch."""

@@ -1,0 +1,1 @@
+"""Users, sessions, API keys, roles and permissions."""

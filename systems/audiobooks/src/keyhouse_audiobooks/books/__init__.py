@@ -1,0 +1,1 @@
+"""Books, their catalog, covers and segments, and the search over them."""

@@ -1,0 +1,1 @@
+"""Audio files: scanning, reading, organizing, merging and converting them."""

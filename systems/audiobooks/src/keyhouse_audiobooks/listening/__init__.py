@@ -1,0 +1,1 @@
+"""Places, playback, bookmarks, preferences and playlists of listeners."""

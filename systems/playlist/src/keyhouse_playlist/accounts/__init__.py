@@ -1,0 +1,1 @@
+"""Members of the channel: one-time codes, sessions, roles and blocked addresses."""

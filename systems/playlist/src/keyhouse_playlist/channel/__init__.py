@@ -1,0 +1,1 @@
+"""The channel: its robot, queue, pushes, events, plays and likes."""

@@ -1,0 +1,1 @@
+"""Saved playlists, and marathons of them."""
