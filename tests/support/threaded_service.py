@@ -5,8 +5,8 @@ import inspect
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack
-from functools import cached_property, partial
+from contextlib import AsyncExitStack, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -16,10 +16,11 @@ from prometheus_client import CollectorRegistry
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine
 from keyhouse.http import HttpSettings, make_app
-from keyhouse.metrics import Metrics
 from keyhouse.serve.listener import listening
+from keyhouse.serve.metrics import Metrics
 from keyhouse.serve.server import BackgroundTasks
 from keyhouse.service.host import ServiceHost
+from keyhouse.service.served_engine import ServedEngine
 from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.testing.conformance import Opener
 
@@ -72,12 +73,13 @@ class ThreadedService:
         self._socket.bind(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}{root_path}{path}"
         self._started = threading.Event()
-        self.stop: Callable[[], object] = lambda: None
+        self._ending = asyncio.Event()
         self._clients: list[httpx.Client] = []
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine: Engine | None = None
+        self.spec: ServiceSpec | None = None
 
     def http(self, token: str | None = None, **options: Any) -> httpx.Client:
         """Return a client with this token. It has no TLS: certificates take longer to load than a
@@ -101,6 +103,12 @@ class ThreadedService:
         assert self._loop is not None and self._engine is not None
         running = asyncio.run_coroutine_threadsafe(work(self._engine), self._loop)
         return running.result(TIMEOUT_SECONDS)
+
+    def stop(self) -> None:
+        """Start the shutdown, unless a test has, and the loop may be closed already."""
+        if self._loop is not None:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._ending.set)
 
     async def prepare(self, engine: Engine) -> None:
         """Write what the service needs, before it is built."""
@@ -144,17 +152,16 @@ class ThreadedService:
     async def _listen(self, engine: Engine, host: ServiceHost) -> None:
         built = self._build(
             ServiceContext(
-                engine=engine,
+                engine=ServedEngine(engine),
                 data=self.folder,
                 metrics=self.metrics,
                 settings=self._settings,
                 host=host,
             )
         )
-        spec = await built if inspect.isawaitable(built) else built
+        spec = self.spec = await built if inspect.isawaitable(built) else built
         app = make_app([spec], settings=self._http)
-        self._loop, ending = asyncio.get_running_loop(), asyncio.Event()
-        self.stop = partial(self._loop.call_soon_threadsafe, ending.set)
+        self._loop = asyncio.get_running_loop()
         async with AsyncExitStack() as stack:
             if self._runs_tasks:
                 await stack.enter_async_context(BackgroundTasks([spec], Metrics("test")))
@@ -167,4 +174,4 @@ class ThreadedService:
                 )
             )
             self._started.set()
-            await ending.wait()
+            await self._ending.wait()
