@@ -1,4 +1,4 @@
-"""The host of a service: further engines, threads for blocking calls, and the bus.
+"""The host of a service: further engines, threads for blocking calls, the bus, and its workers.
 
 The process that runs a service makes one. A program or a test that builds a service by itself makes
 its own:
@@ -15,6 +15,7 @@ from keyhouse import open_engine
 from keyhouse.engine import Engine
 from keyhouse.nats.bus import Bus
 from keyhouse.service.blocking import BlockingPool
+from keyhouse.service.worker import ALONE, Worker
 
 __all__ = ["ServiceHost"]
 
@@ -23,7 +24,8 @@ Opener = Callable[[str, str], Awaitable[Engine]]
 
 
 class ServiceHost:
-    """`opener` opens engines in place of the host, which then does not close them."""
+    """`opener` opens engines in place of the host, which then does not close them. `worker` is the
+    place of the process among those of one `keyhouse serve`."""
 
     def __init__(
         self,
@@ -31,7 +33,9 @@ class ServiceHost:
         opener: Opener | None = None,
         blocking: BlockingPool | None = None,
         bus: Bus | None = None,
+        worker: Worker = ALONE,
     ) -> None:
+        self.worker = worker
         self._opener = opener
         self._stack = AsyncExitStack()
         self._bus = bus or Bus()

@@ -1,0 +1,26 @@
+"""The place of a process among the workers of one `keyhouse serve`."""
+
+from typing import Final
+
+import msgspec
+
+__all__ = ["ALONE", "Worker"]
+
+
+class Worker(msgspec.Struct, frozen=True):
+    """Worker `number` of `count`, which share a data folder, a socket and the engines.
+
+    What must run once on a host is run by worker 0: another process takes its place within a second
+    if it dies.
+    """
+
+    number: int = 0
+    count: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        return self.number == 0
+
+
+ALONE: Final = Worker()
+"""A process that shares nothing."""
