@@ -17,7 +17,7 @@ from keyhouse.serve.http1 import Connection
 from keyhouse.serve.http1_server import Http1Server, Reject, reject
 from keyhouse.settings.settings import Address
 
-__all__ = ["bind", "listening"]
+__all__ = ["BACKLOG", "bind", "listening"]
 
 BACKLOG = 2_048
 """Connections that wait to be accepted."""
@@ -65,6 +65,7 @@ async def listening(
     write_timeout_seconds: float = HTTP_WRITE_TIMEOUT_SECONDS,
     reject: Reject = reject,
     stopping: Callable[[], None] = lambda: None,
+    linger_seconds: Callable[[], float] = lambda: 0.0,
     option: str = HTTP_OPTION,
     root_path: str = "",
 ) -> AsyncIterator[Address]:
@@ -72,9 +73,9 @@ async def listening(
 
     `reject` renders the response to requests that do not reach the application: invalid HTTP, or
     headers that are too large, too slow or without a host. `stopping` is called when the block
-    ends. `root_path` is the path that a proxy has removed from that of each request. Raises
-    UsageError, which names the option to change, if another process listens there since the socket
-    was bound.
+    ends, and `linger_seconds`, for `Http1Server.drain`. `root_path` is the path that a proxy has
+    removed from that of each request. Raises UsageError, which names the option to change, if
+    another process listens there since the socket was bound.
     """
     server = Http1Server(
         app,
@@ -97,4 +98,4 @@ async def listening(
         accepting.close()
         bound.close()
         stopping()
-        await server.drain(drain_seconds)
+        await server.drain(drain_seconds, linger_seconds=linger_seconds())
