@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.serve.data_dir import DataDir
+from keyhouse.serve.listener import ConnectionShare
 from keyhouse.serve.nats_access import NatsAddresses
 from keyhouse.service.worker import Worker
 
@@ -65,8 +66,15 @@ class Parent:
     that of every other process of the same parent. `bound` listens already; None: HTTP is off."""
 
     def __init__(
-        self, worker: Worker, serial: int, data: DataDir, bound: socket | None, link: socket
+        self,
+        worker: Worker,
+        serial: int,
+        data: DataDir,
+        bound: socket | None,
+        share: ConnectionShare,
+        link: socket,
     ) -> None:
+        self.share = share
         self.worker = worker
         self.serial = serial
         self.data = data

@@ -306,6 +306,7 @@ class Server:
             reject=app.reject,
             stopping=app.end_streams,
             linger_seconds=lambda: self.linger_seconds,
+            share=None if self._parent is None else self._parent.share,
             root_path=settings.root_path,
         )
 

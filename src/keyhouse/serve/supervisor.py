@@ -52,7 +52,7 @@ import structlog
 from keyhouse.errors import UnavailableError
 from keyhouse.nats.server import die_with
 from keyhouse.serve.data_dir import DataDir
-from keyhouse.serve.listener import BACKLOG, bind
+from keyhouse.serve.listener import BACKLOG, ConnectionShare, bind
 from keyhouse.serve.nats_access import CHECK_SECONDS, SharedNats
 from keyhouse.serve.parent import (
     FROM_WORKER,
@@ -169,6 +169,7 @@ class Supervisor:
         self._announce = announce
         self._addresses: Addresses | None = None
         self._places = [Place(number) for number in range(count)]
+        self._connections = ConnectionShare.counts(count)
         self._serial = 0
         self._selector = selectors.DefaultSelector()
         self._waking, self._woken = socketpair()
@@ -255,7 +256,8 @@ class Supervisor:
         for process in self._processes:
             process.link.close()  # else it would stay open when the parent has died
         worker = Worker(place.number, len(self._places))
-        return Parent(worker, self._serial, self._data, self._bound, theirs)
+        share = ConnectionShare(self._connections, place.number)
+        return Parent(worker, self._serial, self._data, self._bound, share, theirs)
 
     def _reap(self) -> None:
         for process in self._processes:
