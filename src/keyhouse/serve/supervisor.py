@@ -174,7 +174,8 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._waking, self._woken = socketpair()
         self._signals: deque[int] = deque()
-        self._had_terminal = _has_terminal()
+        is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        self._had_terminal = not is_nohup and _has_terminal()
         self._is_ready = False
         self._is_stopping = False
         self._exit_code = 0
@@ -372,7 +373,7 @@ class Supervisor:
             number = self._signals.popleft()
             if number == signal.SIGCHLD:
                 continue
-            if number == signal.SIGHUP and self._had_terminal == _has_terminal():
+            if number == signal.SIGHUP and not (self._had_terminal and not _has_terminal()):
                 self._restart()
             elif self._is_stopping:
                 self._send(signal.SIGKILL)
