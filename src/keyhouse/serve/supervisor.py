@@ -332,13 +332,13 @@ class Supervisor:
     # Restarts
 
     def _restart(self) -> None:
-        if self._is_ready and not self._is_stopping:
+        if not self._is_stopping:
             _log.info("restarting the workers, one after the other")
             self._to_restart = deque(self._places)
 
     def _continue_restart(self) -> None:
         """Start the process of the next place once that of the one before has settled."""
-        if self._restarting is not None and not self._restarting.is_settled:
+        if not self._is_ready or (self._restarting and not self._restarting.is_settled):
             return
         if self._to_restart:
             self._restarting = self._to_restart.popleft()
