@@ -291,6 +291,21 @@ def test_a_killed_worker_is_replaced_and_nothing_acknowledged_is_lost(running: W
     asyncio.run(story())
 
 
+@pytest.mark.extra
+def test_workers_that_are_killed_again_and_again_lose_nothing(running: Workers) -> None:
+    """The second time they are replaced after a backoff."""
+
+    async def story() -> None:
+        async with load(running) as loading:
+            for number in range(2 * running.count):
+                await running.kill(number % running.count)
+                await loading.progress()
+        assert all(isinstance(each, httpx.TransportError) for each in loading.failures)
+        assert len(set(running.processes)) == running.count
+
+    asyncio.run(story())
+
+
 def test_a_restart_replaces_all_workers_without_a_failed_request(running: Workers) -> None:
     async def story() -> None:
         former = running.processes

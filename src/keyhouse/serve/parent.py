@@ -63,7 +63,7 @@ def encode(message: msgspec.Struct) -> bytes:
 
 class Parent:
     """The parent of this worker, which is a NatsOwner while `connected`. `serial` differs from
-    that of every other process of the same parent. `bound` listens already; None: HTTP is off."""
+    that of every other process of the same parent. `bound` is None if HTTP is off."""
 
     def __init__(
         self,
