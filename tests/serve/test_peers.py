@@ -110,7 +110,7 @@ def test_all_are_ready_or_the_reason_is_of_one_that_is_not(data: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_worker_that_hangs_is_not_ready_and_one_that_was_killed_is_no_worker(
+def test_a_worker_that_hangs_is_not_ready_and_one_that_was_killed_does_not_count(
     data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(peers, "ANSWER_SECONDS", 0.01)
