@@ -86,6 +86,11 @@ class Parent:
         self._answers: asyncio.Queue[NatsAddresses | Done] = asyncio.Queue()
         self._asking = asyncio.Lock()
 
+    @property
+    def others_serve(self) -> bool:
+        """True unless this is the first process: only then do clients wait for it."""
+        return self.serial > 1
+
     @asynccontextmanager
     async def connected(self, retire: Callable[[], None]) -> AsyncIterator[None]:
         """Exchange messages until the block ends; `retire` is called when the parent asks for it.
