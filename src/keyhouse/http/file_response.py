@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from email.utils import formatdate, parsedate_to_datetime
 from pathlib import Path
 from typing import Any, ClassVar, Final
-from urllib.parse import quote
 
 from keyhouse.errors import BusyError, NotFoundError, RevisionError, UnavailableError, UsageError
 from keyhouse.http.errors import RangeError
@@ -132,7 +131,7 @@ class FileResponse(Responder):
     """A file as the response, whole or the one range that the client asks for.
 
     `etag` identifies the content, with its quotes; by default it is made of the file's time and
-    size. `download_name` makes browsers save the file under this name.
+    size.
     """
 
     replies: ClassVar[Mapping[int, ResponseSpec]] = {
@@ -149,7 +148,6 @@ class FileResponse(Responder):
         media_type: str,
         etag: str | None = None,
         cache: str = "private, no-cache",
-        download_name: str | None = None,
         headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self._root = root
@@ -157,7 +155,6 @@ class FileResponse(Responder):
         self._media_type = media_type
         self._etag = etag
         self._cache = cache
-        self._download_name = download_name
         self._own_headers = headers
 
     async def respond(self, method: str, headers: Mapping[bytes, bytes]) -> EncodedResponse:
@@ -191,19 +188,13 @@ class FileResponse(Responder):
         return EncodedResponse(status, own, file.pieces(start, end))
 
     def _headers(self, tag: str, modified: str) -> Headers:
-        headers = [
+        return [
             (b"etag", tag.encode("latin-1")),
             (b"last-modified", modified.encode()),
             (b"accept-ranges", b"bytes"),
             (b"cache-control", self._cache.encode("latin-1")),
             *((name.lower().encode(), text.encode("latin-1")) for name, text in self._own_headers),
         ]
-        if self._download_name is not None:
-            name = quote(self._download_name, safe="")
-            headers.append(
-                (b"content-disposition", f"attachment; filename*=UTF-8''{name}".encode())
-            )
-        return headers
 
 
 def _is_unchanged(headers: Mapping[bytes, bytes], tag: str, modified: int) -> bool:

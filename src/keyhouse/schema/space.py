@@ -4,9 +4,10 @@ from keyhouse.advice.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError
 from keyhouse.keys.segment import Segment
 from keyhouse.limits import SPACE_BYTES_MAX
+from keyhouse.schema.declaration import Declaration
 
 
-class Space:
+class Space(Declaration):
     """The spaces of a schema.
 
     description    one space in words: "a library"

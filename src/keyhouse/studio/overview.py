@@ -12,8 +12,6 @@ from keyhouse.service.served_engine import ServedEngine
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog
 from keyhouse.studio.diagram import Diagram, diagram
 from keyhouse.studio.figures import CallFigures, operation_figures
-from keyhouse.studio.saved_views import SavedViews
-from keyhouse.studio.schema import SavedView
 from keyhouse.studio.space_size import (
     COUNT_SECONDS,
     NewestRevision,
@@ -47,10 +45,9 @@ class SystemLine(msgspec.Struct, kw_only=True):
 
 
 class Landing(msgspec.Struct):
-    """The systems, and the views that the operator has saved."""
+    """The systems."""
 
     systems: list[SystemLine]
-    views: list[SavedView]
 
 
 class SpaceLine(msgspec.Struct):
@@ -139,11 +136,8 @@ class SchemaPage(msgspec.Struct, kw_only=True):
 
 
 class Overview:
-    def __init__(
-        self, catalog: SystemCatalog, readiness: Readiness | None, views: SavedViews
-    ) -> None:
+    def __init__(self, catalog: SystemCatalog, readiness: Readiness | None) -> None:
         self._catalog = catalog
-        self._views = views
         self._readiness = readiness
         self._rates = OperationRates()
 
@@ -157,7 +151,7 @@ class Overview:
         for each in systems:
             deadline = perf_counter() + COUNT_SECONDS / len(systems)
             lines.append(self._line(each, health, await self._size(each, deadline)))
-        return Landing(lines, await self._views.of(caller.tenant))
+        return Landing(lines)
 
     async def _size(self, system: StudioSystem, deadline: float) -> SpaceSize:
         """Count the rows of all spaces, until the deadline."""

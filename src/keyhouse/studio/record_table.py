@@ -23,8 +23,6 @@ from keyhouse.store import Store
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog, is_writable, record_of
 from keyhouse.studio.private_keys import KeyView, private_error, private_fields
 from keyhouse.studio.rendering import MASK, hidden_members, record_name, record_path
-from keyhouse.studio.saved_views import SavedViews
-from keyhouse.studio.schema import SavedView
 
 ROWS_PAGE: Final = 50
 CELL_CHARS_MAX: Final = 200
@@ -78,7 +76,6 @@ class TablePage(msgspec.Struct, kw_only=True):
     cursor: str
     revision: int
     is_writable: bool
-    views: list[SavedView] = []
     error: str = ""
 
 
@@ -92,9 +89,8 @@ class Filter(msgspec.Struct):
 
 
 class RecordTable:
-    def __init__(self, catalog: SystemCatalog, views: SavedViews) -> None:
+    def __init__(self, catalog: SystemCatalog) -> None:
         self._catalog = catalog
-        self._views = views
 
     async def page(
         self, system: str, space: str, record: str, query: RecordQuery, caller: Caller
@@ -114,12 +110,6 @@ class RecordTable:
             return Redirect(record_path(system, space, named, q=rest))  # type: ignore[return-value]
         query.q = rest
         page = self._empty(found, store, declared, query, view)
-        below = record_path(system, space, name)
-        page.views = [
-            each
-            for each in await self._views.of(caller.tenant, below)
-            if each.path in (below, f"{below}?{each.path.partition('?')[2]}")
-        ]
         try:
             chosen = parse_filter(store, declared, query.q, query.by, view)
         except UsageError as error:

@@ -25,7 +25,6 @@ from keyhouse.studio.login import Login
 from keyhouse.studio.overview import Overview, Readiness
 from keyhouse.studio.page_routes import PageRoutes
 from keyhouse.studio.record_table import RecordTable
-from keyhouse.studio.saved_views import SavedViews
 from keyhouse.studio.schema import SCHEMA, SPACE
 from keyhouse.studio.sessions import Sessions
 from keyhouse.studio.settings import (
@@ -81,10 +80,9 @@ class Studio:
         self.pages = PageRoutes()
         self.journal = Journal(store, catalog)
         self._login = Login(self.pages, self.sessions, self.journal)
-        self._views = SavedViews(store)
-        self._overview = Overview(catalog, readiness, self._views)
+        self._overview = Overview(catalog, readiness)
         self._tree = Tree(catalog)
-        self._table = RecordTable(catalog, self._views)
+        self._table = RecordTable(catalog)
         self._keys = KeyPages(catalog, self.journal, self.sessions)
         self.changes = Changes(catalog, self.journal)
         self._edit = Edit(catalog, self.journal, self.changes, self._login)
@@ -125,7 +123,6 @@ class Studio:
             *page("/jobs", self._jobs.list_page, "jobs.html"),
             *page("/job", self._jobs.page, "job.html"),
             form("/job", self._jobs.change, scope=ADMIN, locked=False),
-            form("/views", self._views.submit, scope=READ, locked=False, back="/"),
             *page("/{system}/", overview.system, "system.html"),
             *page("/{system}/schema", overview.schema, "schema.html"),
             *page("/{system}/{space}/", overview.space, "space.html"),

@@ -101,7 +101,7 @@ class Listener:
         listened = {"user_id": member.subject, "book_id": book_id}
 
         async def work(tx: Transaction) -> tuple[Transaction, Progress]:
-            played = await self._played.get_in(tx, f"{book_id}/{body.segment_id}")
+            played = await self._played.get_in(tx, (book_id, body.segment_id))
             assert played is not None  # it raises for what is absent
             watermark = tx.binding.keys((WATERMARK, listened))
             [before] = await tx.get_each((PROGRESS, listened), ahead=watermark)
@@ -366,9 +366,9 @@ def placed_progress(progress: Progress, durations: DurationMap) -> Progress:
     return replace(progress, percent_complete=percent)
 
 
-async def _read_played(name: str, tx: Transaction) -> PlayedSegment:
+async def _read_played(ids: tuple[str, str], tx: Transaction) -> PlayedSegment:
     """Return what is played, by the ids of a book and a segment; NotFoundError if one is absent."""
-    book_id, _, segment_id = name.partition("/")
+    book_id, segment_id = ids
     book, durations, segment = await tx.get_each(
         (BOOK, {"id": book_id}),
         (DURATION_MAP, {"book_id": book_id}),
