@@ -40,7 +40,9 @@ from keyhouse.serve.nats_access import NatsAccess
 from keyhouse.serve.own_pages import PAGES, check_pages, page_routes
 from keyhouse.service.blocking import BlockingPool
 from keyhouse.service.host import ServiceHost
+from keyhouse.service.limit_table import LimitTable
 from keyhouse.service.spec import ServiceContext, ServiceSpec
+from keyhouse.service.worker import ALONE, Worker
 from keyhouse.settings.parser import read_settings
 from keyhouse.settings.settings import OFF, Address
 from keyhouse.settings.sources import STUDIO, LoadedSettings
@@ -76,7 +78,11 @@ class Server:
     Raises KeyhouseError if startup fails; everything already started is stopped.
     """
 
-    def __init__(self, loaded: LoadedSettings, services: Mapping[str, Build]) -> None:
+    def __init__(
+        self, loaded: LoadedSettings, services: Mapping[str, Build], *, worker: Worker = ALONE
+    ) -> None:
+        self._worker = worker
+        self._table: LimitTable | None = None
         self._loaded = loaded
         self._settings = loaded.settings
         self._services = services
@@ -121,7 +127,10 @@ class Server:
         nats = NatsAccess(self._settings, credentials, data, stack)
         opener = EngineOpener(self._loaded, self._metrics, self._health, nats, self._tracing, stack)
         self._opener = opener
-        hosts = {name: _host(name, opener, self._blocking, self._bus) for name in self._services}
+        if self._worker.count > 1:
+            self._table = LimitTable.open(data.path, self._worker.count)
+            stack.callback(self._table.close)
+        hosts = {name: self._host(name, opener) for name in self._services}
         specs = [await self._build(name, data.path, opener, hosts[name]) for name in self._services]
         if bound is not None:
             specs += await self._build_studio(specs, data.path, opener, has_docs=http_settings.docs)
@@ -154,6 +163,20 @@ class Server:
         return http, sign_in(file) if file else {}
 
     # Services
+
+    def _host(self, system: str, opener: EngineOpener) -> ServiceHost:
+        async def open(url: str, name: str) -> Engine:
+            return await opener.open(url, system, f"{system}.{name}")
+
+        is_alone = self._worker == ALONE and self._loaded.has_own_file(system)
+        return ServiceHost(
+            opener=open,
+            blocking=self._blocking,
+            bus=self._bus,
+            worker=self._worker,
+            table=self._table,
+            shares_engines=not is_alone,
+        )
 
     async def _build(
         self, name: str, data: Path, opener: EngineOpener, host: ServiceHost
@@ -205,7 +228,12 @@ class Server:
         url = self._loaded.engines.get(STUDIO) or f"sqlite:{data / STUDIO}.db"
         engine = await opener.open(url, STUDIO, STUDIO, is_required=False)
         self._studio = Studio(
-            SystemCatalog(systems), engine, data, settings, self._health.readiness
+            SystemCatalog(systems),
+            engine,
+            data,
+            settings,
+            self._health.readiness,
+            host=self._host(STUDIO, opener),
         )
         return [self._studio.spec()]
 
@@ -264,7 +292,15 @@ class Server:
         routes = [*health_routes(self._health, self._metrics)]
         if self._pages is not None:
             routes += page_routes(self._pages, self._blocking.run)
-        app = make_app(specs, settings=settings, registry=self._metrics.registry, routes=routes)
+        table = self._table
+        app = make_app(
+            specs,
+            settings=settings,
+            registry=self._metrics.registry,
+            routes=routes,
+            workers=self._worker.count,
+            slots=lambda kind: None if table is None else table.slots(kind),
+        )
         if self._studio is not None:
             self._studio.show_requests(app.metrics)
         return listening(
@@ -344,13 +380,6 @@ class BackgroundTasks:
             failures.inc()
             await asyncio.sleep(backoff)
             backoff = min(2 * backoff, RESTART_SECONDS_MAX)
-
-
-def _host(system: str, opener: EngineOpener, blocking: BlockingPool, bus: Bus) -> ServiceHost:
-    async def open(url: str, name: str) -> Engine:
-        return await opener.open(url, system, f"{system}.{name}")
-
-    return ServiceHost(opener=open, blocking=blocking, bus=bus)
 
 
 def _open_tracing(endpoint: str | None) -> Tracer | None:
