@@ -422,7 +422,7 @@ class HttpEndpoint:
         self, stream: EventStream, request: HttpRequest, caller: Caller | None
     ) -> EventStream:
         if caller is None or self._auth is None:
-            return self._streams.limited(stream, ("address", request.client(self._proxies).network))
+            return self._streams.limited(stream, f"address {request.client(self._proxies).network}")
         check = CredentialsCheck(self._auth, caller, self._scope, request.pairs, request.headers)
         return self._streams.limited(
             stream.while_valid(check.is_valid), caller.turn or caller.tenant

@@ -42,6 +42,7 @@ from keyhouse.serve.parent import Parent
 from keyhouse.serve.peers import Peers
 from keyhouse.service.blocking import BlockingPool
 from keyhouse.service.host import ServiceHost
+from keyhouse.service.limit_table import LimitTable
 from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.service.worker import ALONE
 from keyhouse.settings.parser import read_settings
@@ -85,6 +86,7 @@ class Server:
         self._parent = parent
         self._worker = ALONE if parent is None else parent.worker
         self._peers: Peers | None = None
+        self._table: LimitTable | None = None
         self.linger_seconds = 0.0
         self._loaded = loaded
         self._settings = loaded.settings
@@ -139,6 +141,9 @@ class Server:
             self._loaded, self._metrics, self._health, nats, self._tracing, stack, self._worker
         )
         self._opener = opener
+        if self._worker.count > 1:
+            self._table = LimitTable.open(data.path, self._worker.count)
+            stack.callback(self._table.close)
         hosts = {name: self._host(name, opener) for name in self._services}
         specs = [await self._build(name, data.path, opener, hosts[name]) for name in self._services]
         if bound is not None:
@@ -179,7 +184,15 @@ class Server:
         async def open(url: str, name: str) -> Engine:
             return await opener.open(url, system, f"{system}.{name}")
 
-        return ServiceHost(opener=open, blocking=self._blocking, bus=self._bus, worker=self._worker)
+        is_alone = self._worker == ALONE and self._loaded.has_own_file(system)
+        return ServiceHost(
+            opener=open,
+            blocking=self._blocking,
+            bus=self._bus,
+            worker=self._worker,
+            table=self._table,
+            shares_engines=not is_alone,
+        )
 
     async def _build(
         self, name: str, data: Path, opener: EngineOpener, host: ServiceHost
@@ -236,6 +249,7 @@ class Server:
             data,
             settings,
             (self._peers or self._health).readiness,
+            host=self._host(STUDIO, opener),
         )
         return [self._studio.spec()]
 
@@ -294,7 +308,15 @@ class Server:
         routes = [*health_routes(self._health, self._metrics, self._peers)]
         if self._pages is not None:
             routes += page_routes(self._pages, self._blocking.run)
-        app = make_app(specs, settings=settings, registry=self._metrics.registry, routes=routes)
+        table = self._table
+        app = make_app(
+            specs,
+            settings=settings,
+            registry=self._metrics.registry,
+            routes=routes,
+            workers=self._worker.count,
+            slots=lambda kind: None if table is None else table.slots(kind),
+        )
         if self._studio is not None:
             self._studio.show_requests(app.metrics)
         return listening(

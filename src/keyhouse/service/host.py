@@ -1,4 +1,5 @@
-"""The host of a service: further engines, threads for blocking calls, the bus, and its workers.
+"""The host of a service: further engines, threads for blocking calls, the bus, and the limits that
+its workers share.
 
 The process that runs a service makes one. A program or a test that builds a service by itself makes
 its own:
@@ -15,6 +16,7 @@ from keyhouse import open_engine
 from keyhouse.engine import Engine
 from keyhouse.nats.bus import Bus
 from keyhouse.service.blocking import BlockingPool
+from keyhouse.service.limit_table import LimitSlots, LimitTable
 from keyhouse.service.worker import ALONE, Worker
 
 __all__ = ["ServiceHost"]
@@ -25,7 +27,9 @@ Opener = Callable[[str, str], Awaitable[Engine]]
 
 class ServiceHost:
     """`opener` opens engines in place of the host, which then does not close them. `worker` is the
-    place of the process among those of one `keyhouse serve`."""
+    place of the process among those of one `keyhouse serve`, which share the `table` of limits;
+    without one, limits are those of the process. `shares_engines` is false if no other process
+    writes what the services of this one store."""
 
     def __init__(
         self,
@@ -34,8 +38,12 @@ class ServiceHost:
         blocking: BlockingPool | None = None,
         bus: Bus | None = None,
         worker: Worker = ALONE,
+        table: LimitTable | None = None,
+        shares_engines: bool = False,
     ) -> None:
         self.worker = worker
+        self._shares_engines = shares_engines
+        self._table = table
         self._opener = opener
         self._stack = AsyncExitStack()
         self._bus = bus or Bus()
@@ -57,6 +65,14 @@ class ServiceHost:
     def bus(self) -> Bus:
         self.uses_bus = True
         return self._bus
+
+    def slots(self, kind: str) -> LimitSlots | None:
+        """Return the slots of a kind of limit that the workers share; None without others."""
+        return None if self._table is None else self._table.slots(kind)
+
+    def shares(self, engine: Engine) -> bool:
+        """Return whether other processes may write to the engine."""
+        return self._shares_engines and engine.capabilities.shared
 
     async def open(self, url: str, name: str) -> Engine:
         if self._opener is not None:

@@ -5,13 +5,23 @@ full bucket needs no entry, which bounds the memory.
 
 The cost of a long read is known while it runs: it is spent without being checked, and the tenant's
 next requests wait for it. The debt is at most one burst.
+
+Workers of one host share the numbers (`limit_table`). A visit to the table costs as much as a short
+request over NATS: so a worker takes a few tokens more than it needs, a hundredth of the burst, and
+spends them while the bucket still lacks them. They are counted once, so that the rate is exact in
+the long run; a burst is exceeded by a hundredth for each worker at most, and not at all if it is
+less than a hundred.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
+from typing import Any, Final
 
 from keyhouse.clock import Clock, MonotonicClock, monotonic
 from keyhouse.errors import RateError, UsageError
+from keyhouse.service.limit_table import LimitSlots
 from keyhouse.service.limits import (
     PAGE_REQUESTS_BURST,
     PAGE_REQUESTS_PER_SECOND,
@@ -20,7 +30,9 @@ from keyhouse.service.limits import (
     READ_ROWS_PER_REQUEST,
 )
 
-__all__ = ["RateLimiter", "page_rates"]
+__all__ = ["RateLimiter", "SharedRateLimiter", "page_rates"]
+
+_BLOCKS_PER_BURST: Final = 100
 
 
 class RateLimiter:
@@ -124,10 +136,63 @@ class RateLimiter:
             del self._full_at[tenant]
 
 
-def page_rates(clock: Clock | None = None) -> RateLimiter:
+class SharedRateLimiter(RateLimiter):
+    """The same limit over all workers of a host. `options` are those of RateLimiter."""
+
+    __slots__ = ("_block", "_blocks", "_slots")
+
+    def __init__(self, slots: LimitSlots, per_second: float, **options: Any) -> None:
+        super().__init__(per_second, **options)
+        self._slots = slots
+        self._block = self.burst // _BLOCKS_PER_BURST
+        self._blocks: dict[str, tuple[int, float]] = {}  # tokens left, and until when
+
+    def take(self, tenant: str, cost: int = 1) -> float:
+        left, until = self._blocks.get(tenant, (0, 0.0))
+        if left >= cost and self._clock.now() < until:
+            self._blocks[tenant] = left - cost, until
+            return 0
+        block = self._block if cost + self._block <= self.burst else 0
+        with self._shared(tenant):
+            if block and not super().take(tenant, cost + block):
+                self._blocks[tenant] = block, self._clock.now() + self._step_ms * block
+                wait = 0.0
+            else:
+                wait = super().take(tenant, cost)
+        if len(self._blocks) > self._tenants_max:
+            self._blocks.clear()
+        return wait
+
+    def spend(self, tenant: str, cost: float) -> None:
+        with self._shared(tenant):
+            super().spend(tenant, cost)
+
+    def left(self, tenant: str) -> int:
+        with self._shared(tenant):
+            return super().left(tenant)
+
+    @contextmanager
+    def _shared(self, tenant: str) -> Iterator[None]:
+        """Read the tenant's number from the table, and write it back."""
+        with self._slots.locked(tenant, self._clock.now()) as slot:
+            self._full_at[tenant] = slot.value / 1_000
+            yield
+            full_at = self._full_at.pop(tenant)
+            slot.set(round(full_at * 1_000), kept_until=math.ceil(full_at))
+
+
+def page_rates(clock: Clock | None = None, slots: LimitSlots | None = None) -> RateLimiter:
     """Return the limit of requests without a caller, by address, of a service with pages."""
-    return RateLimiter(
+    return limiter(
+        slots,
         PAGE_REQUESTS_PER_SECOND,
         burst=PAGE_REQUESTS_BURST,
         clock=None if clock is None else monotonic(clock),
     )
+
+
+def limiter(slots: LimitSlots | None, per_second: float, **options: Any) -> RateLimiter:
+    """Return a limit of this process, or of all that share the slots."""
+    if slots is None:
+        return RateLimiter(per_second, **options)
+    return SharedRateLimiter(slots, per_second, **options)

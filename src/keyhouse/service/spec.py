@@ -24,6 +24,7 @@ from keyhouse.nats.bus import Bus
 from keyhouse.nats.endpoint import Endpoint
 from keyhouse.schema import Schema
 from keyhouse.service.host import ServiceHost
+from keyhouse.service.limit_table import LimitSlots
 from keyhouse.service.operator_figures import OperatorFigures
 from keyhouse.service.rates import RateLimiter
 from keyhouse.settings import read_settings
@@ -71,6 +72,18 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
         UnavailableError if NATS is off.
         """
         return self._host().bus
+
+    def slots(self, kind: str) -> LimitSlots | None:
+        """Return the slots of a limit of this service that all workers share; None without others.
+
+        `kind` names the limit within the service.
+        """
+        return None if self.host is None else self.host.slots(f"{kind}:{self.name}")
+
+    @property
+    def is_shared(self) -> bool:
+        """True if other processes may write what this service stores."""
+        return self.host is not None and self.host.shares(self.engine)
 
     def _host(self) -> ServiceHost:
         if self.host is None:

@@ -94,6 +94,12 @@ class LoadedSettings(msgspec.Struct, frozen=True, kw_only=True):
             return url_of(system, shared, alone=alone)
         return default_url(system, Path(self.settings.data))
 
+    def has_own_file(self, system: str) -> bool:
+        """Return whether a system's rows are in a SQLite file of the data folder, which no other
+        host serves."""
+        file = f"sqlite:{Path(self.settings.data) / system}.db"
+        return self.engine_url(system, alone=True).startswith(file)
+
 
 def is_reserved(name: str) -> bool:
     """Return whether a system cannot have this name: its table would be a setting's name."""

@@ -8,6 +8,9 @@ from keyhouse.engine import Engine
 from keyhouse.http import ResponseSpec, Route, file_route
 from keyhouse.http.metrics import HttpMetrics
 from keyhouse.http.static import VENDOR
+from keyhouse.service.accounts.login_guard import LoginGuard
+from keyhouse.service.host import ServiceHost
+from keyhouse.service.limit_table import LimitSlots
 from keyhouse.service.rates import page_rates
 from keyhouse.service.spec import ServiceSpec
 from keyhouse.store import Store
@@ -68,8 +71,10 @@ class Studio:
         readiness: Readiness | None = None,
         *,
         takes_tokens: bool = True,
+        host: ServiceHost | None = None,
     ) -> None:
         self._catalog = catalog
+        self._host = host
         store = Store(SCHEMA, engine, SPACE)
         tokens = None
         if takes_tokens:
@@ -79,7 +84,9 @@ class Studio:
         self.sessions = Sessions(store, tokens, hours=settings.session_hours)
         self.pages = PageRoutes()
         self.journal = Journal(store, catalog)
-        self._login = Login(self.pages, self.sessions, self.journal)
+        is_shared = host is not None and host.shares(engine)
+        guard = LoginGuard(shared=engine if is_shared else None)
+        self._login = Login(self.pages, self.sessions, self.journal, guard)
         self._overview = Overview(catalog, readiness)
         self._tree = Tree(catalog)
         self._table = RecordTable(catalog)
@@ -106,9 +113,12 @@ class Studio:
             examples=examples,
             routes=self._routes(),
             auth=self.sessions,
-            address_rates=page_rates(),
+            address_rates=page_rates(slots=self._slots("addresses")),
             tasks=[self._jobs.operations.run],
         )
+
+    def _slots(self, kind: str) -> LimitSlots | None:
+        return None if self._host is None else self._host.slots(f"{kind}:{NAME}")
 
     def _routes(self) -> list[Route]:
         page, form, overview = self.pages.page, self.pages.form, self._overview
