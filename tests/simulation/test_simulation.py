@@ -24,6 +24,7 @@ from tests.simulation.jobs import jobs
 from tests.simulation.library import library
 from tests.simulation.operations import operations
 from tests.simulation.service import service
+from tests.simulation.shared_tasks import shared_tasks
 from tests.simulation.usage import usage
 from tests.sizes import size
 from tests.store import test_planted_bugs as planted
@@ -38,6 +39,9 @@ PLANS: dict[Scenario, FaultPlan] = {
     operations: FaultPlan(seconds=30, kills=3, partitions=4, down_seconds=20, clock_jumps=0),
     usage: FaultPlan(seconds=8, kills=0),
     service: FaultPlan(seconds=8, kills=2, clock_jumps=0),
+    shared_tasks: FaultPlan(
+        seconds=300, kills=6, partitions=6, crashes=2, down_seconds=30, clock_jumps=0
+    ),
 }
 NETWORKS: dict[Scenario, Network] = {usage: Network(late_request=0)}
 """A write of unknown outcome counts until the next count of a quota: one that arrives later may
@@ -49,6 +53,7 @@ RUNS: dict[Scenario, int] = {
     operations: size(15, 300, 15_000),
     usage: size(10, 200, 10_000),
     service: size(5, 100, 5_000),
+    shared_tasks: size(15, 300, 15_000),
 }
 
 
