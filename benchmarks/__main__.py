@@ -21,6 +21,8 @@ from benchmarks import (
     audio_scans,
     audiobook_writes,
     catalog_searches,
+    disk_bytes,
+    erasures,
     export_import,
     peers,
     reads,
@@ -50,6 +52,7 @@ from keyhouse.bench import Result
 ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
 CASES = (
     *("1", "2", "2b", "3", "3b", "4", "5", "6", "6b", "7", "8", "9", "10", "11", "12", "13"),
+    *("17", "18"),
     *("growth", "export"),
 )
 
@@ -148,6 +151,16 @@ async def results(cases: set[str], folder: Path, *, quick: bool) -> AsyncIterato
     if "13" in cases:
         size = 512 if quick else 2_048
         yield await asyncio.to_thread(media.measure_ranges, _make(folder / "ranges"), rounds, size)
+    if "17" in cases:
+        tenants = 400 if quick else 2_000
+        for name in ENGINES:
+            place = _make(folder / f"erasures-{name}")
+            for result in await erasures.measure(name, place, rounds, tenants):
+                yield result
+    if "18" in cases:
+        count = 5_000 if quick else 20_000
+        for text in (230, 0):
+            yield await disk_bytes.measure(_make(folder / "bytes"), count, text)
     if "export" in cases:
         size = 100_000 if quick else 1_000_000
         for result in await export_import.measure(_make(folder / "export"), 3, size):

@@ -35,6 +35,7 @@ from keyhouse.engines.jetstream.settings import Settings, parse
 from keyhouse.engines.jetstream.sweep import prune, sweep
 from keyhouse.engines.jetstream.watch import MirrorLog
 from keyhouse.engines.jetstream.writer import JetstreamWriter
+from keyhouse.engines.retention import Kept, Retention
 from keyhouse.engines.url import public_url
 from keyhouse.engines.watch_loop import watch_log
 from keyhouse.errors import (
@@ -66,12 +67,16 @@ class JetstreamEngine:
     """See `keyhouse.engine` for each method's contract. It connects on first use."""
 
     def __init__(
-        self, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT
+        self,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        changes_kept: Kept = CHANGES_KEPT,
     ) -> None:
         self.capabilities = replace(CAPABILITIES, durable=settings.sync_always)
         self._settings = settings
         self.clock = clock or SystemClock()
-        self._changes_kept = changes_kept
+        self._retention = Retention(changes_kept, self.clock)
         self.connection: Connection | None = None
         self.buckets: dict[str, Bucket] = {}
         self._writers: dict[str, JetstreamWriter] = {}
@@ -84,11 +89,15 @@ class JetstreamEngine:
         url: str,
         *,
         clock: Clock | None = None,
-        changes_kept: int = CHANGES_KEPT,
+        changes_kept: Kept = CHANGES_KEPT,
         create: bool = True,
     ) -> "JetstreamEngine":
         """Open the engine for a URL (see `settings`). `create`: create a missing bucket."""
-        return cls(replace(parse(url), create=create), clock=clock, changes_kept=changes_kept)
+        return cls(
+            replace(parse(url), create=create),
+            clock=clock,
+            changes_kept=changes_kept,
+        )
 
     async def connect(self) -> None:
         """Connect to the server and check JetStream. The bucket is opened on first use."""
@@ -161,7 +170,7 @@ class JetstreamEngine:
             for bucket in await self._all_buckets(own=True):
                 await bucket.open(writing=True)
                 swept += await sweep(bucket, self._writer(bucket), self.clock, limit - swept)
-                await prune(bucket, self.clock, self._changes_kept)
+                await prune(bucket, self.clock, self._retention)
             return swept
 
     async def forget(self, space: str, *, last: str | None = None) -> None:

@@ -18,6 +18,7 @@ from keyhouse.engines.jetstream.feed import PRUNE_DELAY_SECONDS, HorizonRecord
 from keyhouse.engines.jetstream.message import EXPECTED, Message
 from keyhouse.engines.jetstream.pending import Applied, JetstreamSweep
 from keyhouse.engines.jetstream.writer import JetstreamWriter
+from keyhouse.engines.retention import Retention
 
 SWEEP_ROWS: Final = 500
 """Rows deleted per commit: other commits run in between."""
@@ -53,7 +54,7 @@ async def sweep(bucket: Bucket, writer: JetstreamWriter, clock: Clock, limit: in
     return swept
 
 
-async def prune(bucket: Bucket, clock: Clock, changes_kept: int) -> None:
+async def prune(bucket: Bucket, clock: Clock, retention: Retention) -> None:
     """Purge old tombstones and batch ids, and announce the next horizon."""
     mirror, now = bucket.mirror, clock.now()
     pruned = mirror.pruned
@@ -71,8 +72,12 @@ async def prune(bucket: Bucket, clock: Clock, changes_kept: int) -> None:
             await bucket.purge(bucket.names.erasures, mirror.horizon + 1)
             pruned = mirror.horizon
     own_messages = HORIZONS_KEPT + ERASURE_MESSAGES * mirror.erasures
-    horizon = max(mirror.horizon, mirror.position - changes_kept - own_messages)
-    due = pruned == mirror.horizon and horizon - mirror.horizon >= max(1, changes_kept // 10)
+    horizon = max(
+        mirror.horizon,
+        retention.prunable(mirror.position - own_messages, bucket.names.stream),
+    )
+    due_from = max(1, retention.kept.changes // 10)
+    due = pruned == mirror.horizon and horizon - mirror.horizon >= due_from
     if due or pruned > mirror.pruned:
         await _announce(bucket, HorizonRecord(horizon if due else mirror.horizon, pruned, now))
     await _forget_ids(bucket, now)

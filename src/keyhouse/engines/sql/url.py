@@ -37,5 +37,9 @@ def sqlite_file(url: str) -> str:
     if not path or path.startswith("//"):
         raise UsageError("Invalid SQLite URL; write sqlite:file.db", url=url)
     if "?" in path:
-        raise UsageError("Unknown setting in the SQLite URL; the only one is ?layout=NAME", url=url)
+        raise UsageError(
+            "Unknown setting in the SQLite URL; it has only layout=, changes_kept= and"
+            " changes_seconds=.",
+            url=url,
+        )
     return path
