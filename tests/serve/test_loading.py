@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.jetstream import JetstreamEngine
 from keyhouse.engines.jetstream.connection import Connection
-from keyhouse.engines.jetstream.feed import BATCH_MESSAGES
 from keyhouse.serve import engine_opener, health, process
 from keyhouse.serve.server import Addresses
 from keyhouse.settings.sources import LoadedSettings, load_settings
@@ -20,7 +19,7 @@ from tests.serve.support import jars
 from tests.support.engine_openers import OPENERS
 from tests.support.nats_servers import name_of, nats_server
 
-ROWS = 3 * BATCH_MESSAGES
+ROWS = 1_000
 USUAL_CHECK_SECONDS = health.CHECK_SECONDS
 
 pytestmark = pytest.mark.skipif(
@@ -37,19 +36,19 @@ async def fill(url: str) -> None:
 
 
 class Gate:
-    """Holds the batches of a mirror that is being loaded."""
+    """Holds the consumer of a mirror that is to be loaded."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached = asyncio.Event()
         self.opened = asyncio.Event()
-        request_many = Connection.request_many
+        subscribe = Connection.subscribe
 
-        async def request_when_open(connection: Connection, subject: str, **body: Any) -> Any:
+        async def subscribe_when_open(connection: Connection, *consumer: Any) -> Any:
             self.reached.set()
             await self.opened.wait()
-            return await request_many(connection, subject, **body)
+            return await subscribe(connection, *consumer)
 
-        monkeypatch.setattr(Connection, "request_many", request_when_open)
+        monkeypatch.setattr(Connection, "subscribe", subscribe_when_open)
 
 
 @pytest.fixture

@@ -43,14 +43,11 @@ async def sweep(bucket: Bucket, writer: JetstreamWriter, clock: Clock, limit: in
     """Delete up to `limit` expired rows and return their number."""
     swept = 0
     while swept < limit:
-        expired = bucket.mirror.take_expired(clock.now(), min(SWEEP_ROWS, limit - swept))
+        expired = bucket.mirror.expired(clock.now(), min(SWEEP_ROWS, limit - swept))
         if not expired:
             break
-        try:
-            swept += await writer.submit(JetstreamSweep(expired))
-        except BaseException:
-            bucket.mirror.requeue(expired)
-            raise
+        swept += await writer.submit(JetstreamSweep(expired))
+        await bucket.wait_for(bucket.acknowledged)
     return swept
 
 
