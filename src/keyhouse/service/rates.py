@@ -103,8 +103,9 @@ class RateLimiter:
         `taken` are those that the same request has taken before: together they count as the whole
         burst at most.
         """
-        wait = self.take(tenant, min(cost, max(0, self.burst - taken)))
-        if wait:
+        if taken:
+            cost = min(cost, max(0, self.burst - taken))
+        if wait := self.take(tenant, cost):
             raise RateError("Too many requests: wait before the next.", retry_after=math.ceil(wait))
 
     def spend(self, tenant: str, cost: float) -> None:
