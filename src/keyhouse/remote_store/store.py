@@ -207,6 +207,8 @@ class RemoteStore(RemoteRecordReads):
     async def clear(self, *, on_progress: Callable[[int], None] | None = None) -> int:
         """Delete all records of the space, and every row derived from them; return their number.
         See `Store.clear`."""
+        if on_progress is not None and not callable(on_progress):  # before anything is deleted
+            raise UsageError("Progress is reported to a function.", on_progress=on_progress)
         deleted, more = 0, True
         while more:
             answer = await self._transport.call("clear", {})
