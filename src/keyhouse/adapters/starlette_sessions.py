@@ -38,8 +38,8 @@ class KeyhouseSessionStore(SessionStore):
         self.store = store
 
     async def read(self, session_id: str, lifetime: int) -> bytes:
-        found = await self.store.get(SESSION, digest=_digest(session_id))
-        return b"" if found is None else found.data
+        session = await self.store.get(SESSION, digest=_digest(session_id))
+        return b"" if session is None else session.data
 
     async def write(self, session_id: str, data: bytes, lifetime: int, ttl: int) -> str:
         seconds = _BROWSER_SESSION_SECONDS if lifetime == 0 else max(1, ttl)

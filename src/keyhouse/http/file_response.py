@@ -177,9 +177,9 @@ class FileResponse(Responder):
         own.append((b"content-type", self._media_type.encode("latin-1")))
         start, end, status = 0, file.size, 200
         if method == "GET" and b"range" in headers and _range_applies(headers, tag, modified):
-            found = byte_range(headers[b"range"], file.size)
-            if found is not None:
-                start, end = found
+            asked = byte_range(headers[b"range"], file.size)
+            if asked is not None:
+                start, end = asked
                 status = 206
                 own.append((b"content-range", b"bytes %d-%d/%d" % (start, end - 1, file.size)))
         own.append((b"content-length", b"%d" % (end - start)))

@@ -99,10 +99,10 @@ def _multipart(boundary: bytes, body: bytes) -> list[tuple[str, Any]]:
         content = file.file_object.getvalue()
         add(file.field_name, UploadedFile(_text(file.file_name), media_type, content))
 
-    in_memory = {"MAX_MEMORY_FILE_SIZE": len(body)}
+    options = {"MAX_MEMORY_FILE_SIZE": len(body), "UPLOAD_ERROR_ON_BAD_CTE": True}
     try:
         parser = FormParser(
-            MULTIPART, add_field, add_file, lambda: ends.append(True), boundary, config=in_memory
+            MULTIPART, add_field, add_file, lambda: ends.append(True), boundary, config=options
         )
         parser.write(body)
         parser.finalize()

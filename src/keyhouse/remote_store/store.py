@@ -172,9 +172,9 @@ class RemoteStore(RemoteRecordReads):
             await self._transport.call("delete", {**address.target, "expect": expect})
             return expect is not None
         for _ in range(TRANSACTION_ATTEMPTS_MAX):
-            found = await self.entry(record, **fields)
-            body = {**address.target, "expect": None if found is None else found.revision}
-            if found is None:
+            entry = await self.entry(record, **fields)
+            body = {**address.target, "expect": None if entry is None else entry.revision}
+            if entry is None:
                 return False
             try:
                 await self._transport.call("delete", body)
@@ -207,6 +207,8 @@ class RemoteStore(RemoteRecordReads):
     async def clear(self, *, on_progress: Callable[[int], None] | None = None) -> int:
         """Delete all records of the space, and every row derived from them; return their number.
         See `Store.clear`."""
+        if on_progress is not None and not callable(on_progress):  # before anything is deleted
+            raise UsageError("Progress is reported to a function.", on_progress=on_progress)
         deleted, more = 0, True
         while more:
             answer = await self._transport.call("clear", {})

@@ -173,9 +173,9 @@ def _fed(
 
 def _type_at(info: inspect.StructType, fed: _Fed, record: str) -> inspect.Type | None:
     """Return the type of an attribute, or of a nested one; None if it is not known here."""
-    found: inspect.Type = info
+    member: inspect.Type = info
     for at, name in enumerate(fed.source.split(".")):
-        structs = [each for each in _options(found) if isinstance(each, inspect.StructType)]
+        structs = [each for each in _options(member) if isinstance(each, inspect.StructType)]
         if len(structs) != 1:
             return None
         types = {field.name: field.type for field in structs[0].fields}
@@ -188,8 +188,8 @@ def _type_at(info: inspect.StructType, fed: _Fed, record: str) -> inspect.Type |
                 attribute=fed.source,
                 **nearest(name, sorted(types)),
             )
-        found = types[name]
-    return found
+        member = types[name]
+    return member
 
 
 def _check(info: inspect.Type, fed: _Fed, record: str) -> None:

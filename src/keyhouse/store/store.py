@@ -267,6 +267,8 @@ class Store(RecordReads):
         `forget`.
         """
         self.attempts.check("clear")
+        if on_progress is not None and not callable(on_progress):  # before anything is deleted
+            raise UsageError("Progress is reported to a function.", on_progress=on_progress)
         return (await clear(self, on_progress))[0]
 
     async def close(self) -> None:
