@@ -46,13 +46,14 @@ from benchmarks.services import (
     playback_positions,
     plugin_storage,
     schema_records,
+    workers,
 )
 from keyhouse.bench import Result
 
 ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
 CASES = (
     *("1", "2", "2b", "3", "3b", "4", "5", "6", "6b", "7", "8", "9", "10", "11", "12", "13"),
-    *("17", "18"),
+    *("15", "17", "18"),
     *("growth", "export"),
 )
 
@@ -151,6 +152,12 @@ async def results(cases: set[str], folder: Path, *, quick: bool) -> AsyncIterato
     if "13" in cases:
         size = 512 if quick else 2_048
         yield await asyncio.to_thread(media.measure_ranges, _make(folder / "ranges"), rounds, size)
+    if "15" in cases:
+        size = 8_000 if quick else 40_000
+        starts = (peers.pocketbase_one, peers.pocketbase_create)
+        place = _make(folder / "workers")
+        for result in await asyncio.to_thread(workers.measure, place, rounds, size, *starts):
+            yield result
     if "17" in cases:
         tenants = 400 if quick else 2_000
         for name in ENGINES:

@@ -25,6 +25,7 @@ from tests.serve.support.serve_process import refused
 from tests.support.engine_openers import NARROWED
 from tests.support.polling import until
 from tests.support.program import run
+from tests.support.terminal import CTRL_C, HANG_UP, on_terminal
 
 ENGINES = [
     pytest.param((name, count), id=f"{name}-{count}", marks=marks)
@@ -290,6 +291,21 @@ def test_a_killed_worker_is_replaced_and_nothing_acknowledged_is_lost(running: W
     asyncio.run(story())
 
 
+@pytest.mark.extra
+def test_workers_that_are_killed_again_and_again_lose_nothing(running: Workers) -> None:
+    """The second time they are replaced after a backoff."""
+
+    async def story() -> None:
+        async with load(running) as loading:
+            for number in range(2 * running.count):
+                await running.kill(number % running.count)
+                await loading.progress()
+        assert all(isinstance(each, httpx.TransportError) for each in loading.failures)
+        assert len(set(running.processes)) == running.count
+
+    asyncio.run(story())
+
+
 def test_a_restart_replaces_all_workers_without_a_failed_request(running: Workers) -> None:
     async def story() -> None:
         former = running.processes
@@ -304,6 +320,32 @@ def test_a_restart_replaces_all_workers_without_a_failed_request(running: Worker
         await client.close()
 
     asyncio.run(story())
+
+
+def test_a_restart_whose_worker_does_not_start_leaves_the_former(tmp_path: Path) -> None:
+    with workers(tmp_path, "sqlite", "--nats", "off") as running:
+        former = running.processes
+        rows = tmp_path / "rows.db"
+        rows.rename(tmp_path / "moved")  # the former have it open
+        rows.mkdir()
+        failed = run("restart", "--data", str(tmp_path / "data"), code=1).stderr
+        assert "A new worker did not start; the former ones continue" in failed
+        assert all(map(is_alive, former))
+        assert running.served.get("/health").status_code == 200
+        rows.rmdir()
+        (tmp_path / "moved").rename(rows)
+        run("restart", "--data", str(tmp_path / "data"))
+        assert not any(map(is_alive, former))
+
+
+def test_a_terminal_stops_all_workers_by_ctrl_c_and_when_it_is_closed(tmp_path: Path) -> None:
+    """Ctrl-C reaches every process. A closed terminal sends the signal that asks for a restart."""
+    flags = ("--workers", "2", "--nats", "off", "--http", "127.0.0.1:0", "--data", "data")
+    command = ("serve", "rosey", *flags)
+    shown = on_terminal(*command, cwd=tmp_path, typed=[("keyhouse is ready", CTRL_C)])
+    assert shown.count("keyhouse is ready") == 1 and "Traceback" not in shown
+    shown = on_terminal(*command, cwd=tmp_path, typed=[("keyhouse is ready", HANG_UP)], code=120)
+    assert "keyhouse is ready" in shown  # 120: its last output could not be written
 
 
 def test_a_killed_parent_leaves_no_process_and_no_lock(tmp_path: Path) -> None:

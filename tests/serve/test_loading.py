@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,13 @@ from keyhouse.engine import Batch, Put
 from keyhouse.engines.jetstream import JetstreamEngine
 from keyhouse.engines.jetstream.connection import Connection
 from keyhouse.serve import engine_opener, health, process
-from keyhouse.serve.server import Addresses
+from keyhouse.serve.data_dir import DataDir
+from keyhouse.serve.listener import ConnectionShare, bind
+from keyhouse.serve.parent import Parent
+from keyhouse.serve.peers import FOLDER
+from keyhouse.serve.server import Addresses, Server
+from keyhouse.service.worker import Worker
+from keyhouse.settings.settings import Address
 from keyhouse.settings.sources import LoadedSettings, load_settings
 from tests.serve.support import jars
 from tests.support.engine_openers import OPENERS
@@ -122,5 +129,34 @@ def test_a_process_that_still_loads_stops_at_a_signal(
         signal.raise_signal(signal.SIGTERM)
         async with asyncio.timeout(30):
             await serving
+
+    asyncio.run(main())
+
+
+def test_a_worker_that_takes_the_place_of_another_accepts_no_request_before_it_can_answer(
+    loaded: LoadedSettings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In a restart it got half of the requests, and could answer none until it had its keys."""
+    (tmp_path / FOLDER).mkdir()
+
+    async def main() -> None:
+        gate = Gate(monkeypatch)
+        with bind(Address("127.0.0.1", 0)) as bound, socket.socket() as link:
+            share = ConnectionShare(ConnectionShare.counts(2), 0)
+            data = DataDir.take(tmp_path)
+            parent = Parent(Worker(0, 2), 3, data, bound, share, link)
+            server = Server(loaded, {"jars": jars.without_nats}, parent)
+            starting = asyncio.ensure_future(server.__aenter__())
+            await gate.reached.wait()
+            async with httpx.AsyncClient(timeout=30, trust_env=False) as client:
+                url = f"http://127.0.0.1:{bound.getsockname()[1]}/ready"
+                with pytest.raises(httpx.ConnectError):
+                    await client.get(url)
+                monkeypatch.setattr(health, "CHECK_SECONDS", USUAL_CHECK_SECONDS)
+                gate.opened.set()
+                await starting
+                assert (await client.get(url)).status_code == 200
+            await server.__aexit__()
+            data.release()
 
     asyncio.run(main())

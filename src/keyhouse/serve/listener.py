@@ -25,7 +25,7 @@ from keyhouse.serve.http1 import Connection
 from keyhouse.serve.http1_server import Http1Server, Reject, reject
 from keyhouse.settings.settings import Address
 
-__all__ = ["BACKLOG", "bind", "listening"]
+__all__ = ["ConnectionShare", "bind", "listening"]
 
 BACKLOG = 2_048
 """Connections that wait to be accepted."""

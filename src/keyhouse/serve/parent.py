@@ -63,7 +63,7 @@ def encode(message: msgspec.Struct) -> bytes:
 
 class Parent:
     """The parent of this worker, which is a NatsOwner while `connected`. `serial` differs from
-    that of every other process of the same parent. `bound` listens already; None: HTTP is off."""
+    that of every other process of the same parent. `bound` is None if HTTP is off."""
 
     def __init__(
         self,
@@ -85,6 +85,11 @@ class Parent:
         self._writer: asyncio.StreamWriter | None = None
         self._answers: asyncio.Queue[NatsAddresses | Done] = asyncio.Queue()
         self._asking = asyncio.Lock()
+
+    @property
+    def others_serve(self) -> bool:
+        """True unless this is the first process: only then do clients wait for it."""
+        return self.serial > 1
 
     @asynccontextmanager
     async def connected(self, retire: Callable[[], None]) -> AsyncIterator[None]:

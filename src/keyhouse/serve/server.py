@@ -152,6 +152,8 @@ class Server:
         stack.push_async_callback(self._blocking.close, self._settings.drain_seconds)
         await stack.enter_async_context(BackgroundTasks(specs, self._metrics))
         stack.push_async_callback(self._stop_listeners)
+        if self._parent is not None and self._parent.others_serve:
+            await self.wait_loaded()  # requests are theirs until then
         for listener in nats_listeners:
             await self._start_listener(listener)
         http = None

@@ -1,9 +1,10 @@
 """The parent of `keyhouse serve --workers N`: it forks workers, and replaces them.
 
-Theory. The parent has what must outlive a worker: the lock of the data folder, the socket that
-listens for HTTP, whose queue of connections a new worker continues to accept, and the embedded
-nats-server. It has imported and configured everything before it forks, and then has no event loop
-and no thread, so that a fork is a whole copy and a new worker starts in milliseconds.
+Theory. The parent has what must outlive a worker: the lock of the data folder, the embedded
+nats-server, and the HTTP socket, on which the first worker listens: the queue of connections that
+wait to be accepted remains when a worker ends. The parent has imported and configured everything
+before it forks, and then has no event loop and no thread: a fork copies only the thread that calls
+it. A worker starts in a fraction of a second.
 
 A worker has a place, 0 to N-1, which decides the partitions of NATS that it reads and whether it
 does the background work of the host. Processes pass through a place:
@@ -52,7 +53,7 @@ import structlog
 from keyhouse.errors import UnavailableError
 from keyhouse.nats.server import die_with
 from keyhouse.serve.data_dir import DataDir
-from keyhouse.serve.listener import BACKLOG, ConnectionShare, bind
+from keyhouse.serve.listener import ConnectionShare, bind
 from keyhouse.serve.nats_access import CHECK_SECONDS, SharedNats
 from keyhouse.serve.parent import (
     FROM_WORKER,
@@ -95,8 +96,6 @@ def supervise(loaded: LoadedSettings, announce: Callable[[Addresses], None]) -> 
         stack.callback(data.release)
         address = loaded.settings.http_address
         bound = None if address is None else stack.enter_context(bind(address))
-        if bound is not None:
-            bound.listen(BACKLOG)
         nats = SharedNats(loaded.settings, data)
         stack.callback(nats.stop)
         supervisor = Supervisor(loaded.settings.worker_count, data, bound, nats, announce)
@@ -174,7 +173,8 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._waking, self._woken = socketpair()
         self._signals: deque[int] = deque()
-        self._had_terminal = _has_terminal()
+        is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        self._had_terminal = not is_nohup and _has_terminal()
         self._is_ready = False
         self._is_stopping = False
         self._exit_code = 0
@@ -212,7 +212,7 @@ class Supervisor:
             for place in self._places:
                 if place.due is not None and place.due <= time.monotonic():
                     place.due = None
-                    if (parent := self._fork(place)) is not None:
+                    if (parent := self._start(place)) is not None:
                         return parent
             self._wait()
             self._handle_signals()
@@ -227,14 +227,24 @@ class Supervisor:
 
     # Processes
 
-    def _fork(self, place: Place) -> Parent | None:
-        ours, theirs = socketpair()
-        self._serial += 1
-        die_with_parent = die_with(os.getpid(), signal.SIGKILL)
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        id = os.fork()
+    def _start(self, place: Place) -> Parent | None:
+        """Start a process, or try again later, such as when there is not enough memory."""
+        try:
+            with ExitStack() as failing:
+                ours, theirs = (failing.enter_context(each) for each in socketpair())
+                signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+                failing.callback(signal.pthread_sigmask, signal.SIG_UNBLOCK, _SIGNALS)
+                die_with_parent = die_with(os.getpid(), signal.SIGKILL)
+                for stream in (sys.stdout, sys.stderr):
+                    with suppress(OSError, ValueError):  # nobody reads it any more
+                        stream.flush()
+                self._serial += 1
+                id = os.fork()
+                failing.pop_all()
+        except OSError as error:
+            _log.error("worker could not be started", worker=place.number, reason=error.strerror)
+            place.due = time.monotonic() + BACKOFF_SECONDS
+            return None
         if id:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             theirs.close()
@@ -331,13 +341,13 @@ class Supervisor:
     # Restarts
 
     def _restart(self) -> None:
-        if self._is_ready and not self._is_stopping:
+        if not self._is_stopping:
             _log.info("restarting the workers, one after the other")
             self._to_restart = deque(self._places)
 
     def _continue_restart(self) -> None:
         """Start the process of the next place once that of the one before has settled."""
-        if self._restarting is not None and not self._restarting.is_settled:
+        if not self._is_ready or (self._restarting and not self._restarting.is_settled):
             return
         if self._to_restart:
             self._restarting = self._to_restart.popleft()
@@ -372,7 +382,7 @@ class Supervisor:
             number = self._signals.popleft()
             if number == signal.SIGCHLD:
                 continue
-            if number == signal.SIGHUP and self._had_terminal == _has_terminal():
+            if number == signal.SIGHUP and not (self._had_terminal and not _has_terminal()):
                 self._restart()
             elif self._is_stopping:
                 self._send(signal.SIGKILL)
