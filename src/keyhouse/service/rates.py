@@ -137,7 +137,7 @@ class RateLimiter:
 
 
 class SharedRateLimiter(RateLimiter):
-    """The same limit over all workers of a host. `options` are those of RateLimiter."""
+    """A limit over all workers of a host. `options` are those of RateLimiter."""
 
     __slots__ = ("_block", "_blocks", "_slots")
 

@@ -31,7 +31,7 @@ async def update_service_row(
     """Replace the value of a row by the one that `change` returns; return its result.
 
     `change` gets None if there is no row, and returns None to delete it. It is called again if
-    another process was first. The same value is not written.
+    another process was first. A value that stays the same is not written.
     """
     for attempt in range(TRANSACTION_ATTEMPTS_MAX):
         [row] = await engine.read(SERVICE_SPACE, [key])
