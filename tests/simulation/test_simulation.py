@@ -24,6 +24,7 @@ from tests.simulation.jobs import jobs
 from tests.simulation.library import library
 from tests.simulation.operations import operations
 from tests.simulation.service import service
+from tests.simulation.shared_tasks import shared_tasks
 from tests.simulation.usage import shared_usage, usage
 from tests.sizes import size
 from tests.store import test_planted_bugs as planted
@@ -39,6 +40,9 @@ PLANS: dict[Scenario, FaultPlan] = {
     usage: FaultPlan(seconds=8, kills=0),
     shared_usage: FaultPlan(seconds=40, kills=4, clock_jumps=0),
     service: FaultPlan(seconds=8, kills=2, clock_jumps=0),
+    shared_tasks: FaultPlan(
+        seconds=300, kills=6, partitions=6, crashes=2, down_seconds=30, clock_jumps=0
+    ),
 }
 NETWORKS: dict[Scenario, Network] = {
     each: Network(late_request=0) for each in (usage, shared_usage)
@@ -53,6 +57,7 @@ RUNS: dict[Scenario, int] = {
     usage: size(10, 200, 10_000),
     shared_usage: size(10, 200, 10_000),
     service: size(5, 100, 5_000),
+    shared_tasks: size(15, 300, 15_000),
 }
 
 

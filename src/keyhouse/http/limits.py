@@ -9,8 +9,8 @@ HTTP_BODY_BYTES_PER_REQUEST: Final = 32 * 1_024
 """A body costs its tenant one request more for each of these: large bodies take memory and time."""
 
 HTTP_PLACES: Final = 256
-"""HTTP requests of all tenants of a service that are handled at once, by all workers of a host. Others
-wait, by turns."""
+"""HTTP requests of all tenants of a service that are handled at once, by all workers of a host.
+Others wait, by turns."""
 
 HTTP_TENANT_PLACES: Final = 16
 """HTTP requests of one tenant that are handled at once: more clients than a browser opens."""

@@ -52,6 +52,7 @@ class SharedRuntime:
         self.system = system
         self.engine = context.engine
         self._host = context.host
+        self._worker = context.worker
         self.metrics = metrics = metrics or OperationMetrics(system.name)
         context.metrics.register(metrics)
         self.log = log or OperationLog(system.name, settings.slow_seconds)
@@ -86,7 +87,7 @@ class SharedRuntime:
                 for schema in self.system.schemas
             ],
         )
-        recovery = Recovery(parts["keyspaces"], self.log)
+        recovery = Recovery(self.system.name, parts["keyspaces"], self.log, worker=self._worker)
         parts.setdefault("figures", OperatorFigures(self.metrics, self.log, self.quota, self.rates))
         return ServiceSpec(
             name=self.system.name,

@@ -27,6 +27,7 @@ from keyhouse.service.host import ServiceHost
 from keyhouse.service.limit_table import LimitSlots
 from keyhouse.service.operator_figures import OperatorFigures
 from keyhouse.service.rates import RateLimiter
+from keyhouse.service.worker import ALONE, Worker
 from keyhouse.settings import read_settings
 
 __all__ = ["Keyspace", "Service", "ServiceContext", "ServiceSpec"]
@@ -63,6 +64,11 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
     ) -> R:
         """Call a function that blocks in a thread: see `keyhouse.service.blocking`."""
         return await self._host().blocking.run(function, *args, **kwargs)
+
+    @property
+    def worker(self) -> Worker:
+        """The place of this process among those that share its data folder."""
+        return ALONE if self.host is None else self.host.worker
 
     @property
     def bus(self) -> Bus:

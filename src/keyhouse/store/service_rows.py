@@ -12,11 +12,9 @@ from typing import Final, TypeVar
 from keyhouse.engine import Batch, Check, Engine, Put
 from keyhouse.errors import ContentionError
 from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
+from keyhouse.schema.space import SERVICE_SPACE
 
 R = TypeVar("R")
-
-SERVICE_SPACE: Final = "keyhouse-service"
-"""The space of these rows."""
 
 _ATTEMPTS_BEFORE_PAUSE: Final = 4
 

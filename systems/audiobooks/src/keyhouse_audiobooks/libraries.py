@@ -20,9 +20,11 @@ from keyhouse.auth import Caller, StoredSession
 from keyhouse.engine import Engine
 from keyhouse.errors import KeyhouseError, LeaseError, NotFoundError, RecordError, UsageError
 from keyhouse.http import ClientAddress
-from keyhouse.schema import Schema
+from keyhouse.schema import RESERVED_SPACES, Schema
 from keyhouse.service.accounts.login_guard import LoginGuard
+from keyhouse.service.operation_log import OperationLog
 from keyhouse.service.runtime import ServiceRuntime
+from keyhouse.service.shared_task import SharedTask
 from keyhouse.service.summed_metrics import SummedMetrics
 from keyhouse.store import Store, has_sealed, open_migrated, reseal
 from keyhouse_audiobooks.accounts.accounts import Accounts, SignedIn
@@ -66,8 +68,10 @@ class ServedLibrary(Library):
         settings: AudiobooksSettings,
         folder: Path,
         guard: LoginGuard,
+        log: OperationLog,
         **options: Any,
     ) -> None:
+        self._log = log
         is_first = name == settings.library
         super().__init__(
             name,
@@ -109,13 +113,16 @@ class ServedLibrary(Library):
         return [self.search.index.run, self.operations.background.run, self._maintain_daily]
 
     async def _maintain_daily(self) -> None:
-        while True:
-            try:
-                await self.maintenance.prune_events()
-                await self.covers.remove_unused()
-            except (KeyhouseError, OSError) as error:
-                _log.warning("playback events or covers not pruned", error=str(error))
-            await asyncio.sleep(DAY_SECONDS)
+        daily = SharedTask(self.store.engine, f"daily:{self.name}", DAY_SECONDS, self._log)
+        await daily.run(self._maintain)
+
+    async def _maintain(self) -> float:
+        try:
+            await self.maintenance.prune_events()
+            await self.covers.remove_unused()
+        except (KeyhouseError, OSError) as error:
+            _log.warning("playback events or covers not pruned", error=str(error))
+        return DAY_SECONDS
 
 
 class Libraries:
@@ -194,7 +201,7 @@ class Libraries:
     async def exists(self, name: str) -> bool:
         if name == self._first:
             return True
-        if not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(name) or name in RESERVED_SPACES:
             return False
         return await _is_written(Store(self._schema, self._engine, name))
 

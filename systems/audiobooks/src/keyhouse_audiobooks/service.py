@@ -33,6 +33,7 @@ async def build(context: ServiceContext, settings: AudiobooksSettings) -> Servic
             settings,
             folder,
             guard,
+            runtime.log,
             schema=schema,
             key_ring=runtime.key_ring,
             run=context.run_blocking,
