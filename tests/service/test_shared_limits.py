@@ -12,10 +12,13 @@ from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import QuotaError
 from keyhouse.service.limit_table import LIMITS_FILE, LimitTable
 from keyhouse.service.limits import GRANT_SECONDS
+from keyhouse.service.rates import SharedRateLimiter
+from keyhouse.service.shared_limit import SharedLimit
 from keyhouse.service.usage import Quota, Size, Usage, measure
 from keyhouse.store import Store, Transaction
 from tests.service.support.worker_process import ITEM, SCHEMA, Worker, all_run, filled, workers
 from tests.support.engine_openers import OPENERS, postgres_schema
+from tests.support.polling import until
 
 SHARED = [name for name in OPENERS if name in ("sqlite", "postgres")]
 
@@ -86,6 +89,45 @@ def test_a_full_bucket_gives_up_what_can_be_spared_first(tmp_path: Path) -> None
     slots.release("ann")
     assert slots.hold("ann", 1)
     table.close()
+
+
+# Rates over hosts
+
+
+def test_hosts_share_a_rate_but_for_what_each_spends_between_two_exchanges() -> None:
+    """A rate of 20 in a second, with 20 at once, became 300 in four seconds on three hosts, where
+    one allows 100."""
+
+    async def story(engine: Engine, clock: ManualClock) -> None:
+        shared = SharedLimit("rates", engine=engine)
+        hosts = [SharedRateLimiter(shared, 20, burst=20, clock=clock) for _ in range(3)]
+        allowed = 0
+        for _ in range(400):
+            for host in hosts:
+                allowed += sum(not host.take("ann") for _ in range(2))
+            await until(lambda: len(asyncio.all_tasks()) == 1)
+            clock.advance(milliseconds=10)
+        assert 100 - 3 <= allowed <= 110
+        assert not hosts[0].take("bob"), "another tenant has its own"
+
+    run(story)
+
+
+def test_a_host_that_exceeds_a_burst_with_others_pays_it_back() -> None:
+    async def story(engine: Engine, clock: ManualClock) -> None:
+        shared = SharedLimit("rates", engine=engine)
+        hosts = [SharedRateLimiter(shared, 100, burst=100, clock=clock) for _ in range(3)]
+        at_once = sum(not host.take("ann") for host in hosts for _ in range(200))
+        assert at_once == 300, "none of them has heard of the others"
+        later = 0
+        for _ in range(600):
+            clock.advance(milliseconds=10)
+            for host in hosts:
+                later += not host.take("ann")
+            await until(lambda: len(asyncio.all_tasks()) == 1)
+        assert 700 * 0.95 <= at_once + later <= 700 * 1.1
+
+    run(story)
 
 
 # Quotas

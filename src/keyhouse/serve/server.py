@@ -186,14 +186,13 @@ class Server:
         async def open(url: str, name: str) -> Engine:
             return await opener.open(url, system, f"{system}.{name}")
 
-        is_alone = self._worker == ALONE and self._loaded.has_own_file(system)
         return ServiceHost(
             opener=open,
             blocking=self._blocking,
             bus=self._bus,
             worker=self._worker,
             table=self._table,
-            shares_engines=not is_alone,
+            shares_engines=not self._loaded.has_own_file(system),
         )
 
     async def _build(

@@ -17,6 +17,7 @@ from keyhouse.engine import Engine
 from keyhouse.nats.bus import Bus
 from keyhouse.service.blocking import BlockingPool
 from keyhouse.service.limit_table import LimitSlots, LimitTable
+from keyhouse.service.shared_limit import SharedLimit
 from keyhouse.service.worker import ALONE, Worker
 
 __all__ = ["ServiceHost"]
@@ -28,8 +29,8 @@ Opener = Callable[[str, str], Awaitable[Engine]]
 class ServiceHost:
     """`opener` opens engines in place of the host, which then does not close them. `worker` is the
     place of the process among those of one `keyhouse serve`, which share the `table` of limits;
-    without one, limits are those of the process. `shares_engines` is false if no other process
-    writes what the services of this one store."""
+    `shares_engines`: other hosts may serve the same rows. Without both, limits are those of the
+    process."""
 
     def __init__(
         self,
@@ -71,8 +72,16 @@ class ServiceHost:
         return None if self._table is None else self._table.slots(kind)
 
     def shares(self, engine: Engine) -> bool:
-        """Return whether other processes may write to the engine."""
-        return self._shares_engines and engine.capabilities.shared
+        """Return whether other processes may serve the rows of the engine."""
+        is_alone = self._table is None and not self._shares_engines
+        return engine.capabilities.shared and not is_alone
+
+    def shared_limit(self, kind: str, engine: Engine) -> SharedLimit | None:
+        """Return the limit of this kind that other processes have together with this one, those of
+        other hosts by rows of the engine; None without others."""
+        if not self.shares(engine):
+            return None
+        return SharedLimit(kind, self.slots(kind), engine if self._shares_engines else None)
 
     async def open(self, url: str, name: str) -> Engine:
         if self._opener is not None:

@@ -3,8 +3,8 @@
 Theory of operation. A limit of a tenant is a few numbers. The table keeps them in slots, found by a
 keyed hash of the limit's kind and the tenant's name: a bucket of eight slots, and a tag in one of
 them. Locks are byte ranges of the file (`fcntl.lockf`): the kernel releases those of a process that
-dies, so that none is left. What a process writes under a lock is valid after each store of eight
-bytes, so that it may be killed between any two of them.
+dies, so that none is left. Each store of eight bytes under a lock leaves a valid table, so that a
+process may be killed between any two of them.
 
 | bytes locked | for | meaning |
 |---|---|---|
@@ -14,9 +14,9 @@ bytes, so that it may be killed between any two of them.
 
 A slot has a tag (0: free), a time until which it must be kept, and values. A *number*, such as the
 time at which a bucket of tokens is full again, is the first value. *Places* are counted in a column
-for each process, with the generation of its owner: a count of an earlier owner is none. A count of
-a dead process is found when a place is asked for and there seems to be none: its column is not
-locked. So its places are given back at once.
+for each process, with the generation of its owner: a count of an earlier owner is 0. A count of a
+dead process is found when all places seem to be taken: its column is not locked. So its places are
+given back at once.
 
 The first process that opens the file makes it empty: numbers last no longer than the processes. The
 file is rebuilt also if it is of another format or damaged. If it is deleted while processes have

@@ -13,7 +13,7 @@ looking at the row again. This always holds, for all processes together:
   process that writes a lot writes the row seldom, and processes that use up a quota together leave
   nothing of it.
 - A *count* replaces `counted` when it is old, and before a write is rejected. It is exact for the
-  writes of its own process (`usage`), and includes an unknown part of those of others. So it takes
+  writes of this process (`usage`), and includes an unknown part of those of others. So it takes
   nothing from their grants, and from `grown` only what had been reported when it started. A process
   whose grant is older than the count then reports what it has spent, which may count twice until
   the next count, but not what it has freed.

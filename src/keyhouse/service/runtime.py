@@ -58,7 +58,7 @@ class SharedRuntime:
         self.log = log or OperationLog(system.name, settings.slow_seconds)
         self.quota = quota or Quota()
         self.key_ring = read_key_ring(key_ring, system.schemas, table=system.name)
-        self.rates = rate_limiter(settings, context.engine.clock, context.slots("rates"))
+        self.rates = rate_limiter(settings, context.engine.clock, context.shared_limit("rates"))
         self.sweeper = Sweeper(self.engine, settings.sweep_seconds, metrics, self.log)
 
     @cached_property

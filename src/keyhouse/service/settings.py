@@ -9,8 +9,8 @@ import msgspec
 
 from keyhouse.auth import JwtSettings
 from keyhouse.clock import Clock, monotonic
-from keyhouse.service.limit_table import LimitSlots
 from keyhouse.service.rates import RateLimiter, limiter
+from keyhouse.service.shared_limit import SharedLimit
 from keyhouse.service.usage import Quota
 from keyhouse.settings import setting
 
@@ -127,11 +127,11 @@ def quota(settings: AnyTenantSettings, *, is_shared: bool = False) -> Quota:
 
 
 def rate_limiter(
-    settings: RuntimeSettings, clock: Clock, slots: LimitSlots | None = None
+    settings: RuntimeSettings, clock: Clock, shared: SharedLimit | None = None
 ) -> RateLimiter | None:
-    """Return the rate limiter of the settings; None if rates are unlimited. Processes that share
-    `slots` have one limit together."""
+    """Return the rate limiter of the settings; None if rates are unlimited. `shared`: other
+    processes have the same limit together with this one."""
     if not settings.rate_per_second:
         return None
     burst = settings.rate_burst or None
-    return limiter(slots, settings.rate_per_second, burst=burst, clock=monotonic(clock))
+    return limiter(shared, settings.rate_per_second, burst=burst, clock=monotonic(clock))

@@ -24,9 +24,9 @@ from keyhouse.nats.bus import Bus
 from keyhouse.nats.endpoint import Endpoint
 from keyhouse.schema import Schema
 from keyhouse.service.host import ServiceHost
-from keyhouse.service.limit_table import LimitSlots
 from keyhouse.service.operator_figures import OperatorFigures
 from keyhouse.service.rates import RateLimiter
+from keyhouse.service.shared_limit import SharedLimit
 from keyhouse.service.worker import ALONE, Worker
 from keyhouse.settings import read_settings
 
@@ -79,12 +79,12 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
         """
         return self._host().bus
 
-    def slots(self, kind: str) -> LimitSlots | None:
-        """Return the slots of a limit of this service that all workers share; None without others.
-
-        `kind` names the limit within the service.
-        """
-        return None if self.host is None else self.host.slots(f"{kind}:{self.name}")
+    def shared_limit(self, kind: str) -> SharedLimit | None:
+        """Return a limit of this service that other processes have together with this one; None
+        without others. `kind` names the limit within the service."""
+        if self.host is None:
+            return None
+        return self.host.shared_limit(f"{kind}:{self.name}", self.engine)
 
     @property
     def is_shared(self) -> bool:

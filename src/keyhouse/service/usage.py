@@ -1,7 +1,7 @@
 """Usage and quotas: how many keys and bytes a tenant stores, and whether it may store more.
 
 Theory of operation. Usage is counted by a scan, and then adjusted by every write of this process.
-No row is stored for it, so the keyspace stays the schema's own.
+No row of the tenant is stored for it, so the keyspace stays the schema's own.
 
 - *Counting while others write.* A scan reads page after page, each at one revision. A write is
   identified by its key and the revision of its commit: if that revision is not newer than that of
@@ -13,7 +13,9 @@ No row is stored for it, so the keyspace stays the schema's own.
   it is committed.
 - *Unknown outcomes.* After a timeout or a cancelled write, its growth counts as stored until the
   next count.
-- *Staleness.* Writes of other processes and expired rows are seen by the next count. A count is
+- *Several processes.* If others write for the tenant too, growth must be granted beforehand, and
+  counts are made for grants: see `quota_grants`. The rest of this page holds for one process.
+- *Staleness.* Writes of other programs and expired rows are seen by the next count. A count is
   repeated when it is older than `USAGE_AGE_SECONDS_MAX`, near the quota (nine tenths of it) when it
   is older than `USAGE_NEAR_SECONDS_MAX`, and before a write is rejected, unless it was made within
   the last second. A count takes at most a twentieth of the time: one that took long is repeated

@@ -12,11 +12,9 @@ from typing import Final, TypeVar
 from keyhouse.engine import Batch, Check, Engine, Put
 from keyhouse.errors import ContentionError
 from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
+from keyhouse.schema.space import SERVICE_SPACE
 
 R = TypeVar("R")
-
-SERVICE_SPACE: Final = "keyhouse-service"
-"""The space of these rows."""
 
 _ATTEMPTS_BEFORE_PAUSE: Final = 4
 
@@ -31,7 +29,7 @@ async def update_service_row(
     """Replace the value of a row by the one that `change` returns; return its result.
 
     `change` gets None if there is no row, and returns None to delete it. It is called again if
-    another process was first. The same value is not written.
+    another process was first. A value that stays the same is not written.
     """
     for attempt in range(TRANSACTION_ATTEMPTS_MAX):
         [row] = await engine.read(SERVICE_SPACE, [key])

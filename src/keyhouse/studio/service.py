@@ -10,7 +10,6 @@ from keyhouse.http.metrics import HttpMetrics
 from keyhouse.http.static import VENDOR
 from keyhouse.service.accounts.login_guard import LoginGuard
 from keyhouse.service.host import ServiceHost
-from keyhouse.service.limit_table import LimitSlots
 from keyhouse.service.rates import page_rates
 from keyhouse.service.spec import ServiceSpec
 from keyhouse.store import Store
@@ -74,7 +73,9 @@ class Studio:
         host: ServiceHost | None = None,
     ) -> None:
         self._catalog = catalog
-        self._host = host
+        self._address_limit = (
+            None if host is None else host.shared_limit(f"addresses:{NAME}", engine)
+        )
         store = Store(SCHEMA, engine, SPACE)
         tokens = None
         if takes_tokens:
@@ -113,12 +114,9 @@ class Studio:
             examples=examples,
             routes=self._routes(),
             auth=self.sessions,
-            address_rates=page_rates(slots=self._slots("addresses")),
+            address_rates=page_rates(shared=self._address_limit),
             tasks=[self._jobs.operations.run],
         )
-
-    def _slots(self, kind: str) -> LimitSlots | None:
-        return None if self._host is None else self._host.slots(f"{kind}:{NAME}")
 
     def _routes(self) -> list[Route]:
         page, form, overview = self.pages.page, self.pages.form, self._overview

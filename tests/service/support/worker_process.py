@@ -14,6 +14,7 @@ from keyhouse import ManualClock, Record, Schema, Space, Template, TextSegment, 
 from keyhouse.errors import QuotaError
 from keyhouse.service.limit_table import LimitTable
 from keyhouse.service.rates import SharedRateLimiter
+from keyhouse.service.shared_limit import SharedLimit
 from keyhouse.service.usage import Quota, Usage
 from keyhouse.store import Store, Transaction
 
@@ -83,8 +84,8 @@ class Commands:
 
     def requests(self, tenant: str, count: int, burst: int) -> int:
         """Return how many requests of a tenant are within its rate, in no time at all."""
-        slots = self.table.slots("rates")
-        rates = SharedRateLimiter(slots, 1, burst=burst, clock=self.clock)
+        shared = SharedLimit("rates", self.table.slots("rates"))
+        rates = SharedRateLimiter(shared, 1, burst=burst, clock=self.clock)
         return sum(not rates.take(tenant) for _ in range(count))
 
     def hold(self, tenant: str, count: int, most: int) -> int:

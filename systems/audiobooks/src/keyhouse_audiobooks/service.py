@@ -53,7 +53,7 @@ async def build(context: ServiceContext, settings: AudiobooksSettings) -> Servic
         routes=routes(libraries),
         auth=SessionAuth(libraries.session, cookie=COOKIE.name, bearer=True, clock=clock),
         rates=runtime.rates,
-        address_rates=page_rates(clock, context.slots("addresses")),
+        address_rates=page_rates(clock, context.shared_limit("addresses")),
         tasks=libraries.tasks,
         error_format=LIBRARY_ERRORS,
     )
