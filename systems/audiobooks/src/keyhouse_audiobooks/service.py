@@ -34,6 +34,7 @@ async def build(context: ServiceContext, settings: AudiobooksSettings) -> Servic
             folder,
             guard,
             runtime.log,
+            context.worker,
             schema=schema,
             key_ring=runtime.key_ring,
             run=context.run_blocking,

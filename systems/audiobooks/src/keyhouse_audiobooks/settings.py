@@ -28,6 +28,14 @@ class AudiobooksSettings(UnlimitedTenantSettings, frozen=True, kw_only=True):
             path=True,
         ),
     ] = ()
+    covers: Annotated[
+        str | None,
+        setting(
+            "A folder for the covers of books, which services on several machines share. Default:"
+            " the data folder.",
+            path=True,
+        ),
+    ] = None
     library: Annotated[
         str,
         Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)"),
