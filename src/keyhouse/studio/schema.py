@@ -1,4 +1,4 @@
-"""The rows of the Studio itself: sessions and views of operators, the journal, jobs."""
+"""The rows of the Studio itself: sessions, links and views of operators, the journal, jobs."""
 
 from typing import Final
 
@@ -21,6 +21,13 @@ class Session(msgspec.Struct, kw_only=True):
     created: int
     expires: int
     is_unlocked: bool = False
+
+
+class Link(msgspec.Struct, kw_only=True):
+    """A one-time link that any process accepts. Only the hash of its code is stored."""
+
+    code_hash: str
+    scopes: list[str]
 
 
 class JournalLine(msgspec.Struct, kw_only=True):
@@ -55,15 +62,17 @@ class SavedView(msgspec.Struct, kw_only=True):
 SESSION: Final = Record(
     Session, "session:{id}", name="session", private=("secret_hash",), expiry=per_write()
 )
+LINK: Final = Record(Link, "link:{code_hash}", name="link", expiry=per_write())
 JOURNAL: Final = Record(JournalLine, "journal:{id:ulid}", name="journal")
 VIEW: Final = Record(SavedView, "view:{operator}:{name}", name="view")
 OPERATIONS: Final = DefaultOperationRecords()
 SCHEMA: Final = Schema(
     "studio",
     SESSION,
+    LINK,
     JOURNAL,
     VIEW,
     *OPERATIONS.records,
     space=Space("all operators", name=SPACE),
-    doc="Sessions, journal, saved views and jobs of the Studio.",
+    doc="Sessions, sign-in links, journal, saved views and jobs of the Studio.",
 )
