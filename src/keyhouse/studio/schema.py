@@ -23,7 +23,7 @@ class Session(msgspec.Struct, kw_only=True):
     is_unlocked: bool = False
 
 
-class Link(msgspec.Struct, kw_only=True):
+class SignInLink(msgspec.Struct, kw_only=True):
     """A one-time link that any process accepts. Only the hash of its code is stored."""
 
     code_hash: str
@@ -62,7 +62,7 @@ class SavedView(msgspec.Struct, kw_only=True):
 SESSION: Final = Record(
     Session, "session:{id}", name="session", private=("secret_hash",), expiry=per_write()
 )
-LINK: Final = Record(Link, "link:{code_hash}", name="link", expiry=per_write())
+LINK: Final = Record(SignInLink, "link:{code_hash}", name="link", expiry=per_write())
 JOURNAL: Final = Record(JournalLine, "journal:{id:ulid}", name="journal")
 VIEW: Final = Record(SavedView, "view:{operator}:{name}", name="view")
 OPERATIONS: Final = DefaultOperationRecords()

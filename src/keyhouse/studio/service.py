@@ -9,6 +9,7 @@ from keyhouse.http import ResponseSpec, Route, file_route
 from keyhouse.http.metrics import HttpMetrics
 from keyhouse.http.static import VENDOR
 from keyhouse.service.rates import page_rates
+from keyhouse.service.secret_ids import SecretIds, secret_id
 from keyhouse.service.spec import ServiceSpec
 from keyhouse.store import Store
 from keyhouse.studio.bulk import Bulk
@@ -77,6 +78,10 @@ class Studio:
             tokens = jwt_auth(
                 settings, data, system=NAME, tenant_pattern=OPERATOR_PATTERN, clock=engine.clock
             )
+        ids = {} if tokens is None or tokens.secret is None else {"jwt_secret": tokens.secret}
+        self._secrets = SecretIds(
+            engine, NAME, {name: secret_id(each) for name, each in ids.items()}
+        )
         self.sessions = Sessions(store, tokens, hours=settings.session_hours)
         self.pages = PageRoutes()
         self.journal = Journal(store, catalog)
@@ -109,7 +114,7 @@ class Studio:
             routes=self._routes(),
             auth=self.sessions,
             address_rates=page_rates(),
-            tasks=[self._jobs.operations.run],
+            tasks=[self._jobs.operations.run, self._secrets.run],
         )
 
     def _routes(self) -> list[Route]:

@@ -24,7 +24,7 @@ from keyhouse.errors import ScopeError, TokenError
 from keyhouse.http import ClientAddress
 from keyhouse.service.accounts.sessions import SessionCookie, SessionStore
 from keyhouse.store import Store, Transaction
-from keyhouse.studio.schema import LINK, SESSION, Link, Session
+from keyhouse.studio.schema import LINK, SESSION, Session, SignInLink
 from keyhouse.studio.settings import ADMIN, NAME, READ, SCOPES, WRITE
 
 COOKIE: Final = "keyhouse_studio"
@@ -95,7 +95,7 @@ class Sessions(Authenticator):
     async def new_link(self, scopes: Sequence[str] = SCOPES) -> str:
         """Return a code that signs in once, within a day, with these scopes."""
         code = secrets.token_urlsafe(24)
-        link = Link(code_hash=secret_hash(code.encode()), scopes=sorted(scopes))
+        link = SignInLink(code_hash=secret_hash(code.encode()), scopes=sorted(scopes))
         await self._store.put(LINK, link, ttl=LINK_SECONDS)
         return code
 
@@ -140,7 +140,7 @@ class Sessions(Authenticator):
     async def _check(self, credential: str) -> tuple[str, frozenset[str]]:
         hashed = secret_hash(credential.encode())
 
-        async def use(tx: Transaction) -> Link | None:
+        async def use(tx: Transaction) -> SignInLink | None:
             link = await tx.get(LINK, code_hash=hashed)
             if link is not None:
                 await tx.delete(LINK, code_hash=hashed)

@@ -21,7 +21,7 @@ __all__ = ["SERVICE"]
 async def build(context: ServiceContext, settings: AudiobooksSettings) -> ServiceSpec:
     clock, folder = context.engine.clock, context.data / SYSTEM.name
     schema = library_schema(tenants=settings.tenants, sealed=settings.key_ring is not None)
-    key = load_or_create_secret(context.data, SYSTEM.name, kind="device")
+    key = settings.device_key or load_or_create_secret(context.data, SYSTEM.name, kind="device")
     guard = login_guard(clock, key.encode())
     runtime = ServiceRuntime(
         SYSTEM.with_schemas((schema,)),
@@ -57,6 +57,7 @@ async def build(context: ServiceContext, settings: AudiobooksSettings) -> Servic
         address_rates=page_rates(clock),
         tasks=libraries.tasks,
         error_format=LIBRARY_ERRORS,
+        secrets={"device_key": key.encode()},
     )
 
 
