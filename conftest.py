@@ -10,8 +10,8 @@ A run on several processes starts with tests marked `long`, so that the end does
 They wait more than they compute, so one process starts with the others. `TEST_ORDER=SEED`
 shuffles the modules, and the tests of each, first (`make steady`).
 
-Only the core's own tests on the memory engine are traced: tracing the others doubles their time and
-covers nothing more. The import of the core is traced too, the collection of tests is not.
+A run with `--cov` (`make coverage`) traces the import of the core too, and not the collection of
+tests.
 
 The garbage collector never looks at what the collection leaves: 1.5 million objects, a second each
 time.
@@ -49,16 +49,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a test that sends them Ctrl-C would wait forever.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-TRACED = (
-    *("tests/base/", "tests/keys/", "tests/schema/", "tests/store/"),
-    *("tests/cli/test_describe.py", "tests/cli/test_explain.py"),
-    "tests/docs/test_pages.py::test_generated_pages_are_current",
-    "tests/service/schema_service/test_own_operations.py",  # parts of the core that need a service
-    "tests/service/schema_service/test_operation_replies.py",
-    "systems/streamkit/tests/test_streamkit_migration.py",
-)
-UNTRACED_ENGINES = {"sqlite", "rocksdb", "jetstream", "jetstream-buckets", "postgres", "dynamodb"}
-
 ORDER = os.environ.get("TEST_ORDER", "")
 if ORDER and not ORDER.isdecimal():
     raise pytest.UsageError(f"TEST_ORDER is the seed of a random order, and not {ORDER!r}.")
@@ -91,15 +81,6 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Stop tracing for tests outside the core, fixtures included."""
-    if is_traced(item):
-        return (yield)
-    with untraced():
-        return (yield)
-
-
 @contextmanager
 def untraced() -> Iterator[None]:
     """Stop tracing. A worker has two stacked tracers: when one stops, the other takes over."""
@@ -112,18 +93,6 @@ def untraced() -> Iterator[None]:
     finally:
         for tracing in reversed(stopped):
             tracing.start()
-
-
-def is_traced(item: pytest.Item) -> bool:
-    parameters = (
-        item.callspec.params.values()
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
-        else ()
-    )
-    elsewhere = any(isinstance(value, str) and value in UNTRACED_ENGINES for value in parameters)
-    return (
-        item.nodeid.startswith(TRACED) and not elsewhere and item.get_closest_marker("long") is None
-    )
 
 
 @pytest.hookimpl(trylast=True)

@@ -135,8 +135,6 @@ class Job:
                 order.setdefault(name_of(test), len(order))
             chosen = [item for item in items if name_of(item.nodeid) in order]
             items[:] = sorted(chosen, key=lambda item: order[name_of(item.nodeid)])
-        for item in items:  # tests marked `long` are not traced
-            item.own_markers = [mark for mark in item.own_markers if mark.name != "long"]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0) + report.duration

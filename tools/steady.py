@@ -115,8 +115,7 @@ def main(arguments: Sequence[str]) -> int:
     seed = random.randrange(10**6) if given.seed is None else given.seed
     print(f"`--seed {seed}`, {os.cpu_count()} cores\n\n{HEADER}", flush=True)
     parallel = ["-n", given.jobs, "--dist", "worksteal"] if given.jobs != "0" else ["-n", "0"]
-    coverage = [] if rest else ["--cov", "--cov-report="]  # as `make test` does
-    command = [sys.executable, "-m", "pytest", "-q", *parallel, *coverage, "-m", given.mark, *rest]
+    command = [sys.executable, "-m", "pytest", "-q", *parallel, "-m", given.mark, *rest]
     FOLDER.mkdir(parents=True, exist_ok=True)
     code = 0
     for number, (busy, order) in enumerate(plan(given.alone, given.loaded, seed), 1):

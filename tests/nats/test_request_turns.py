@@ -11,10 +11,11 @@ from tests.support.polling import until
 
 def test_tenants_take_turns_however_many_requests_one_of_them_has_sent() -> None:
     order: list[str] = []
+    gate = asyncio.Event()
 
     async def handler(request: Request) -> bytes:
+        await gate.wait()
         order.append(request.subject.split(".")[1])
-        await asyncio.sleep(0)
         return b"{}"
 
     async def scenario() -> None:
@@ -24,13 +25,16 @@ def test_tenants_take_turns_however_many_requests_one_of_them_has_sent() -> None
             handler=handler,
             tenant=lambda subject: subject.split(".")[1],
         )
-        async with listener([tenants], in_flight_max=2), client() as plugin:
+        async with listener([tenants], in_flight_max=2) as serving, client() as plugin:
             for _ in range(3_000):
                 await plugin.publish("tested.mallory.echo", b"{}")
-            await asyncio.gather(*(ask(plugin, "tested.neighbor.echo") for _ in range(20)))
-            answered = len(order)
+            asked = [asyncio.ensure_future(ask(plugin, "tested.ann.echo")) for _ in range(20)]
+            await until(lambda: serving.requests.waiting == 3_018)  # 2 are in flight
+            gate.set()
+            await asyncio.gather(*asked)
             await until(lambda: len(order) == 3_020)
-        assert order[:answered].count("mallory") < 2_000
+        last = max(place for place, tenant in enumerate(order) if tenant == "ann")
+        assert order[:last].count("mallory") < 50
 
     asyncio.run(scenario())
 

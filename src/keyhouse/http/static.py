@@ -10,7 +10,7 @@ import hashlib
 import html
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -217,10 +217,13 @@ def _docs_page(
 
 
 def _document_route(section: Section, prefix: str) -> Route:
-    generated = openapi(section, version=__version__, at=prefix)
+    @cache
+    def generated() -> dict[str, Any]:
+        """At the first request: it takes as long as the start of the service."""
+        return openapi(section, version=__version__, at=prefix)
 
     async def document(root: str) -> Response[bytes]:
-        body = msgspec.json.encode(generated | {"servers": [{"url": root + prefix or "/"}]})
+        body = msgspec.json.encode(generated() | {"servers": [{"url": root + prefix or "/"}]})
         return Response(body, headers=(("Cache-Control", "no-cache"),), etag=_content_tag(body))
 
     return _static_route(

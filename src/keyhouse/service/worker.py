@@ -10,8 +10,8 @@ __all__ = ["ALONE", "Worker"]
 class Worker(msgspec.Struct, frozen=True):
     """Worker `number` of `count`, which share a data folder, a socket and the engines.
 
-    Worker 0 runs what must run once on a host: another process takes its place within a second if
-    it dies.
+    Worker 0 runs the background work that a host needs once: another process takes its place
+    within a second if it dies.
     """
 
     number: int = 0
