@@ -156,7 +156,7 @@ async def studio_link(served: Running, client: httpx.AsyncClient, link: Any, rig
 
 async def new_link(served: Running) -> str:
     assert served.studio is not None
-    return served.studio.sessions.new_link()
+    return await served.studio.sessions.new_link()
 
 
 async def session_of_studio(served: Running) -> str:

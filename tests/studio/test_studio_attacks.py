@@ -273,7 +273,7 @@ def test_no_page_log_row_or_address_has_the_secret_of_a_session(tmp_path: Path) 
     async def scenario(served: Library) -> None:
         with capture_logs() as logs:
             async with served.client() as client:
-                link = served.studio.sessions.new_link()
+                link = await served.studio.sessions.new_link()
                 page = await client.get("/studio/login", params={"link": link})
                 assert page.headers["referrer-policy"] == "same-origin", "no other site sees it"
                 answer = await client.post("/studio/login", data={"token": link})

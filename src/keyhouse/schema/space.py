@@ -15,7 +15,7 @@ SERVICE_SPACE: Final = "keyhouse-service"
 """The rows by which the processes of a service share work, and see each other's settings."""
 
 RESERVED_SPACES: Final = frozenset({MARK_SPACE, SERVICE_SPACE})
-"""Spaces of no schema. Their rows belong to the store they are in: they are not moved or backed
+"""Spaces of no tenant. Their rows belong to the store they are in: they are not moved or backed
 up."""
 
 
@@ -60,7 +60,7 @@ class Space(Declaration):
             raise KeyFieldError(
                 "A space's name has 1 to 255 bytes, and no U+0000.", space=space, bytes=size
             )
-        if space in RESERVED_SPACES:
+        if space in RESERVED_SPACES and space != self.name:
             raise KeyFieldError("Keyhouse keeps its own rows in this space.", space=space)
         if self.name is not None and space != self.name:
             raise KeyFieldError("The schema has only one space.", space=space, only=self.name)

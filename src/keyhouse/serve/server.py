@@ -163,7 +163,7 @@ class Server:
             await stack.enter_async_context(self._peers.listening())
         studio = None
         if http is not None and self._studio is not None:
-            link = self._studio.sessions.new_link()
+            link = await self._studio.sessions.new_link()
             studio = f"{http}{http_settings.root_path}/studio/login?link={link}"
         pages = None if self._pages is None else f"{http}{http_settings.root_path}{PAGES}/"
         return Addresses(http, None if nats.url is None else public_url(nats.url), studio, pages)
@@ -242,8 +242,7 @@ class Server:
         ]
         if not settings.enabled or not systems:
             return []
-        url = self._loaded.engines.get(STUDIO) or f"sqlite:{data / STUDIO}.db"
-        engine = await opener.open(url, STUDIO, STUDIO, is_required=False)
+        engine = await opener.open(self._loaded.studio_url(), STUDIO, STUDIO, is_required=False)
         self._studio = Studio(
             SystemCatalog(systems),
             engine,

@@ -57,10 +57,13 @@ class Recovery:
         if self._keyspaces:
             if self._worker.is_first:
                 await self._turn()
-            engine = self._keyspaces[0].engine
-            fixed = "".join(f":{value}" for value in self._keyspaces[0].fixed.values())
-            name = f"recovery:{self._name}{fixed}"
-            task = SharedTask(engine, name, self._seconds, self._log, delay=self._seconds)
+            task = SharedTask(
+                self._keyspaces[0].engine,
+                f"recovery:{self._name}",
+                self._seconds,
+                self._log,
+                delay=self._seconds,
+            )
             await task.run(self._turn)
 
     async def _turn(self) -> float:

@@ -28,6 +28,7 @@ __all__ = [
     "default_url",
     "embedded_server",
     "is_own_nats",
+    "is_server",
     "make_folder",
     "url_of",
     "with_server",
@@ -46,6 +47,15 @@ def default_url(system: str, data: Path) -> str:
 def is_own_nats(url: str) -> bool:
     """Return whether the rows are on the NATS server of the service itself."""
     return url.startswith("nats:") and not url.startswith("nats://")
+
+
+def is_server(url: str) -> bool:
+    """Return whether the rows are on a server that other hosts reach too, and the URL leaves it to
+    each system which rows are its own."""
+    scheme, _, rest = url.partition(":")
+    named = {name for name, _ in parse_qsl(url.partition("?")[2])} & {"layout", "bucket", "prefix"}
+    is_remote = scheme in ("dynamodb", "nats", "postgres", "postgresql", "tls")
+    return is_remote and rest.startswith("//") and (PLACEHOLDER in url or not named)
 
 
 def with_server(url: str, servers: str, **parameters: str) -> str:

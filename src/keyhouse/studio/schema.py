@@ -1,4 +1,4 @@
-"""The rows of the Studio itself: sessions of operators, the journal, jobs."""
+"""The rows of the Studio itself: sessions and links of operators, the journal, jobs."""
 
 from typing import Final
 
@@ -21,6 +21,13 @@ class Session(msgspec.Struct, kw_only=True):
     created: int
     expires: int
     is_unlocked: bool = False
+
+
+class SignInLink(msgspec.Struct, kw_only=True):
+    """A one-time link that any process accepts. Only the hash of its code is stored."""
+
+    code_hash: str
+    scopes: list[str]
 
 
 class JournalLine(msgspec.Struct, kw_only=True):
@@ -47,13 +54,15 @@ class JournalLine(msgspec.Struct, kw_only=True):
 SESSION: Final = Record(
     Session, "session:{id}", name="session", private=("secret_hash",), expiry=per_write()
 )
+LINK: Final = Record(SignInLink, "link:{code_hash}", name="link", expiry=per_write())
 JOURNAL: Final = Record(JournalLine, "journal:{id:ulid}", name="journal")
 OPERATIONS: Final = DefaultOperationRecords()
 SCHEMA: Final = Schema(
     "studio",
     SESSION,
+    LINK,
     JOURNAL,
     *OPERATIONS.records,
     space=Space("all operators", name=SPACE),
-    doc="Sessions, journal and jobs of the Studio.",
+    doc="Sessions, sign-in links, journal and jobs of the Studio.",
 )

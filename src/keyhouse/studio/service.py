@@ -11,6 +11,7 @@ from keyhouse.http.static import VENDOR
 from keyhouse.service.accounts.login_guard import LoginGuard
 from keyhouse.service.host import ServiceHost
 from keyhouse.service.rates import page_rates
+from keyhouse.service.secret_ids import SecretIds, secret_id
 from keyhouse.service.spec import ServiceSpec
 from keyhouse.store import Store
 from keyhouse.studio.bulk import Bulk
@@ -82,6 +83,10 @@ class Studio:
             tokens = jwt_auth(
                 settings, data, system=NAME, tenant_pattern=OPERATOR_PATTERN, clock=engine.clock
             )
+        ids = {} if tokens is None or tokens.secret is None else {"jwt_secret": tokens.secret}
+        self._secrets = SecretIds(
+            engine, NAME, {name: secret_id(each) for name, each in ids.items()}
+        )
         self.sessions = Sessions(store, tokens, hours=settings.session_hours)
         self.pages = PageRoutes()
         self.journal = Journal(store, catalog)
@@ -115,7 +120,7 @@ class Studio:
             routes=self._routes(),
             auth=self.sessions,
             address_rates=page_rates(shared=self._address_limit),
-            tasks=[self._jobs.operations.run],
+            tasks=[self._jobs.operations.run, self._secrets.run],
         )
 
     def _routes(self) -> list[Route]:

@@ -21,7 +21,7 @@ __all__ = ["SERVICE"]
 async def build(context: ServiceContext, settings: AudiobooksSettings) -> ServiceSpec:
     clock, folder = context.engine.clock, context.data / SYSTEM.name
     schema = library_schema(tenants=settings.tenants, sealed=settings.key_ring is not None)
-    key = load_or_create_secret(context.data, SYSTEM.name, kind="device")
+    key = settings.device_key or load_or_create_secret(context.data, SYSTEM.name, kind="device")
     guard = login_guard(clock, key.encode(), context.engine if context.is_shared else None)
     runtime = ServiceRuntime(
         SYSTEM.with_schemas((schema,)),
@@ -34,6 +34,7 @@ async def build(context: ServiceContext, settings: AudiobooksSettings) -> Servic
             folder,
             guard,
             runtime.log,
+            context.worker,
             schema=schema,
             key_ring=runtime.key_ring,
             run=context.run_blocking,
@@ -56,6 +57,7 @@ async def build(context: ServiceContext, settings: AudiobooksSettings) -> Servic
         address_rates=page_rates(clock, context.shared_limit("addresses")),
         tasks=libraries.tasks,
         error_format=LIBRARY_ERRORS,
+        secrets={"device_key": key.encode()},
     )
 
 

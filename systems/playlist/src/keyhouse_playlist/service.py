@@ -142,6 +142,7 @@ async def build(context: ServiceContext, settings: PlaylistSettings) -> ServiceS
             pushes.operations.run,
         ],
         fixed={"namespace": namespace},
+        secrets={"otp_key": key.encode()},
     )
 
 
