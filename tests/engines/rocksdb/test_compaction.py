@@ -21,10 +21,10 @@ class Compactions:
         self.finished = 0
         compact = Database.compact
 
-        def wait(database: Database, prefix: bytes | None = None) -> None:
+        def wait(database: Database, prefix: bytes, *, rows_only: bool) -> None:
             self.started.set()
             assert self.allowed.wait(60)
-            compact(database, prefix)
+            compact(database, prefix, rows_only=rows_only)
             self.finished += 1
 
         monkeypatch.setattr(Database, "compact", wait)

@@ -143,10 +143,10 @@ class RocksdbEngine:
         due: bytes | None = b""
         while due is not None:
             due = await self._alone(partial(_forget_expiries, space, due))
-        await self.writer.compact()
+        await self.writer.compact(space)
         if last is not None:
             await self._erase_rows(space, None)
-            await self.writer.compact(space)
+            await self.writer.compact(space, rows_only=True)
 
     async def _erase_rows(self, space: str, kept: str | None) -> None:
         while await self._alone(lambda transaction: transaction.forget(space, FORGET_ROWS, kept)):

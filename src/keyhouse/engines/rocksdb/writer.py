@@ -8,6 +8,7 @@ writes until it has flushed or compacted, is waited for on the thread.
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from keyhouse.clock import Clock
@@ -115,10 +116,10 @@ class RocksdbWriter(ThreadCommitQueue):
             commits, self._unannounced = self._unannounced, []
             self._committed(commits)
 
-    async def compact(self, space: str | None = None) -> None:
-        """Rewrite all files, or those of a space's rows, without deleted rows, beside commits."""
-        prefix = None if space is None else prefix_of(space)
-        work = asyncio.ensure_future(asyncio.to_thread(self.database.compact, prefix))
+    async def compact(self, space: str, *, rows_only: bool = False) -> None:
+        """Rewrite the files that may have deleted rows of a space, while others commit."""
+        compact = partial(self.database.compact, prefix_of(space), rows_only=rows_only)
+        work = asyncio.ensure_future(asyncio.to_thread(compact))
         self._compactions.add(work)
         work.add_done_callback(self._compactions.discard)
         await asyncio.shield(work)  # a thread cannot be cancelled
