@@ -1,4 +1,4 @@
-"""How many changes a log keeps: `changes_kept=` and `changes_seconds=`, alike on every engine."""
+"""The length of the log: `changes_kept=` and `changes_seconds=`, alike on every engine."""
 
 import asyncio
 import secrets

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from keyhouse.engines.retention import split_changes_kept
 from keyhouse.engines.sql.url import split_layout, sqlite_file
 from keyhouse.errors import UsageError
 from keyhouse.serve.data_dir import LOCK_FILE, DataDir
@@ -94,7 +93,7 @@ def folder_of(url: str) -> Path | None:
     """Return the folder of a SQLite file if a `keyhouse serve` has used it as its data folder."""
     if not url.startswith("sqlite:"):
         return None
-    folder = Path(sqlite_file(split_layout(split_changes_kept(url)[0])[0])).parent
+    folder = Path(sqlite_file(split_layout(url)[0])).parent
     return folder if (folder / LOCK_FILE).exists() else None
 
 

@@ -1,4 +1,4 @@
-"""How many changes the log of an engine keeps: `changes_kept=` and `changes_seconds=` in its URL.
+"""The length of an engine's log of changes: `changes_kept=` and `changes_seconds=` in its URL.
 
 Both are minima: a change is pruned when it is beyond the newest `changes` and older than `seconds`.
 The logs hold no times. So a sweep notes the newest position, and a change is older than a time if a
@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from typing import Final, NamedTuple
 
 from keyhouse.clock import Clock
-from keyhouse.engines.sql.url import split_parameter
+from keyhouse.engines.sql.url import CHANGES_PARAMETERS, split_parameter
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
 from keyhouse.limits import CHANGES_KEPT
@@ -19,6 +19,10 @@ __all__ = ["ChangesKept", "Kept", "Retention", "kept_of", "split_changes_kept"]
 
 NOTES: Final = 16
 """Notes in the time of `seconds`: changes stay longer by up to one such part."""
+
+
+DIGITS_MAX: Final = 12
+"""Digits of a number in the URL."""
 
 
 class ChangesKept(NamedTuple):
@@ -37,7 +41,7 @@ def kept_of(kept: Kept) -> ChangesKept:
 
 
 class Retention:
-    """What the sweeps of one engine may prune."""
+    """Tells the sweeps of one engine what they may prune."""
 
     def __init__(self, kept: Kept, clock: Clock) -> None:
         self.kept = kept_of(kept)
@@ -61,12 +65,12 @@ class Retention:
 def split_changes_kept(url: str) -> tuple[str, ChangesKept]:
     """Return the URL of an engine without these two parameters, and their values."""
     kept = ChangesKept()
-    for name, field in (("changes_kept", "changes"), ("changes_seconds", "seconds")):
+    for name, field in zip(CHANGES_PARAMETERS, ChangesKept._fields, strict=True):
         url, texts = split_parameter(url, name)
         if not texts:
             continue
         text = texts[0]
-        if len(texts) > 1 or not (text.isascii() and text.isdigit() and len(text) < 13):
+        if len(texts) > 1 or not (text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX):
             raise UsageError(
                 f"Invalid {name} in the URL; write {name}=NUMBER, once.",
                 url=public_url(url),

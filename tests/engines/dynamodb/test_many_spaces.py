@@ -82,7 +82,7 @@ async def test_spaces_are_listed_without_a_query_of_each() -> None:
 
 @scenario
 async def test_the_log_is_trimmed_by_what_all_spaces_have_written() -> None:
-    """Each space kept 100,000 changes of its own: a log of many spaces hardly shrank."""
+    """Each space kept 100,000 changes: a log of many spaces hardly shrank."""
     where = settings()
     async with opened(where, changes_kept=10) as engine, plain_client() as client:
         for number in range(8):

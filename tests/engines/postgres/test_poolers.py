@@ -1,4 +1,4 @@
-"""What is between an engine and PostgreSQL, or in its place."""
+"""Poolers between an engine and PostgreSQL, and products in its place."""
 
 import asyncio
 import tempfile

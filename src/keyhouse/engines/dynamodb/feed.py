@@ -18,8 +18,8 @@ rows that it names, and the state of each row is compared with its log entry:
 The second read is transactional and waits for the transaction.
 
 For commits of other processes one task polls the heads of all watched spaces, those of 100 spaces
-in one request, and wakes the watches that have not reached the head of theirs. The interval of a
-space doubles from POLL_SECONDS to POLL_TICKS_MAX times as long while nothing is new. Spaces are
+in one request, and wakes the watches that have not reached the head of their space. The interval of
+a space doubles from POLL_SECONDS to POLL_TICKS_MAX times as long while nothing is new. Spaces are
 polled at common multiples of POLL_SECONDS, so that idle ones share their requests.
 """
 

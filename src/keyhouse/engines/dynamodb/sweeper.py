@@ -4,7 +4,7 @@ Only rows with an expiry are in the index, oldest first in each of its few parti
 reads nothing but expired rows. The index is eventually consistent and only nominates rows: each is
 read, and deleted by a commit of its space if it has expired, so that watches see it.
 
-How many changes a space keeps is in `trimming`. No index lists the spaces with more, so each sweep
+`trimming` decides how many changes a space keeps. No index lists the spaces with more, so a sweep
 continues through the list of spaces where the last one stopped, up to a limit. Batch ids are left
 to DynamoDB's own TTL, which is free; an old one is ignored even if it still exists.
 """

@@ -1,4 +1,4 @@
-"""How far the log of each space may be pruned: by what all spaces together have written since.
+"""The revisions up to which logs may be pruned, by what all spaces together have written since.
 
 No number counts the commits of all spaces: a counter would be written by all of them. So the sweep,
 which walks through the heads of the spaces, adds them up:

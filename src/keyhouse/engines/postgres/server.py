@@ -5,10 +5,10 @@ server is another product, does not sync its disk, is too old or does not use UT
 have another version.
 
 Connections hold session settings, prepared statements and, for watches, LISTEN. So behind a pooler
-such as PgBouncer a connection needs a server connection of its own (session mode). A pooler is
-recognized by the process id of the connection, which it invents. Whether it shares its server
-connections is then tried out: a setting of one connection must stay there, and not appear in
-another.
+such as PgBouncer each connection needs a separate server connection (session mode). A pooler is
+recognized by the process id of the connection, which it invents. Then a second connection shows
+whether the pooler shares server connections: a setting must stay in its connection, and not appear
+in the other.
 """
 
 import secrets

@@ -20,7 +20,7 @@ from keyhouse.engines.rocksdb.feed import Feed
 from keyhouse.engines.rocksdb.snapshot import Snapshot
 from keyhouse.engines.rocksdb.transaction import RocksdbTransaction, SweepResult
 from keyhouse.engines.rocksdb.writer import RocksdbWriter
-from keyhouse.engines.thread_commit_queue import ThreadWork, TransactionWrite
+from keyhouse.engines.thread_commit_queue import TransactionWrite
 from keyhouse.limits import CHANGES_KEPT
 
 SWEEP_ROWS_MAX: Final = 500
@@ -143,10 +143,10 @@ class RocksdbEngine:
         due: bytes | None = b""
         while due is not None:
             due = await self._alone(partial(_forget_expiries, space, due))
-        await self.writer.submit(ThreadWork(lambda _: self.writer.compact()))
+        await self.writer.compact(space)
         if last is not None:
             await self._erase_rows(space, None)
-            await self.writer.submit(ThreadWork(lambda _: self.writer.compact(space)))
+            await self.writer.compact(space, rows_only=True)
 
     async def _erase_rows(self, space: str, kept: str | None) -> None:
         while await self._alone(lambda transaction: transaction.forget(space, FORGET_ROWS, kept)):
