@@ -22,6 +22,7 @@ from benchmarks import (
     audiobook_writes,
     catalog_searches,
     export_import,
+    jetstream_mirrors,
     peers,
     reads,
     searches,
@@ -49,7 +50,7 @@ from keyhouse.bench import Result
 
 ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
 CASES = (
-    *("1", "2", "2b", "3", "3b", "4", "5", "6", "6b", "7", "8", "9", "10", "11", "12", "13"),
+    *("1", "2", "2b", "3", "3b", "4", "5", "6", "6b", "7", "8", "9", "10", "11", "12", "13", "16"),
     *("growth", "export"),
 )
 
@@ -148,6 +149,10 @@ async def results(cases: set[str], folder: Path, *, quick: bool) -> AsyncIterato
     if "13" in cases:
         size = 512 if quick else 2_048
         yield await asyncio.to_thread(media.measure_ranges, _make(folder / "ranges"), rounds, size)
+    if "16" in cases:
+        size = 100_000 if quick else 1_000_000
+        for result in await jetstream_mirrors.measure(_make(folder / "mirrors"), 3, size):
+            yield result
     if "export" in cases:
         size = 100_000 if quick else 1_000_000
         for result in await export_import.measure(_make(folder / "export"), 3, size):
