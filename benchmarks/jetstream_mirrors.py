@@ -107,8 +107,8 @@ def _loading(loads: dict[str, list[Loaded]], keys: int) -> Result:
         unit="keys/s",
         measurements=measurements,
         goal=1 / SECONDS_RATIO_MAX,
-        note=f"ready after {seconds:.1f} s; {memory * 1e6 / keys:.0f} bytes of memory a key with"
-        f" the cached values (goal: at most {KEY_BYTES_MAX})",
+        note=f"ready after {seconds:.1f} s; {memory * 1e6 / keys:.0f} bytes of memory a key, with"
+        f" up to 64 MiB of cached values (goal for a million keys: at most {KEY_BYTES_MAX})",
     )
 
 

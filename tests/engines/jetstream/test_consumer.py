@@ -50,7 +50,7 @@ def test_a_key_takes_few_bytes() -> None:
 
 
 def test_a_message_takes_few_calls(tmp_path: Path) -> None:
-    """nats-py made an object of it, put that into a queue and woke a task: 29 µs a row."""
+    """nats-py made an object of it, put that into a queue and woke a task."""
 
     async def scenario(there: SharedBucket) -> None:
         rows = 2_000
