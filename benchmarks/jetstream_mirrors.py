@@ -121,7 +121,7 @@ def _following(follows: dict[str, list[float]], rows: int) -> Result:
     ]
     cost = statistics.median(follows["ours"])
     return Result(
-        case="16",
+        case="16 follow",
         work=f"following {rows:,} rows of other processes, against a bare consumer",
         unit="rows/s of CPU",
         measurements=measurements,
