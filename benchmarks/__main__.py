@@ -24,6 +24,7 @@ from benchmarks import (
     disk_bytes,
     erasures,
     export_import,
+    jetstream_mirrors,
     peers,
     reads,
     searches,
@@ -53,7 +54,7 @@ from keyhouse.bench import Result
 ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
 CASES = (
     *("1", "2", "2b", "3", "3b", "4", "5", "6", "6b", "7", "8", "9", "10", "11", "12", "13"),
-    *("15", "17", "18"),
+    *("15", "16", "17", "18"),
     *("growth", "export"),
 )
 
@@ -157,6 +158,10 @@ async def results(cases: set[str], folder: Path, *, quick: bool) -> AsyncIterato
         starts = (peers.pocketbase_one, peers.pocketbase_create)
         place = _make(folder / "workers")
         for result in await asyncio.to_thread(workers.measure, place, rounds, size, *starts):
+            yield result
+    if "16" in cases:
+        size = 100_000 if quick else 1_000_000
+        for result in await jetstream_mirrors.measure(_make(folder / "mirrors"), 3, size):
             yield result
     if "17" in cases:
         tenants = 400 if quick else 2_000

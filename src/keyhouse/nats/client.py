@@ -67,7 +67,7 @@ from keyhouse.nats.errors import (
     PermissionDeniedError,
     UnencryptedError,
 )
-from keyhouse.nats.parser import Parser
+from keyhouse.nats.parser import MessageHandler, Parser, RawHandler
 
 __all__ = ["HandlerSubscription", "Logger", "MessageHandler", "NatsClient", "RawHandler"]
 
@@ -90,22 +90,12 @@ CANCEL_SECONDS: Final = 0.1
 _KEEPS_CONNECTION: Final = ("permissions violation", "maximum subscriptions exceeded")
 _HEADER_VERSION_BYTES: Final = len(b"NATS/1.0")
 
-MessageHandler = Callable[[str, str, bytes], bool | None]
-"""Receives a message: subject, reply subject (empty if none) and data. It must not raise. Returns
-whether it started to handle the message, or else only queued it, which takes far less time."""
-
-
-RawHandler = Callable[[bytes, bytes, bytes, bytes], None]
-"""Receives a message as it is on the wire: subject, reply subject, headers (with their first line;
-empty if none) and data. It must not raise."""
+Handler = TypeVar("Handler")
 
 
 class Logger(Protocol):
     def warning(self, event: str, **fields: Any) -> Any: ...
     def error(self, event: str, **fields: Any) -> Any: ...
-
-
-Handler = TypeVar("Handler")
 
 
 class HandlerSubscription(NamedTuple):

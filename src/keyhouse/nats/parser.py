@@ -5,11 +5,20 @@ It calls private methods of nats-py's client; `keyhouse.nats.client` lists them.
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 from nats.errors import ProtocolError
 
-__all__ = ["CONTROL_LINE_BYTES_MAX", "Parser"]
+__all__ = ["CONTROL_LINE_BYTES_MAX", "MessageHandler", "Parser", "RawHandler"]
+
+MessageHandler = Callable[[str, str, bytes], bool | None]
+"""Receives a message: subject, reply subject (empty if none) and data. It must not raise. Returns
+whether it started to handle the message, or else only queued it, which takes far less time."""
+
+RawHandler = Callable[[bytes, bytes, bytes, bytes], None]
+"""Receives a message as it is on the wire: subject, reply subject, headers (with their first line;
+empty if none) and data. It must not raise."""
 
 CONTROL_LINE_BYTES_MAX: Final = 1_024 * 1_024
 """A line of the protocol without its payload. An INFO line lists every server of a cluster."""

@@ -183,7 +183,7 @@ def test_a_page_with_fetched_values_is_consistent(tmp_path: Path) -> None:
 def test_a_deleted_consumer_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its silence is noticed after three to four seconds, which is as long as a read waits."""
     monkeypatch.setattr(bucket_module, "TIMEOUT_SECONDS", 30.0)
-    monkeypatch.setattr("keyhouse.engines.jetstream.feed.SILENCE_SECONDS", 1.2)
+    monkeypatch.setattr("keyhouse.engines.jetstream.consumer.SILENCE_SECONDS", 1.2)
 
     async def scenario(there: SharedBucket) -> None:
         await put(there.engine, "a")

@@ -151,7 +151,7 @@ class Connection:
         deadline = time.monotonic() + seconds
         try:
             while not reply.done() and (remaining := deadline - time.monotonic()) > 0:
-                await self._send(messages, f"{self._inbox}.{token.decode()}")
+                await self.send(messages, f"{self._inbox}.{token.decode()}")
                 await asyncio.wait([reply], timeout=min(remaining, repeat_seconds or remaining))
             if not reply.done():
                 raise reply_timeout(seconds)
@@ -235,7 +235,9 @@ class Connection:
                 needed=MESSAGE_BYTES_NEEDED,
             )
 
-    async def _send(self, messages: Sequence[Message], reply: str) -> None:
+    async def send(self, messages: Sequence[Message], reply: str) -> None:
+        """Publish all messages, the last with a reply subject. Raises UnavailableError if it was
+        not sent."""
         publish = self.client.publish
         try:
             for message in messages[:-1]:

@@ -5,6 +5,9 @@ its last sequence and the mirror is awaited; concurrent reads share one request.
 the URL skips the request: a client then reads its own writes, and those of others some milliseconds
 late, or not at all during a network partition.
 
+While the stream has no leader, fresh reads wait. As soon as there is one, a read needs no consumer
+if the stream's last sequence is the mirror's; `reads=mirror` needs no server once it has loaded.
+
 **Durability.** `durable` reports what the operator declared: JetStream does not tell a client how
 it syncs. With `sync_interval: always`, an acknowledged commit is on the disk of the one server (R1)
 or of a majority (R3). With the server's default it is in memory for up to two minutes: it survives

@@ -1,12 +1,11 @@
-"""Keeps a mirror up to date with an ordered consumer of the bucket's stream, and restarts it.
+"""Keeps a mirror up to date with an ordered consumer of the bucket's stream, and replaces it.
 
 Theory of operation
 -------------------
 One task runs the cycle *start, follow, tear down* until the feed is stopped. A cycle ends whenever
 the consumer can no longer be trusted:
 
-- a message is missing: the consumer's own numbering has a gap;
-- the server is silent: no message and no heartbeat for `SILENCE_SECONDS`;
+- the consumer is lost: a message is missing, or the server is silent;
 - the connection was lost, or the bucket's configuration changed (`restart`);
 - the stream is a different one, or entries may have been pruned unseen.
 
@@ -29,9 +28,7 @@ the stream's last sequence when the cycle started.
 A LIVE mirror lags the stream only by messages in flight. Readers that need more wait for a sequence
 (`Bucket.wait_for`); `settle` resolves the case that the awaited messages no longer exist.
 
-A bucket of a million rows is loaded by the same consumer, message by message as they are on the
-wire. The server keeps a bounded number of bytes under way (flow control), and the client lets other
-tasks run between every few hundred messages, so neither memory nor the event loop is flooded.
+The consumer (`consumer`) also loads the bucket: there is no other way for the backlog.
 
 Pruning is announced. The `horizon` message states up to where tombstones may be purged; they are
 purged `PRUNE_DELAY_SECONDS` later. A feed that receives the message in time has seen all of them. A
@@ -41,8 +38,6 @@ messages were purged: the mirror drops what it holds of them.
 """
 
 import asyncio
-import re
-import time
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -53,28 +48,17 @@ import msgspec
 
 from keyhouse.clock import Clock
 from keyhouse.engines.jetstream.connection import Connection
+from keyhouse.engines.jetstream.consumer import HEARTBEAT_SECONDS, Consumer
 from keyhouse.engines.jetstream.layout import BucketNames
 from keyhouse.engines.jetstream.message import entry
 from keyhouse.engines.jetstream.mirror import Mirror, MirrorState
 from keyhouse.errors import KeyhouseError, UnavailableError
-from keyhouse.nats.client import HandlerSubscription
-
-HEARTBEAT_SECONDS: Final = 1
-SILENCE_SECONDS: Final = 3.0
-"""Without a message or heartbeat for this long, the consumer counts as lost."""
 
 PRUNE_DELAY_SECONDS: Final = 60
 """Delay between announcing a horizon and purging up to it."""
 
 RESTART_SECONDS: Final = 0.1
 """Delay before a failed start is retried."""
-
-_SECOND: Final = 1_000_000_000
-_CONTROL: Final = b"NATS/1.0 100"
-"""A heartbeat, or a request of flow control."""
-
-_STALLED: Final = re.compile(rb"\r\nNats-Consumer-Stalled: *([^\r ]+)")
-_LAST_NUMBER: Final = re.compile(rb"\r\nNats-Last-Consumer: *(\d+)")
 
 _UNKNOWN_STREAM: Final = ""
 
@@ -122,7 +106,7 @@ class Feed:
         """Creation time of the mirrored stream: identifies it across a delete and re-create."""
         self._has_horizon: bool | None = None
         """True if the stream had the engine's own subjects when the cycle started."""
-        self._consumer: _Consumer | None = None
+        self._consumer: Consumer | None = None
         self._task: asyncio.Task[None] | None = None
         self._wakeup = asyncio.Event()
         self.live = asyncio.Event()
@@ -195,17 +179,15 @@ class Feed:
 
     async def _run(self) -> None:
         while True:
-            self._wakeup.clear()
             self._enter(FeedState.STARTING)
             try:
-                await self._start_consumer()
-                await self._follow()
+                await self._follow(await self._start_consumer())
             except KeyhouseError:
                 await asyncio.sleep(RESTART_SECONDS)
             self._enter(FeedState.STALE)
             await self._tear_down()
 
-    async def _start_consumer(self) -> None:
+    async def _start_consumer(self) -> Consumer:
         info = await self._connection.api(f"STREAM.INFO.{self._names.stream}")
         if info is None:
             raise self._bucket_missing()
@@ -216,23 +198,18 @@ class Feed:
         self._has_horizon = set(self._names.all) <= set(info["config"]["subjects"])
         if self._has_horizon:
             await self._check_horizon()
-        consumer = self._consumer = _Consumer(self._receive, self._connection.new_inbox(), last)
-        consumer.subscription = await self._connection.subscribe(consumer.inbox, consumer.receive)
-        created = await self._connection.api(
-            # Named, so that a repeated request creates no second one.
-            f"CONSUMER.CREATE.{self._names.stream}.{consumer.name}",
-            stream_name=self._names.stream,
-            config=self._consumer_config(
-                consumer, self._names.followed if self._has_horizon else [self._names.rows]
-            ),
+        consumer = self._consumer = Consumer(
+            self._connection, self._names.stream, self._deliver, self._wakeup.set
         )
-        if created is None:
+        subjects = self._names.followed if self._has_horizon else [self._names.rows]
+        if not await consumer.start(self._mirror.delivered + 1, subjects):
             raise self._bucket_missing()
         if self.state is FeedState.STARTING:
             self._enter(FeedState.FOLLOWING)
-        if created["num_pending"] == 0 and self._mirror.delivered < last:
+        if consumer.is_drained and self._mirror.delivered < last:
             await self.settle(last)
         self._check_live(last)
+        return consumer
 
     def _bucket_missing(self) -> UnavailableError:
         return UnavailableError(
@@ -248,82 +225,42 @@ class Feed:
         if answer is not None and answer["message"]["seq"] > self._mirror.horizon_sequence:
             self._on_horizon(answer["message"]["seq"], b64decode(answer["message"].get("data", "")))
 
-    def _consumer_config(self, consumer: "_Consumer", filters: list[str]) -> dict[str, Any]:
-        return {
-            "name": consumer.name,
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": self._mirror.delivered + 1,
-            "filter_subjects": filters,
-            "deliver_subject": consumer.inbox,
-            "ack_policy": "none",
-            "max_deliver": 1,
-            "flow_control": True,
-            "idle_heartbeat": HEARTBEAT_SECONDS * _SECOND,
-            "inactive_threshold": 5 * HEARTBEAT_SECONDS * _SECOND,
-            "mem_storage": True,
-            "num_replicas": 1,
-        }
-
-    async def _follow(self) -> None:
-        """Return when the feed is stale or the server has been silent for too long."""
-        received = 0
-        while (consumer := self._consumer) and not consumer.is_silent:
-            with suppress(TimeoutError):
+    async def _follow(self, consumer: Consumer) -> None:
+        """Return when the feed is stale or the consumer is lost."""
+        received = -1
+        while self.state is not FeedState.STALE and not consumer.is_lost:
+            self._wakeup.clear()
+            await consumer.request()
+            try:
                 async with asyncio.timeout(HEARTBEAT_SECONDS):
                     await self._wakeup.wait()
-            if self.state is FeedState.STALE:
-                return
-            if self.state is not FeedState.LIVE and (
-                self._wakeup.is_set() or consumer.received == received
-            ):
-                self._wakeup.clear()
-                await self.settle(consumer.target)
-            received = consumer.received
+                is_idle = consumer.is_drained
+            except TimeoutError:
+                is_idle, received = consumer.received == received, consumer.received
+            if is_idle and self.state is FeedState.FOLLOWING:
+                await self.settle(self.target)
 
     async def _tear_down(self) -> None:
         consumer, self._consumer = self._consumer, None
-        if consumer is not None and consumer.subscription is not None:
-            await self._connection.unsubscribe(consumer.subscription)
-            # It would expire by itself, so no reply is awaited.
-            self._connection.publish_empty(
-                f"$JS.API.CONSUMER.DELETE.{self._names.stream}.{consumer.name}"
-            )
+        if consumer is not None:
+            await consumer.stop()
 
     def replace_mirror(self) -> None:
         before, self._mirror = self._mirror, self._renew()
         before.close()
 
-    def _receive(
-        self, consumer: "_Consumer", subject: bytes, reply: bytes, headers: bytes, data: bytes
-    ) -> None:
-        if consumer is not self._consumer or self.state is FeedState.STALE:
+    def _deliver(self, sequence: int, subject_bytes: bytes, headers: bytes, data: bytes) -> None:
+        if self.state is FeedState.STALE:
             return
-        if headers.startswith(_CONTROL):
-            self._on_control(consumer, reply, headers)
-            return
-        sequence, number, pending = _positions(reply)
-        if number != consumer.received + 1:
-            self.restart()
-            return
-        self._deliver(sequence, subject.decode(errors="replace"), headers, data)
-        consumer.received = number
-        if self.state is not FeedState.LIVE:
-            self._check_live(consumer.target)
-            if not pending:
-                self._wakeup.set()  # settles what will not arrive
-
-    def _on_control(self, consumer: "_Consumer", reply: bytes, headers: bytes) -> None:
-        stalled = _STALLED.search(headers)
-        if stalled or reply:
-            self._connection.publish_empty((stalled[1] if stalled else reply).decode())
-        last = _LAST_NUMBER.search(headers)
-        if last and int(last[1]) != consumer.received:
-            self.restart()
-
-    def _deliver(self, sequence: int, subject: str, headers: bytes, data: bytes) -> None:
+        subject = subject_bytes.decode(errors="replace")
         if (row_key := self._names.read(subject)) is not None:
             self._mirror.deliver(row_key, entry(sequence, headers), data)
-            return
+        else:
+            self._deliver_own(sequence, subject, data)
+        if self.state is not FeedState.LIVE:
+            self._check_live(self.target)
+
+    def _deliver_own(self, sequence: int, subject: str, data: bytes) -> None:
         if subject == self._names.horizon:
             self._on_horizon(sequence, data)
         elif (digest := self._names.erased_digest(subject)) is not None:
@@ -359,32 +296,6 @@ class Feed:
             self._enter(FeedState.LIVE)
 
 
-class _Consumer:
-    """The consumer of one cycle. `target`: the stream's last sequence when it started."""
-
-    def __init__(
-        self,
-        receive: Callable[["_Consumer", bytes, bytes, bytes, bytes], None],
-        inbox: str,
-        target: int,
-    ) -> None:
-        self._receive = receive
-        self.inbox = inbox
-        self.target = target
-        self.received = 0
-        self._last_heard = time.monotonic()
-        self.name = inbox.rpartition(".")[2]
-        self.subscription: HandlerSubscription | None = None
-
-    @property
-    def is_silent(self) -> bool:
-        return time.monotonic() - self._last_heard >= SILENCE_SECONDS
-
-    def receive(self, subject: bytes, reply: bytes, headers: bytes, data: bytes) -> None:
-        self._last_heard = time.monotonic()
-        self._receive(self, subject, reply, headers, data)
-
-
 def _parse_horizon(sequence: int, data: bytes) -> HorizonRecord | None:
     """Return the record, or None if Keyhouse did not write the message."""
     try:
@@ -392,15 +303,3 @@ def _parse_horizon(sequence: int, data: bytes) -> HorizonRecord | None:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return record if 0 <= record.pruned <= record.horizon < sequence else None
-
-
-def _positions(reply: bytes) -> tuple[int, int, bool]:
-    """Return stream sequence and consumer sequence, and whether more messages are pending, from a
-    message's reply subject.
-
-    `$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<number>.<time>.<pending>`, or the same
-    with domain and account after `$JS.ACK`.
-    """
-    tokens = reply.split(b".")
-    at = 5 if len(tokens) == 9 else 7
-    return int(tokens[at]), int(tokens[at + 1]), tokens[at + 3] != b"0"

@@ -35,7 +35,7 @@ _TTL: Final = "Nats-TTL"
 _OPERATION: Final = "KV-Operation"
 _DELETED: Final = frozenset({b"DEL", b"PURGE"})
 _FIELDS: Final = re.compile(
-    rb"\n(Keyhouse-Expires|Keyhouse-Behind|KV-Operation|Nats-Marker-Reason) *: *([^\r\n]*?) *\r"
+    rb"\n(Keyhouse-Expires|Keyhouse-Behind|KV-Operation|Nats-Marker-Reason):([^\r\n]*)"
 )
 
 MESSAGES_MAX: Final = 1_000
@@ -109,7 +109,8 @@ def entry(sequence: int, headers: bytes) -> Entry:
     if not fields:
         return Entry(sequence, sequence)
     following = _number(fields.get(b"Keyhouse-Behind")) or 0
-    is_tombstone = b"Nats-Marker-Reason" in fields or fields.get(b"KV-Operation") in _DELETED
+    operation = fields.get(b"KV-Operation", b"").strip()
+    is_tombstone = b"Nats-Marker-Reason" in fields or operation in _DELETED
     return Entry(
         sequence,
         sequence + following if following < MESSAGES_MAX else sequence,
@@ -120,4 +121,5 @@ def entry(sequence: int, headers: bytes) -> Entry:
 
 def _number(text: bytes | None) -> int | None:
     """Parse a number as Keyhouse writes it; None for anything else."""
-    return int(text) if text is not None and text.isdigit() and len(text) < 19 else None
+    digits = b"" if text is None else text.strip()
+    return int(digits) if digits.isdigit() and len(digits) < 19 else None
