@@ -99,6 +99,7 @@ class LoadedSettings(msgspec.Struct, frozen=True, kw_only=True):
         host serves."""
         file = f"sqlite:{Path(self.settings.data) / system}.db"
         return self.engine_url(system, alone=True).startswith(file)
+
     def studio_url(self) -> str:
         """Return the URL of the engine that holds the Studio's own rows: that of its setting, else
         the one that the systems share, if it is a server, else a file in the data folder."""
