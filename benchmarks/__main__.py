@@ -21,7 +21,10 @@ from benchmarks import (
     audio_scans,
     audiobook_writes,
     catalog_searches,
+    disk_bytes,
+    erasures,
     export_import,
+    jetstream_mirrors,
     peers,
     reads,
     searches,
@@ -51,7 +54,7 @@ from keyhouse.bench import Result
 ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
 CASES = (
     *("1", "2", "2b", "3", "3b", "4", "5", "6", "6b", "7", "8", "9", "10", "11", "12", "13"),
-    "15",
+    *("15", "16", "17", "18"),
     *("growth", "export"),
 )
 
@@ -156,6 +159,20 @@ async def results(cases: set[str], folder: Path, *, quick: bool) -> AsyncIterato
         place = _make(folder / "workers")
         for result in await asyncio.to_thread(workers.measure, place, rounds, size, *starts):
             yield result
+    if "16" in cases:
+        size = 100_000 if quick else 1_000_000
+        for result in await jetstream_mirrors.measure(_make(folder / "mirrors"), 3, size):
+            yield result
+    if "17" in cases:
+        tenants = 400 if quick else 2_000
+        for name in ENGINES:
+            place = _make(folder / f"erasures-{name}")
+            for result in await erasures.measure(name, place, rounds, tenants):
+                yield result
+    if "18" in cases:
+        count = 5_000 if quick else 20_000
+        for text in (230, 0):
+            yield await disk_bytes.measure(_make(folder / "bytes"), count, text)
     if "export" in cases:
         size = 100_000 if quick else 1_000_000
         for result in await export_import.measure(_make(folder / "export"), 3, size):

@@ -57,7 +57,7 @@ class ScannedLibrary:
         self._engine = await open_engine(f"sqlite:///{self._folder}/rows.db")
         await open_migrated(SCHEMAS[0], self._engine, "main")
         library = Library("main", self._engine, roots=[self._root], folder=self._folder)
-        scanner = Scanner(library, BookCatalog(library), Covers(library))
+        scanner = Scanner(library, BookCatalog(library), Covers(library, self._folder / "covers"))
         self._store = library.store
         self._operations = BackgroundOperations(
             library.store,

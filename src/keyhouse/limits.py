@@ -53,12 +53,13 @@ TRANSACTION_ATTEMPTS_MAX: Final = 200
 """Attempts of a transaction that keeps losing races, before it raises ContentionError."""
 
 OPEN_WAIT_SECONDS: Final = 120.0
-"""Time for which `open_store` waits while another process prepares the space: twice the lease of
-one that was killed."""
+"""Time for which `open_store` waits while another process prepares the space: ten times the lease
+of one that was killed."""
 
 CHANGES_KEPT: Final = 100_000
-"""Rows and batch ids, of all spaces together, that a watch can resume across. The sweep prunes
-older changes; most engines count commits and so keep more.
+"""Rows and batch ids, of all spaces together, that a watch can resume across, unless the engine's
+URL sets `changes_kept=`. The sweep prunes older changes; most engines count commits and so keep
+more.
 """
 
 BATCH_ID_BYTES_MAX: Final = 128

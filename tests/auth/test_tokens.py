@@ -26,7 +26,7 @@ def auth(
     settings = msgspec.convert({"jwt_secret": SECRET} | named, JwtSettings)
     return JwtAuth(
         settings,
-        keys or SecretKey(SECRET),
+        keys or SecretKey(SECRET.encode()),
         tenant_pattern=pattern,
         clock=clock or ManualClock(),
         cached_max=cached_max,
@@ -134,7 +134,7 @@ def test_a_cached_token_still_expires() -> None:
 
 
 def test_cached_caller_agrees_with_authenticate() -> None:
-    clock, keys = ManualClock(), SecretKey(SECRET)
+    clock, keys = ManualClock(), SecretKey(SECRET.encode())
     by = auth(clock, keys=keys)
     token = hs(GOOD | {"exp": NOW + 10, "nbf": NOW})
     headers = dict(bearing(token))

@@ -38,8 +38,9 @@ from keyhouse.engines.sql.postgres import create
 from keyhouse.engines.sql.version import HEAD
 from keyhouse.keys import PLAIN, Template
 from keyhouse.schema import BoundSummary, First, Index, RecordCount, Summary, Unique
+from keyhouse.schema.space import MARK_SPACE
 from keyhouse.store.transfer.jsonl import Trailer, decode, encode_row, encode_trailer
-from keyhouse.store.transfer.move import MARK_KEY, MARK_SPACE, MoveMark
+from keyhouse.store.transfer.move import MARK_KEY, MoveMark
 from tests.docs.pages import DOCS, blocks, code, table
 
 PAGE = (DOCS / "format.md").read_text()

@@ -9,6 +9,7 @@ BASE = (
     "normalization",
     "private_types",
     "rooted_path",
+    "file_lock",
 )
 CORE = ("keys", "schema", "engine", "store")
 SERVING = ("auth", "http", "nats", "scheduling", "search", "service", "settings")
@@ -25,6 +26,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "normalization": ("limits",),
     "private_types": (),
     "rooted_path": (),
+    "file_lock": (),
     "keys": ("limits", "errors", "advice", "normalization"),
     "schema": ("limits", "errors", "advice", "keys", "private_types"),
     "engine": (*BASE, "keys"),
@@ -200,9 +202,9 @@ PUBLIC_ONLY = ("systems", "catalog", "cli", "demo", "adapters")
 
 _PUBLIC: dict[str, tuple[str, ...]] = {
     "keyhouse": (
-        *("advice", "auth", "clock", "engine", "errors", "http", "keyring", "keys", "layout"),
-        *("limits", "normalization", "rooted_path", "schema", "search", "settings", "store"),
-        "sync",
+        *("advice", "auth", "clock", "engine", "errors", "file_lock", "http", "keyring", "keys"),
+        *("layout", "limits", "normalization", "rooted_path", "schema", "search", "settings"),
+        *("store", "sync"),
     ),
     "keyhouse.adapters": (
         *("aiocache_backend", "langgraph_checkpoints", "py_key_value", "starlette_sessions"),
@@ -212,8 +214,9 @@ _PUBLIC: dict[str, tuple[str, ...]] = {
         *("background_operations", "background_records", "background_task", "bulk_import"),
         *("errors", "event_hub", "http_client", "key_locks", "measured_routes", "metrics"),
         *("nats_acl", "nats_client", "nats_operations", "operation_log", "pages", "pages.text"),
-        *("rates", "remote", "row_reads", "row_remote", "runtime", "settings", "spec"),
-        *("summed_metrics", "system", "tenants", "thread_priority", "usage"),
+        *("rates", "remote", "row_reads", "row_remote", "runtime", "secret_ids", "settings"),
+        *("shared_task", "spec", "summed_metrics", "system", "tenants", "thread_priority"),
+        *("usage", "worker"),
     ),
     "keyhouse.service.accounts": ("known_clients", "login_guard", "passwords", "sessions"),
     "keyhouse.testing": ("conformance", "linearizability", "simulation"),

@@ -33,10 +33,14 @@ PACED: dict[str, str] = {
     **dict.fromkeys(
         (
             f"tests/simulation/{name}.py"
-            for name in ("jobs", "library", "operations", "service", "test_running", "usage")
+            for name in (
+                *("jobs", "library", "operations", "service", "shared_tasks", "test_running"),
+                "usage",
+            )
         ),
         "simulated time",
     ),
+    "tests/service/support/shared_task_process.py": "a program that is killed while it works",
     "tests/store/support/killed_writer.py": "a slow disk",
     "tests/store/support/opening_process.py": "work that takes a while, in many processes",
     "tests/store/test_kill.py": "kills at random moments",

@@ -145,7 +145,7 @@ def test_the_files_are_readable_by_their_user_only(tmp_path: Path) -> None:
         entry = await store_on(engine).put(VOLUME, volume("2", "One"))
         await found(index, "one", after=entry.revision)
         modes = {path.name[-4:]: path.stat().st_mode for path in (folder / "search").iterdir()}
-        assert len(modes) == 3  # with the write-ahead log
+        assert len(modes) == 4  # with the write-ahead log, and the lock of the writer
         assert all(stat.S_IMODE(mode) == 0o600 for mode in modes.values())
         assert stat.S_IMODE((folder / "search").stat().st_mode) == 0o700
         await index.close()

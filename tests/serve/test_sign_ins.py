@@ -156,7 +156,7 @@ async def studio_link(served: Running, client: httpx.AsyncClient, link: Any, rig
 
 async def new_link(served: Running) -> str:
     assert served.studio is not None
-    return served.studio.sessions.new_link()
+    return await served.studio.sessions.new_link()
 
 
 async def session_of_studio(served: Running) -> str:
@@ -373,8 +373,8 @@ def without_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds (`tests/service/test_passwords.py`)."""
     check = LoginGuard.check
 
-    def counted(*arguments: Any) -> float:
-        check(*arguments)
+    async def counted(*arguments: Any) -> float:
+        await check(*arguments)
         return 0.0
 
     monkeypatch.setattr(LoginGuard, "check", counted)

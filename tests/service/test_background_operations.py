@@ -17,6 +17,8 @@ from keyhouse.errors import (
     RecordError,
     UsageError,
 )
+from keyhouse.nats.bus import Bus
+from keyhouse.nats.connection import connect
 from keyhouse.schema import Schema, Space
 from keyhouse.service.background_operations import BackgroundOperations, OperationKind
 from keyhouse.service.background_records import (
@@ -42,6 +44,7 @@ from tests.service.support.background import (
     store_on,
 )
 from tests.support.engine_openers import OPENERS
+from tests.support.nats_servers import nats_server
 from tests.support.polling import loop_turns, until
 
 
@@ -316,5 +319,34 @@ def test_an_operation_that_is_started_runs_here_and_gives_its_result_or_error() 
         with pytest.raises(ConflictError):
             await operations.start("double", "second")
         assert await store.count(records.run) == 0
+
+    run(scenario)
+
+
+def test_a_submission_wakes_the_runners_of_other_processes() -> None:
+    """They looked every ten seconds only."""
+
+    async def scenario(engine: Engine) -> None:
+        store, url = store_on(engine), nats_server().url
+        async with connect(url) as one, connect(url) as two:
+            submitting, other = (
+                BackgroundOperations(
+                    store,
+                    RECORDS,
+                    {"count": OperationKind(run=count)},
+                    name="counting",
+                    poll_seconds=3_600,
+                    bus=Bus(client),
+                )
+                for client in (one, two)
+            )
+
+            async def has_run() -> bool:
+                """Submit again until the other process has subscribed."""
+                await submitting.submit("count", 1)
+                return await store.count(COUNT) > 0
+
+            async with running(other):
+                await until(has_run, retry=BusyError)
 
     run(scenario)

@@ -112,7 +112,9 @@ def test_work_is_left_to_a_runner_until_its_lease_expires() -> None:
     async def story() -> None:
         clock = ManualClock()
         engine = MemoryEngine(clock=clock)
-        recovery = Recovery([Keyspace(schema=SCHEMA, engine=engine)], OperationLog("linked", 1))
+        recovery = Recovery(
+            "linked", [Keyspace(schema=SCHEMA, engine=engine)], OperationLog("linked", 1)
+        )
         await fill(Store(SCHEMA, engine, "a"), lists=3, size=20)
         await fill(Store(SCHEMA, engine, "b"), lists=3, size=20)
         for space, work in (("a", "delete"), ("b", "forget")):

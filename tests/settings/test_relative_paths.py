@@ -29,7 +29,7 @@ MARKED = [(table, name) for table, kind in TABLES.items() for name in paths(kind
 
 
 def test_all_settings_that_are_paths_are_known() -> None:
-    assert {name for _, name in MARKED} == {*FILES, "engine", "roots"}
+    assert {name for _, name in MARKED} == {*FILES, "covers", "engine", "roots"}
     assert {name for table, name in MARKED if not table} == {
         "data",
         "engine",

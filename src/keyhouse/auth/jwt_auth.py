@@ -35,8 +35,8 @@ class SecretKey:
 
     version = 0
 
-    def __init__(self, secret: str) -> None:
-        self._secret = secret.encode()
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
 
     def refresh_if_stale(self) -> None:
         pass
@@ -57,7 +57,10 @@ class JwtAuth(Authenticator):
         tenant_pattern: str = TENANT_PATTERN,
         clock: Clock | None = None,
         cached_max: int = TOKENS_CACHED_MAX,
+        secret: bytes | None = None,
     ) -> None:
+        self.secret = secret
+        """The secret of HS256; None with a key set."""
         self._clock = clock or SystemClock()
         self._keys = keys
         self._credentials = Credentials(settings.jwt_cookie)
@@ -142,14 +145,19 @@ def jwt_auth(
     clock: Clock | None = None,
 ) -> JwtAuth:
     """Return the authenticator of the settings. HS256 without a secret creates one in `data`."""
+    secret = None
+    if settings.jwt_algorithm == "HS256":
+        secret = (settings.jwt_secret or load_or_create_secret(data, system)).encode()
     return JwtAuth(
-        settings, _keys(settings, data, system), tenant_pattern=tenant_pattern, clock=clock
+        settings,
+        _key_set(settings) if secret is None else SecretKey(secret),
+        tenant_pattern=tenant_pattern,
+        clock=clock,
+        secret=secret,
     )
 
 
-def _keys(settings: JwtSettings, data: Path, system: str) -> Keys:
-    if settings.jwt_algorithm == "HS256":
-        return SecretKey(settings.jwt_secret or load_or_create_secret(data, system))
+def _key_set(settings: JwtSettings) -> Keys:
     if settings.jwks is None:
         raise UsageError(
             "This algorithm needs a key set: set jwks.", algorithm=settings.jwt_algorithm

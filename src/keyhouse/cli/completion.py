@@ -46,9 +46,10 @@ def _offers(ctx: typer.Context, read: Any, incomplete: str) -> list[str]:
 
 async def _spaces(url: str, given: dict[str, Any], incomplete: str) -> list[str]:
     from keyhouse.cli.target import engine_at
+    from keyhouse.store import stored_spaces
 
     async with engine_at(url, existing=True) as engine:
-        return [space async for space in engine.spaces() if space.startswith(incomplete)]
+        return [space async for space in stored_spaces(engine) if space.startswith(incomplete)]
 
 
 async def _keys(url: str, given: dict[str, Any], incomplete: str) -> list[str]:

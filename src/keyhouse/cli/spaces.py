@@ -14,7 +14,7 @@ from keyhouse.keys import check_key
 from keyhouse.schema import KeyMatch, Schema
 from keyhouse.schema.explanation import nearest
 from keyhouse.service.system import System
-from keyhouse.store import MARK_SPACE
+from keyhouse.store import stored_spaces
 
 __all__ = [
     "Target",
@@ -140,7 +140,7 @@ async def targets(
             yield Target(schemas_with(system.schemas, space)[0], space)
         return
     async for space in engine.spaces():
-        if space != MARK_SPACE and (target := find_target(system, space)) is not None:
+        if (target := find_target(system, space)) is not None:
             yield target
 
 
@@ -153,5 +153,5 @@ def find_target(system: System, space: str) -> Target | None:
 
 async def unknown_spaces(system: System, engine: Engine) -> list[str]:
     """Return the spaces that hold rows and do not belong to the system."""
-    spaces = [space async for space in engine.spaces()]
-    return [space for space in spaces if space != MARK_SPACE and find_target(system, space) is None]
+    spaces = stored_spaces(engine)
+    return [space async for space in spaces if find_target(system, space) is None]

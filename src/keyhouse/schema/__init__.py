@@ -29,13 +29,14 @@ from keyhouse.schema.meta import (
 from keyhouse.schema.operation import Operation, operation
 from keyhouse.schema.record import BoundDeclared, BoundRecord, Declared, Record
 from keyhouse.schema.schema import BoundSchema, KeyMatch, Schema
-from keyhouse.schema.space import Space
+from keyhouse.schema.space import RESERVED_SPACES, Space
 from keyhouse.schema.summary import BoundSummary, Summary
 from keyhouse.schema.times import MILLISECONDS, SECONDS, TimeFormat
 
 __all__ = [
     "MILLISECONDS",
     "NO_LINKS",
+    "RESERVED_SPACES",
     "SECONDS",
     "BoundDeclared",
     "BoundDerived",

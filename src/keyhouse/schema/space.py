@@ -1,12 +1,25 @@
 """Spaces: the isolated parts of a store, by name."""
 
+from typing import Final
+
 from keyhouse.advice.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError
 from keyhouse.keys.segment import Segment
 from keyhouse.limits import SPACE_BYTES_MAX
+from keyhouse.schema.declaration import Declaration
+
+MARK_SPACE: Final = "keyhouse-move"
+"""The space of the target with one row, `move`, while a move into it is not finished."""
+
+SERVICE_SPACE: Final = "keyhouse-service"
+"""The rows by which the processes of a service share work, and see each other's settings."""
+
+RESERVED_SPACES: Final = frozenset({MARK_SPACE, SERVICE_SPACE})
+"""Spaces of no tenant. Their rows belong to the store they are in: they are not moved or backed
+up."""
 
 
-class Space:
+class Space(Declaration):
     """The spaces of a schema.
 
     description    one space in words: "a library"
@@ -47,6 +60,8 @@ class Space:
             raise KeyFieldError(
                 "A space's name has 1 to 255 bytes, and no U+0000.", space=space, bytes=size
             )
+        if space in RESERVED_SPACES and space != self.name:
+            raise KeyFieldError("Keyhouse keeps its own rows in this space.", space=space)
         if self.name is not None and space != self.name:
             raise KeyFieldError("The schema has only one space.", space=space, only=self.name)
         if self.segment is not None:

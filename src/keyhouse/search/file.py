@@ -8,7 +8,9 @@ revision, from which the changes are applied again.
 A file is built beside its place (`.new`), synced, and renamed. Leftovers of a kill are deleted at
 the next start. A file that is damaged, or of another declaration, is treated as missing.
 
-It is used from threads: writes from one at a time, searches from one at a time.
+It is used from threads: writes from one at a time, searches from one at a time. Other processes
+open it `read_only`: they read the inode that they opened, until they look whether it is still in
+place.
 """
 
 import os
@@ -59,8 +61,17 @@ class Document(msgspec.Struct, gc=False):
 class SearchFile:
     """Use `open` or `create`."""
 
-    def __init__(self, path: Path, fields: Sequence[str], writer: apsw.Connection) -> None:
+    def __init__(
+        self,
+        path: Path,
+        fields: Sequence[str],
+        writer: apsw.Connection,
+        *,
+        read_only: bool = False,
+    ) -> None:
         self.path = path
+        self.read_only = read_only
+        self._place = os.stat(path)
         self._fields = list(fields)
         self._writer = writer
         self._reader: apsw.Connection | None = None
@@ -71,26 +82,41 @@ class SearchFile:
         self._insert_words = f"INSERT INTO words(rowid, {columns}) VALUES (?, {marks})"
 
     @classmethod
-    def open(cls, path: Path, fields: Sequence[str], identity: str) -> Self | None:
-        """Open a complete file; None if it is missing, damaged, or not of this identity."""
+    def open(
+        cls, path: Path, fields: Sequence[str], identity: str, *, read_only: bool = False
+    ) -> Self | None:
+        """Open a complete file; None if it is missing, damaged, not of this identity, or replaced
+        meanwhile: a connection would read the WAL of the other file."""
         if not path.is_file():
             return None
+        flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
         try:
-            writer = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+            place = os.stat(path)
+            writer = apsw.Connection(str(path), flags=flags)
             try:
-                writer.execute("PRAGMA journal_mode=WAL")
-                writer.execute("PRAGMA synchronous=NORMAL")
-                file = cls(path, fields, writer)
+                writer.set_busy_timeout(1_000)
+                if not read_only:
+                    writer.execute("PRAGMA journal_mode=WAL")
+                    writer.execute("PRAGMA synchronous=NORMAL")
+                file = cls(path, fields, writer, read_only=read_only)
                 if file._meta("identity") == identity and file.revision is not None:
                     file.documents = file._count()
-                    return file
+                    if os.path.samestat(place, file._place) and file.is_in_place():
+                        return file
             except BaseException:
                 writer.close()
                 raise
-        except apsw.Error:
+        except (apsw.Error, FileNotFoundError):
             return None
         writer.close()
         return None
+
+    def is_in_place(self) -> bool:
+        """Return whether the path still leads to this file."""
+        try:
+            return os.path.samestat(self._place, os.stat(self.path))
+        except FileNotFoundError:
+            return False
 
     @classmethod
     def create(cls, path: Path, fields: Sequence[str], identity: str) -> Self:

@@ -1,14 +1,18 @@
 """Keeps the search file of one space up to date with its store.
 
-Theory of operation. The file has a revision: it shows every change of the space up to it.
+Theory of operation. The file has a revision: it shows every change of the space up to it. Of the
+processes that share a folder one writes the file, the one with its lock; the others read it.
 
     state        next
     ----------   ------------------------------------------------------------------------------
-    opening      the file is there and complete           -> following, since its revision
+    reading      the writer has released the lock, or died    -> opening, within half a second
+    opening      another process has the lock                 -> reading
+                 the file is there and complete           -> following, since its revision
                  it is missing, damaged, of an old schema -> building
     building     scans the records into a new file, whose revision is the one before the scan; the
                  scan may show later changes, which are then applied again -> following
     following    changes are applied in batches, each with its revision, in one transaction
+                 another process has removed the file, since it is damaged    -> opening
                  the changes since the revision are no longer kept         -> building; the old file
                                                                               answers until then
 
@@ -30,6 +34,7 @@ import structlog
 
 from keyhouse.engine import Change, Row
 from keyhouse.errors import DataError, EngineError, UnavailableError, WatchExpiredError
+from keyhouse.file_lock import FileLock
 from keyhouse.schema import BoundRecord
 from keyhouse.search.file import Document, SearchFile, remove_file
 from keyhouse.search.schema import SearchSchema, SearchSource
@@ -45,6 +50,12 @@ SAVE_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 0.2
 RETRY_SECONDS_MAX: Final = 10.0
 """Backoff while the store or the disk is not available: doubled each time, up to this."""
+
+LOCK_SECONDS: Final = 0.5
+"""Interval at which a reader asks for the lock, and the writer whether its file is in place."""
+
+READ_SECONDS: Final = 0.02
+"""Interval at which a reader asks for the file's revision while a search waits for one."""
 
 _BATCH = 500
 _SAMPLE = 50
@@ -74,19 +85,30 @@ class SpaceFollower:
         self.rebuilds = 0
         self._saved = -1
         self._saved_at = 0.0
+        self._has_unsaved = False
+        """True if searched changes were applied whose commit may have more of them."""
         self._changed = asyncio.Event()
+        self._awaited = asyncio.Event()
+        self._lock = FileLock(path.with_suffix(".lock"))
         self.task = asyncio.create_task(self._run())
 
-    async def close(self) -> None:
+    async def close(self, *, delete: bool = False) -> None:
+        """Stop, and delete the file if asked to."""
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
         async with self.reading:
             if self.file is not None:
                 file, self.file = self.file, None
-                if self.revision > self._saved:
+                is_ahead = self.revision > self._saved and not (file.read_only or delete)
+                if is_ahead and self._lock.acquire() and file.is_in_place():
                     with suppress(apsw.Error):  # it is at an earlier revision then
                         await self._in_thread(partial(file.apply, (), self.revision))
                 await self._in_thread(file.close)
+        if delete:
+            for path in (self._path, self._path.with_suffix(".new")):
+                await self._in_thread(partial(remove_file, path))
+            self._lock.acquire()
+        self._lock.release(delete=delete)
 
     async def repair(self) -> None:
         """Discard the file, and build it again."""
@@ -103,6 +125,7 @@ class SpaceFollower:
             async with asyncio.timeout(timeout_seconds):
                 while self.file is None or self.revision < revision:
                     self._changed.clear()
+                    self._awaited.set()
                     await self._changed.wait()
         except TimeoutError:
             sentence = (
@@ -123,12 +146,23 @@ class SpaceFollower:
     # Following
 
     async def _run(self) -> None:
+        try:
+            await self._keep_current()
+        finally:
+            self._lock.release()
+
+    async def _keep_current(self) -> None:
         pause = RETRY_SECONDS
         while True:
             try:
+                await self._in_thread(
+                    partial(self._path.parent.mkdir, 0o700, parents=True, exist_ok=True)
+                )
+                while not self._lock.acquire():
+                    await self._read()
                 revision = await self._open()
                 pause = RETRY_SECONDS
-                await self._follow(revision)
+                await self._follow_in_place(revision)
             except WatchExpiredError:
                 _log.info("search index is too old", **self._names())
                 with suppress(EngineError, OSError, apsw.Error):
@@ -143,8 +177,39 @@ class SpaceFollower:
             await asyncio.sleep(pause)
             pause = min(2 * pause, RETRY_SECONDS_MAX)
 
+    async def _read(self) -> None:
+        """Show the revision that the writer has reached, then wait until it is worth to look
+        again."""
+        if self.file is not None and not self.file.is_in_place():
+            await self._close_file()
+        file = self.file or await self._in_thread(
+            partial(
+                SearchFile.open,
+                self._path,
+                list(self._schema.fields),
+                self._identity,
+                read_only=True,
+            )
+        )
+        if file is not None:
+            self._show(file, await self._in_thread(partial(getattr, file, "revision")) or 0)
+        self._awaited.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOCK_SECONDS):
+                await self._awaited.wait()
+                await asyncio.sleep(READ_SECONDS)
+
+    async def _close_file(self) -> None:
+        async with self.reading:
+            file, self.file = self.file, None
+            if file is not None:
+                with suppress(apsw.Error):
+                    await self._in_thread(file.close)
+
     async def _open(self) -> int:
         """Open the file, or build it; returns its revision."""
+        if self.file is not None and self.file.read_only:
+            await self._close_file()
         if self.file is None:
             fields = list(self._schema.fields)
             opened = await self._in_thread(
@@ -196,7 +261,6 @@ class SpaceFollower:
         revision = await self._store.revision()
         fields = list(self._schema.fields)
         path = self._path.with_suffix(".new")
-        await self._in_thread(partial(self._path.parent.mkdir, 0o700, parents=True, exist_ok=True))
         new = await self._in_thread(partial(SearchFile.create, path, fields, self._identity))
         try:
             documents = 0
@@ -223,12 +287,8 @@ class SpaceFollower:
         _log.info("search index built", documents=documents, **self._names())
 
     async def _discard(self) -> None:
-        async with self.reading:
-            file, self.file = self.file, None
-            if file is not None:
-                with suppress(apsw.Error):
-                    await self._in_thread(file.close)
-            await self._in_thread(partial(remove_file, self._path))
+        await self._close_file()
+        await self._in_thread(partial(remove_file, self._path))
 
     async def _rows(self) -> AsyncGenerator[list[Row], None]:
         for bound in self._bound:
@@ -241,6 +301,23 @@ class SpaceFollower:
             if rows:
                 yield rows
 
+    async def _follow_in_place(self, since: int) -> None:
+        """Follow until another process removes the file: one that reads it has found it damaged, or
+        has forgotten the space."""
+        following = asyncio.ensure_future(self._follow(since))
+        try:
+            while not (await asyncio.wait([following], timeout=LOCK_SECONDS))[0]:
+                file, revision = self.file, self.revision
+                if file is not None and not file.is_in_place():
+                    return await self._discard()
+                if file is not None and revision > self._saved:
+                    await self._in_thread(partial(file.apply, (), revision))
+                    self._saved = max(self._saved, revision)
+            following.result()
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
     async def _follow(self, since: int) -> None:
         """Apply the changes since a revision, without end."""
         caught_up = _CaughtUp()
@@ -252,17 +329,19 @@ class SpaceFollower:
                 await self._apply(batch, complete)
 
     async def _apply(self, batch: Sequence[Change], complete: int) -> None:
-        """Apply the changes of searched records. A revision with no such change is written once a
-        second, since others may be written all the time."""
+        """Apply the changes of searched records. The revision of their commit is written at once,
+        for readers of the file; others once a second, since they may be written all the time."""
         newest = {change.key: change for change in batch if self._is_searched(change.key)}
         file = self.file
         assert file is not None
         revision = complete if complete > self.revision else None
         now = asyncio.get_running_loop().time()
-        if newest or (revision is not None and now - self._saved_at >= SAVE_SECONDS):
+        is_due = self._has_unsaved or now - self._saved_at >= SAVE_SECONDS
+        if newest or (revision is not None and is_due):
             await self._in_thread(partial(file.apply, self._documents(newest.values()), revision))
             self._saved_at = now
             self._saved = self._saved if revision is None else revision
+            self._has_unsaved = bool(newest)
         if revision is not None:
             self._show(file, revision)
 

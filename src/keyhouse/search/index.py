@@ -24,7 +24,7 @@ from keyhouse.advice.nearest import nearest
 from keyhouse.errors import LimitError, UnavailableError, UsageError
 from keyhouse.scheduling.timing import Timing
 from keyhouse.schema import Record
-from keyhouse.search.file import SearchFile, remove_file
+from keyhouse.search.file import SearchFile
 from keyhouse.search.follower import SpaceFollower
 from keyhouse.search.limits import SEARCH_HITS_MAX, SEARCH_SPACES_OPEN_MAX
 from keyhouse.search.query import match_expression, parse_query
@@ -156,11 +156,9 @@ class SearchIndex:
 
     async def forget(self, space: str = "") -> None:
         """Delete the file of a space. It is built again when the space is searched again."""
-        follower = self.followers.pop(space, None)
-        if follower is not None:
-            await self._close(follower)
-        for path in (self._path(space), self._path(space).with_suffix(".new")):
-            await asyncio.get_running_loop().run_in_executor(self._writer, remove_file, path)
+        follower = self._follower(space)
+        del self.followers[space]
+        await self._close(follower, delete=True)
 
     async def _read(self, follower: SpaceFollower, read: Callable[..., R]) -> tuple[R, int]:
         """Read the file; return the result with the file's revision.
@@ -210,8 +208,8 @@ class SearchIndex:
         self.followers.move_to_end(space)
         return follower
 
-    async def _close(self, follower: SpaceFollower) -> None:
-        await follower.close()
+    async def _close(self, follower: SpaceFollower, *, delete: bool = False) -> None:
+        await follower.close(delete=delete)
         self._rebuilds += follower.rebuilds
 
     def _store_of(self, space: str) -> Store:

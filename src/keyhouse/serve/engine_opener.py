@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Final, Protocol
 
 import structlog
@@ -117,6 +118,8 @@ class EngineOpener:
         self._log_opened(opened, system, label, public_url(location))
         if is_required and isinstance(opened, ServerEngine):
             self._health.add(system, opened.connect)
+        if is_required and isinstance(opened, LoadingEngine):
+            self._health.add(system, partial(_check_loaded, opened), first=True)
         if is_required:
             self._required.append((label, opened))
         if self._tracing is not None:
@@ -140,6 +143,12 @@ class EngineOpener:
                 system=system,
                 **named,
             )
+
+
+async def _check_loaded(engine: LoadingEngine) -> None:
+    loaded, total = engine.loaded()
+    if loaded < total:
+        raise UnavailableError("The engine still loads its keys.", loaded=loaded, total=total)
 
 
 async def _wait_loaded(label: str, engine: Engine) -> None:

@@ -25,11 +25,14 @@ _log = structlog.get_logger("keyhouse.serve")
 
 
 class SystemHealth(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`why` (a sentence) and `code` are set if the system is not ready."""
+    """`why` (a sentence) and `code` are set if the system is not ready; `loaded` and `total` while
+    its engine loads its keys."""
 
     ready: bool
     code: str | None = None
     why: str | None = None
+    loaded: int | None = None
+    total: int | None = None
 
 
 class Readiness(msgspec.Struct, frozen=True):
@@ -79,7 +82,9 @@ async def _check(checks: list[Callable[[], Awaitable[object]]]) -> SystemHealth:
             for check in checks:
                 await check()
     except KeyhouseError as error:
-        return SystemHealth(False, error.code, error.sentence)
+        fields = {name: error.fields.get(name) for name in ("loaded", "total")}
+        progress = {name: value for name, value in fields.items() if isinstance(value, int)}
+        return SystemHealth(False, error.code, error.sentence, **progress)
     except TimeoutError:
         return SystemHealth(False, "TIMEOUT", "The check timed out.")
     except Exception:

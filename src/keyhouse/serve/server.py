@@ -42,6 +42,7 @@ from keyhouse.serve.parent import Parent
 from keyhouse.serve.peers import Peers
 from keyhouse.service.blocking import BlockingPool
 from keyhouse.service.host import ServiceHost
+from keyhouse.service.limit_table import LimitTable
 from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.service.worker import ALONE
 from keyhouse.settings.parser import read_settings
@@ -85,6 +86,7 @@ class Server:
         self._parent = parent
         self._worker = ALONE if parent is None else parent.worker
         self._peers: Peers | None = None
+        self._table: LimitTable | None = None
         self.linger_seconds = 0.0
         self._loaded = loaded
         self._settings = loaded.settings
@@ -139,6 +141,9 @@ class Server:
             self._loaded, self._metrics, self._health, nats, self._tracing, stack, self._worker
         )
         self._opener = opener
+        if self._worker.count > 1:
+            self._table = LimitTable.open(data.path, self._worker.count)
+            stack.callback(self._table.close)
         hosts = {name: self._host(name, opener) for name in self._services}
         specs = [await self._build(name, data.path, opener, hosts[name]) for name in self._services]
         if bound is not None:
@@ -158,7 +163,7 @@ class Server:
             await stack.enter_async_context(self._peers.listening())
         studio = None
         if http is not None and self._studio is not None:
-            link = self._studio.sessions.new_link()
+            link = await self._studio.sessions.new_link()
             studio = f"{http}{http_settings.root_path}/studio/login?link={link}"
         pages = None if self._pages is None else f"{http}{http_settings.root_path}{PAGES}/"
         return Addresses(http, None if nats.url is None else public_url(nats.url), studio, pages)
@@ -181,7 +186,14 @@ class Server:
         async def open(url: str, name: str) -> Engine:
             return await opener.open(url, system, f"{system}.{name}")
 
-        return ServiceHost(opener=open, blocking=self._blocking, bus=self._bus, worker=self._worker)
+        return ServiceHost(
+            opener=open,
+            blocking=self._blocking,
+            bus=self._bus,
+            worker=self._worker,
+            table=self._table,
+            shares_engines=not self._loaded.has_own_file(system),
+        )
 
     async def _build(
         self, name: str, data: Path, opener: EngineOpener, host: ServiceHost
@@ -230,14 +242,14 @@ class Server:
         ]
         if not settings.enabled or not systems:
             return []
-        url = self._loaded.engines.get(STUDIO) or f"sqlite:{data / STUDIO}.db"
-        engine = await opener.open(url, STUDIO, STUDIO, is_required=False)
+        engine = await opener.open(self._loaded.studio_url(), STUDIO, STUDIO, is_required=False)
         self._studio = Studio(
             SystemCatalog(systems),
             engine,
             data,
             settings,
             (self._peers or self._health).readiness,
+            host=self._host(STUDIO, opener),
         )
         return [self._studio.spec()]
 
@@ -296,7 +308,15 @@ class Server:
         routes = [*health_routes(self._health, self._metrics, self._peers)]
         if self._pages is not None:
             routes += page_routes(self._pages, self._blocking.run)
-        app = make_app(specs, settings=settings, registry=self._metrics.registry, routes=routes)
+        table = self._table
+        app = make_app(
+            specs,
+            settings=settings,
+            registry=self._metrics.registry,
+            routes=routes,
+            workers=self._worker.count,
+            slots=lambda kind: None if table is None else table.slots(kind),
+        )
         if self._studio is not None:
             self._studio.show_requests(app.metrics)
         return listening(

@@ -29,6 +29,7 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -37,6 +38,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from keyhouse.advice.nearest import nearest
 from keyhouse.errors import BusyError, KeyhouseError, UsageError
+from keyhouse.nats.bus import Bus
 from keyhouse.service.background_records import (
     CANCELLED,
     INTERRUPTED,
@@ -55,9 +57,12 @@ from keyhouse.store import Store, Transaction
 
 __all__ = ["BackgroundOperations", "OperationKind"]
 
-LEASE_SECONDS: Final = 60.0
+LEASE_SECONDS: Final = 12.0
 POLL_SECONDS: Final = 10.0
-"""Interval at which a runner looks for operations of other processes, and of dead ones."""
+"""Interval at which a runner looks for operations that other processes have submitted. The lease of
+one that it has seen it looks at when it expires."""
+
+LEASE_MARGIN_SECONDS: Final = 0.1
 
 STOP_SECONDS: Final = 5.0
 """Timeout for giving operations back at shutdown."""
@@ -86,7 +91,8 @@ class BackgroundOperations:
 
     `store` is the store of the operations, or a function that returns the one of a space; then
     `spaces` iterates over the spaces that may have some. At most `concurrency` run at once in a
-    process, and `pending_max` wait or run in a space. `name` is the system, for metrics.
+    process, and `pending_max` wait or run in a space. `name` is the system, for metrics. With a
+    `bus`, a submission wakes the runners of the other processes.
     """
 
     def __init__(
@@ -101,6 +107,7 @@ class BackgroundOperations:
         pending_max: int = OPERATIONS_PENDING_MAX,
         lease_seconds: float = LEASE_SECONDS,
         poll_seconds: float = POLL_SECONDS,
+        bus: Bus | None = None,
     ) -> None:
         if not isinstance(store, Store) and spaces is None:
             raise UsageError(
@@ -115,6 +122,10 @@ class BackgroundOperations:
         self._pending_max = pending_max
         self._lease_ms = round(1_000 * lease_seconds)
         self._poll_seconds = poll_seconds
+        self._bus = bus
+        self._subject = f"keyhouse.control.operations.{name}"
+        self._lease_left = inf
+        """Seconds until the first lease of another process expires."""
         self.running: dict[str, OperationTask] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
@@ -136,6 +147,9 @@ class BackgroundOperations:
             raise BusyError("Too many operations wait; try again later.", limit=self._pending_max)
         await self._record(store, run, "pending")
         self._wake.set()
+        if self._bus is not None:
+            with suppress(KeyhouseError):  # the others look at their interval
+                await self._bus.publish(self._subject, b"")
         return run.id
 
     async def start(
@@ -203,6 +217,7 @@ class BackgroundOperations:
 
     async def run(self) -> None:
         """Run operations until cancelled; then those that run are released or interrupted."""
+        listening = asyncio.create_task(self._listen())
         try:
             while True:
                 self._wake.clear()
@@ -211,21 +226,34 @@ class BackgroundOperations:
                 except KeyhouseError as error:  # those that run continue
                     _log.warning("operations not started", system=self._name, error=str(error))
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(self._poll_seconds):
+                    async with asyncio.timeout(min(self._poll_seconds, self._lease_left)):
                         await self._wake.wait()
         finally:
+            listening.cancel()
             for task in self.tasks:
                 task.cancel()
-            await asyncio.gather(*self.tasks, return_exceptions=True)
+            await asyncio.gather(listening, *self.tasks, return_exceptions=True)
+
+    async def _listen(self) -> None:
+        """Look when another process says that it has submitted an operation."""
+        if self._bus is not None and self._bus.is_on:
+            async with self._bus.subscribe(self._subject) as submissions:
+                async for _ in submissions:
+                    self._wake.set()
 
     async def _start_due(self) -> None:
+        self._lease_left = inf
         async for store in self._stores():
             entries = [entry.record async for entry in store.scan(self._records.run)]
             now = store.engine.clock.now()
             for run in entries:
                 if len(self.running) >= self._concurrency:
                     return
-                if run.lease_until > now or run.type not in self._kinds or run.id in self.running:
+                if run.type not in self._kinds or run.id in self.running:
+                    continue
+                if run.lease_until > now:
+                    left = (run.lease_until - now) / 1_000 + LEASE_MARGIN_SECONDS
+                    self._lease_left = min(self._lease_left, left)
                     continue
                 others = [each.id for each in entries if each.type == run.type and each is not run]
                 owner = store.ids.new()

@@ -127,8 +127,10 @@ class OperationTask:
             await tx.put(self._records.run, run)
             return run.is_cancelled
 
+        pause = self._lease_ms / 3_000
         while True:
-            await asyncio.sleep(self._lease_ms / 3_000)
+            await asyncio.sleep(pause)
+            pause = self._lease_ms / 3_000
             try:
                 self.is_cancelled = await self.store.transact(renew) or self.is_cancelled
             except LeaseError:
@@ -136,6 +138,7 @@ class OperationTask:
                 return
             except KeyhouseError as error:  # the next attempt may succeed before the lease expires
                 _log.warning("lease not renewed", operation=self.id, error=str(error))
+                pause /= 4
 
     def take_lines(self) -> list[tuple[Level, str]]:
         lines, self._lines = self._lines, []

@@ -8,8 +8,10 @@ label `(others)`.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 
+import msgspec
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -102,6 +104,14 @@ class OperationMetrics:
             label = self.label(tenant)
             stored[label] = stored.get(label, Size()) + size
         self._stored = stored
+
+    def export_stored(self) -> dict[str, Size]:
+        return self._stored
+
+    def adopt_stored(self, stored: Any) -> None:
+        """Show the result of a usage scan of another process."""
+        with suppress(msgspec.ValidationError):  # of another version
+            self._stored = msgspec.convert(stored, dict[str, Size])
 
     def timings(self, tenant: str | None = None) -> dict[str, list[Timing]]:
         """Return the timings by operation, of one tenant or of all; operations that never ran are

@@ -2,8 +2,8 @@
 
 That is deletions of owned rows, and the erasure of spaces (`forget`). Both are jobs with a lease: a
 runner that lives keeps it, and when it was killed, the first process that finds the lease expired
-continues. So the spaces are looked through at the start and at an interval, and a space whose work
-is leased again as soon as its lease expires.
+continues. So the spaces are looked through when a process starts, and at an interval by one process
+for all; a space whose work is leased again as soon as its lease expires.
 
 Looking through many spaces takes a share of the time: after each one the task pauses.
 """
@@ -15,8 +15,10 @@ from typing import Any, Final
 
 from keyhouse.errors import KeyFieldError, KeyhouseError, LeaseError
 from keyhouse.service.operation_log import OperationLog
+from keyhouse.service.shared_task import SharedTask
 from keyhouse.service.spec import Keyspace
-from keyhouse.store import MARK_SPACE, Resumed, Store, can_be_interrupted, resume_interrupted
+from keyhouse.service.worker import ALONE, Worker
+from keyhouse.store import Resumed, Store, can_be_interrupted, resume_interrupted, stored_spaces
 
 __all__ = ["Recovery"]
 
@@ -32,11 +34,19 @@ _LEASE_MARGIN_MS: Final = 100
 
 
 class Recovery:
-    """The background task of a service. `keyspaces` are its schemas and their engines."""
+    """The background task of the service `name`. `keyspaces` are its schemas and their engines."""
 
     def __init__(
-        self, keyspaces: Sequence[Keyspace], log: OperationLog, *, seconds: float = RECOVERY_SECONDS
+        self,
+        name: str,
+        keyspaces: Sequence[Keyspace],
+        log: OperationLog,
+        *,
+        seconds: float = RECOVERY_SECONDS,
+        worker: Worker = ALONE,
     ) -> None:
+        self._name = name
+        self._worker = worker
         self._keyspaces = [each for each in keyspaces if can_be_interrupted(each.schema)]
         self._log = log
         self._seconds = seconds
@@ -44,21 +54,35 @@ class Recovery:
 
     async def run(self) -> None:
         """Look through the spaces until cancelled; return at once if nothing can be left there."""
-        while self._keyspaces:
-            await self.resume()
-            until = asyncio.get_running_loop().time() + self._seconds
-            while (pause := until - asyncio.get_running_loop().time()) > 0:
-                await asyncio.sleep(min(pause, self._seconds_to_lease()))
-                await self._resume_leased()
+        if self._keyspaces:
+            if self._worker.is_first:
+                await self._turn()
+            task = SharedTask(
+                self._keyspaces[0].engine,
+                f"recovery:{self._name}",
+                self._seconds,
+                self._log,
+                delay=self._seconds,
+            )
+            await task.run(self._turn)
+
+    async def _turn(self) -> float:
+        """Look through all spaces, and wait for the leases found there, at most until the next look
+        is due: if this process is killed, another one looks again."""
+        time = asyncio.get_running_loop().time
+        await self.resume()
+        until = time() + self._seconds
+        while self._leased and (pause := until - time()) > 0:
+            await asyncio.sleep(min(pause, self._seconds_to_lease()))
+            await self._resume_leased()
+        return max(0.0, until - time())
 
     async def resume(self) -> int:
         """Look through all spaces once; return the number of deletions and erasures finished."""
         resumed = 0
         for number, keyspace in enumerate(self._keyspaces):
             try:
-                async for space in keyspace.engine.spaces():
-                    if space == MARK_SPACE:
-                        continue
+                async for space in stored_spaces(keyspace.engine):
                     started = perf_counter()
                     resumed += await self._resume(number, space)
                     pause = PAUSE_SHARE * (perf_counter() - started)

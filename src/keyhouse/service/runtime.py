@@ -11,6 +11,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
+from keyhouse.auth import JwtAuth
 from keyhouse.engine import Engine
 from keyhouse.nats.bus import Bus
 from keyhouse.service.key_ring import read_key_ring
@@ -19,6 +20,7 @@ from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog
 from keyhouse.service.operator_figures import OperatorFigures
 from keyhouse.service.recovery import Recovery
+from keyhouse.service.secret_ids import SecretIds, secret_id
 from keyhouse.service.settings import AnyTenantSettings, RuntimeSettings, quota, rate_limiter
 from keyhouse.service.spec import Keyspace, ServiceContext, ServiceSpec
 from keyhouse.service.sweeper import Sweeper
@@ -52,12 +54,13 @@ class SharedRuntime:
         self.system = system
         self.engine = context.engine
         self._host = context.host
+        self._worker = context.worker
         self.metrics = metrics = metrics or OperationMetrics(system.name)
         context.metrics.register(metrics)
         self.log = log or OperationLog(system.name, settings.slow_seconds)
         self.quota = quota or Quota()
         self.key_ring = read_key_ring(key_ring, system.schemas, table=system.name)
-        self.rates = rate_limiter(settings, context.engine.clock)
+        self.rates = rate_limiter(settings, context.engine.clock, context.shared_limit("rates"))
         self.sweeper = Sweeper(self.engine, settings.sweep_seconds, metrics, self.log)
 
     @cached_property
@@ -71,10 +74,14 @@ class SharedRuntime:
         routes: RouteTable = (),
         tasks: Sequence[Callable[[], Awaitable[None]]] = (),
         fixed: Mapping[str, str] = MappingProxyType({}),
+        secrets: Mapping[str, bytes] = MappingProxyType({}),
         **parts: Any,
     ) -> ServiceSpec:
         """Return the spec of the service, with the tasks that every service has. Every route of the
         table is measured and logged by its name; files are not.
+
+        `secrets` are what all processes of the service must share, by the setting; that of tokens
+        and the key ring are known.
 
         `keyspaces` default to the system's schemas on the service's engine, with the settings of
         the service for `fixed` fields of keys.
@@ -86,14 +93,26 @@ class SharedRuntime:
                 for schema in self.system.schemas
             ],
         )
-        recovery = Recovery(parts["keyspaces"], self.log)
+        name = ":".join([self.system.name, *fixed.values()])
+        recovery = Recovery(name, parts["keyspaces"], self.log, worker=self._worker)
+        ids = {key: secret_id(each) for key, each in self._secrets(parts, secrets).items()}
+        secret_ids = SecretIds(self.engine, name, ids, worker=self._worker)
         parts.setdefault("figures", OperatorFigures(self.metrics, self.log, self.quota, self.rates))
         return ServiceSpec(
             name=self.system.name,
             routes=measured_routes(routes, self.metrics, self.log),
-            tasks=[self.sweeper.run, recovery.run, *tasks],
+            tasks=[self.sweeper.run, recovery.run, secret_ids.run, *tasks],
             **parts,
         )
+
+    def _secrets(
+        self, parts: Mapping[str, Any], secrets: Mapping[str, bytes]
+    ) -> Mapping[str, bytes]:
+        auth = parts.get("auth")
+        signing = auth.secret if isinstance(auth, JwtAuth) else None
+        index_key = None if self.key_ring is None else self.key_ring.index_key
+        known = {"jwt_secret": signing, "key_ring": index_key}
+        return {name: each for name, each in known.items() if each is not None} | dict(secrets)
 
 
 class ServiceRuntime(SharedRuntime, Generic[T]):
@@ -108,7 +127,9 @@ class ServiceRuntime(SharedRuntime, Generic[T]):
         tenant: Callable[[str, Engine, Quota], T],
         **options: Any,
     ) -> None:
-        super().__init__(system, context, settings, quota=quota(settings), **options)
+        super().__init__(
+            system, context, settings, quota=quota(settings, is_shared=context.is_shared), **options
+        )
         self.settings = settings
         self.tenants: Tenants[T] = Tenants(lambda name: tenant(name, self.engine, self.quota))
         self.usage_scan = UsageScan(

@@ -1,6 +1,5 @@
 """The sweeper: deletes expired rows in the background, and logs and measures each run."""
 
-import asyncio
 from time import perf_counter
 from typing import Final
 
@@ -10,6 +9,7 @@ from keyhouse.errors import KeyhouseError, UnavailableError
 from keyhouse.service.limits import SWEEP_ROWS_MAX
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog
+from keyhouse.service.shared_task import SharedTask
 from keyhouse.store import sweep
 
 __all__ = ["Sweeper"]
@@ -52,12 +52,16 @@ class Sweeper:
         self._hold_until = self._timer.now()
 
     async def run(self) -> None:
-        """Sweep at every interval until cancelled; return at once if the interval is 0."""
-        pause = self._seconds
-        while pause:
-            await asyncio.sleep(pause)
-            has_backlog = await self.sweep() >= self._rows_max
-            pause = min(BACKLOG_SECONDS, self._seconds) if has_backlog else self._seconds
+        """Sweep at every interval until cancelled, in one of the processes of the engine; return at
+        once if the interval is 0."""
+        if self._seconds:
+            task = SharedTask(self._engine, "sweep", self._seconds, self._log, delay=self._seconds)
+            await task.run(self._turn)
+
+    async def _turn(self) -> float:
+        """Sweep once; return the pause until the next sweep."""
+        has_backlog = await self.sweep() >= self._rows_max
+        return min(BACKLOG_SECONDS, self._seconds) if has_backlog else self._seconds
 
     async def sweep(self) -> int:
         """Sweep once and return the number of rows deleted. A failure is logged; the next run may

@@ -1,6 +1,8 @@
-"""The usage scan: counts what every tenant stores at an interval, for metrics and quotas."""
+"""The usage scan: counts what every tenant stores at an interval, for metrics and quotas.
 
-import asyncio
+One process counts for all that serve the engine; the others show its result.
+"""
+
 from collections.abc import Callable
 
 from keyhouse.engine import Engine
@@ -8,9 +10,10 @@ from keyhouse.errors import KeyFieldError, KeyhouseError
 from keyhouse.schema import Schema
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog
+from keyhouse.service.shared_task import SharedTask
 from keyhouse.service.tenants import Tenant
 from keyhouse.service.usage import Size, measure
-from keyhouse.store import Store
+from keyhouse.store import Store, stored_spaces
 
 __all__ = ["UsageScan"]
 
@@ -37,16 +40,27 @@ class UsageScan:
 
     async def run(self, seconds: float) -> None:
         """Scan at every interval until cancelled; return at once if it is 0."""
-        while seconds:
+
+        async def scan() -> float:
             await self.scan()
-            await asyncio.sleep(seconds)
+            return seconds
+
+        if seconds:
+            await SharedTask(
+                self._engine,
+                f"usage:{self._schema.name}",
+                seconds,
+                self._log,
+                export=self._metrics.export_stored,
+                adopt=self._metrics.adopt_stored,
+            ).run(scan)
 
     async def scan(self) -> None:
         """Scan once. A failure is logged and leaves the previous result; the next run may
         succeed."""
         sizes: dict[str, Size] = {}
         try:
-            async for name in self._engine.spaces():
+            async for name in stored_spaces(self._engine):
                 try:
                     sizes[name] = await self.count(name)
                 except KeyFieldError:

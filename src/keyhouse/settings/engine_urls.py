@@ -28,6 +28,7 @@ __all__ = [
     "default_url",
     "embedded_server",
     "is_own_nats",
+    "is_server",
     "make_folder",
     "url_of",
     "with_server",
@@ -46,6 +47,15 @@ def default_url(system: str, data: Path) -> str:
 def is_own_nats(url: str) -> bool:
     """Return whether the rows are on the NATS server of the service itself."""
     return url.startswith("nats:") and not url.startswith("nats://")
+
+
+def is_server(url: str) -> bool:
+    """Return whether the rows are on a server that other hosts reach too, and the URL leaves it to
+    each system which rows are its own."""
+    scheme, _, rest = url.partition(":")
+    named = {name for name, _ in parse_qsl(url.partition("?")[2])} & {"layout", "bucket", "prefix"}
+    is_remote = scheme in ("dynamodb", "nats", "postgres", "postgresql", "tls")
+    return is_remote and rest.startswith("//") and (PLACEHOLDER in url or not named)
 
 
 def with_server(url: str, servers: str, **parameters: str) -> str:
@@ -91,7 +101,8 @@ def url_of(system: str, url: str, *, alone: bool) -> str:
                 names = {"prefix": layout.prefix}
             return _with_parameters(url, names, {"bucket", "prefix"}, alone)
         case "rocksdb":
-            return f"{url.rstrip('/')}/{system}"
+            folder, mark, query = url.partition("?")
+            return f"{folder.rstrip('/')}/{system}{mark}{query}"
         case "dynamodb":
             front, mark, query = url.partition("?")
             if alone and "layout" in dict(parse_qsl(query)):
@@ -112,7 +123,7 @@ def make_folder(url: str) -> None:
     Errors are ignored; opening the engine reports them.
     """
     scheme, _, rest = url.partition(":")
-    folder = rest.removeprefix("///")
+    folder = rest.partition("?")[0].removeprefix("///")
     if scheme == "rocksdb" and PLACEHOLDER not in url and not folder.startswith("//"):
         with suppress(OSError):
             Path(folder).mkdir(0o700, exist_ok=True)

@@ -23,7 +23,7 @@ import msgspec
 
 from keyhouse.advice.nearest import is_misspelled
 from keyhouse.errors import UsageError
-from keyhouse.settings.engine_urls import default_url, url_of
+from keyhouse.settings.engine_urls import default_url, is_server, url_of
 from keyhouse.settings.parser import FileText, plain_value, read_settings, unknown_setting
 from keyhouse.settings.settings import ServerSettings
 
@@ -93,6 +93,20 @@ class LoadedSettings(msgspec.Struct, frozen=True, kw_only=True):
         if (shared := self.settings.engine) is not None:
             return url_of(system, shared, alone=alone)
         return default_url(system, Path(self.settings.data))
+
+    def has_own_file(self, system: str) -> bool:
+        """Return whether a system's rows are in a SQLite file of the data folder, which no other
+        host serves."""
+        file = f"sqlite:{Path(self.settings.data) / system}.db"
+        return self.engine_url(system, alone=True).startswith(file)
+
+    def studio_url(self) -> str:
+        """Return the URL of the engine that holds the Studio's own rows: that of its setting, else
+        the one that the systems share, if it is a server, else a file in the data folder."""
+        own, shared = self.engines.get(STUDIO), self.settings.engine
+        if own is None and shared is not None and is_server(shared):
+            own = url_of(STUDIO, shared, alone=False)
+        return own or f"sqlite:{Path(self.settings.data) / STUDIO}.db"
 
 
 def is_reserved(name: str) -> bool:

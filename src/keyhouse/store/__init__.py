@@ -4,6 +4,7 @@ migrations and jobs; and whole stores moved, backed up, exported and imported.
 It names no engine: any implementation of `keyhouse.engine` will do.
 """
 
+from keyhouse.schema.space import MARK_SPACE
 from keyhouse.store.entry import ANY, Entry, Event, RecordPage, Unset, UsagePage
 from keyhouse.store.jobs.bulk_delete import BulkDelete, BulkDeleteResult
 from keyhouse.store.jobs.cascade_delete import resume_deletions
@@ -35,7 +36,9 @@ from keyhouse.store.reads.cached_reads import CachedReads
 from keyhouse.store.reads.cursor import decode_cursor, encode_cursor, invalid_cursor
 from keyhouse.store.reads.raw_rows import RawRows
 from keyhouse.store.reads.record_watch import check_watch_start
+from keyhouse.store.reads.stored_spaces import stored_spaces
 from keyhouse.store.reads.unreadable import OnUnreadable, UnreadableRow, UnreadableRows
+from keyhouse.store.service_rows import update_service_row
 from keyhouse.store.store import Store
 from keyhouse.store.transfer.backup import BackupResult, back_up, restore
 from keyhouse.store.transfer.backup_file import BackupReader, read_backup
@@ -50,7 +53,6 @@ from keyhouse.store.transfer.export_import import (
     read_partial_export,
 )
 from keyhouse.store.transfer.move import (
-    MARK_SPACE,
     MoveMark,
     MoveProgress,
     MoveResult,
@@ -140,10 +142,12 @@ __all__ = [
     "resume_interrupted",
     "rows_while",
     "run_job",
+    "stored_spaces",
     "sweep",
     "try_job",
     "unbuilt_indexes",
     "unfinished_move",
+    "update_service_row",
     "verify",
     "version",
 ]

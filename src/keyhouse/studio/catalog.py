@@ -11,7 +11,7 @@ from keyhouse.errors import KeyFieldError, NotFoundError
 from keyhouse.schema import KeyMatch, Log, Record, Schema
 from keyhouse.service.operator_figures import OperatorFigures
 from keyhouse.service.spec import Keyspace
-from keyhouse.store import MARK_SPACE, Store
+from keyhouse.store import Store, stored_spaces
 
 __all__ = ["StudioSystem", "SystemCatalog"]
 
@@ -66,8 +66,8 @@ class SystemCatalog:
         """
         seen: set[str] = set()
         for engine in system.engines:
-            async for space in engine.spaces():
-                if space > after and space != MARK_SPACE and space not in seen:
+            async for space in stored_spaces(engine):
+                if space > after and space not in seen:
                     seen.add(space)
                     if self._is_space(system, space):
                         yield space

@@ -4,7 +4,6 @@ An operator signs in with an operator's token (`keyhouse token --operator`) or w
 link that `keyhouse serve` prints. Edits are locked until the session is unlocked.
 """
 
-import hmac
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,8 +23,8 @@ from keyhouse.auth import (
 from keyhouse.errors import ScopeError, TokenError
 from keyhouse.http import ClientAddress
 from keyhouse.service.accounts.sessions import SessionCookie, SessionStore
-from keyhouse.store import Store
-from keyhouse.studio.schema import SESSION, Session
+from keyhouse.store import Store, Transaction
+from keyhouse.studio.schema import LINK, SESSION, Session, SignInLink
 from keyhouse.studio.settings import ADMIN, NAME, READ, SCOPES, WRITE
 
 COOKIE: Final = "keyhouse_studio"
@@ -33,6 +32,9 @@ COOKIE: Final = "keyhouse_studio"
 
 _PORT: Final = re.compile(r":([0-9]{1,5})$")
 _PORTS_MAX: Final = 16
+
+LINK_SECONDS: Final = 86_400.0
+"""Lifetime of a link that nobody has used."""
 
 UNLOCKED: Final = "unlocked"
 """The role of a caller whose edits are not locked."""
@@ -50,10 +52,9 @@ class Sessions(Authenticator):
     """
 
     def __init__(self, store: Store, tokens: JwtAuth | None, *, hours: float) -> None:
+        self._store = store
         self.stored = SessionStore(store, SESSION, hours=hours, sliding="expires")
         self._tokens = tokens
-        self._link_hash = ""
-        self._link_scopes = frozenset(SCOPES)
         self._auths: dict[str, Authenticator] = {}
         self.schemes = self._auth("").schemes
 
@@ -91,11 +92,11 @@ class Sessions(Authenticator):
             self._auths[cookie.name] = auth
         return auth
 
-    def new_link(self, scopes: Sequence[str] = SCOPES) -> str:
-        """Return a code that signs in once, with these scopes. A new one replaces it."""
+    async def new_link(self, scopes: Sequence[str] = SCOPES) -> str:
+        """Return a code that signs in once, within a day, with these scopes."""
         code = secrets.token_urlsafe(24)
-        self._link_scopes = frozenset(scopes)
-        self._link_hash = secret_hash(code.encode())
+        link = SignInLink(code_hash=secret_hash(code.encode()), scopes=sorted(scopes))
+        await self._store.put(LINK, link, ttl=LINK_SECONDS)
         return code
 
     async def sign_in(
@@ -138,9 +139,17 @@ class Sessions(Authenticator):
 
     async def _check(self, credential: str) -> tuple[str, frozenset[str]]:
         hashed = secret_hash(credential.encode())
-        if self._link_hash and hmac.compare_digest(hashed, self._link_hash):
-            self._link_hash = ""
-            return "operator", self._link_scopes
+
+        async def use(tx: Transaction) -> SignInLink | None:
+            link = await tx.get(LINK, code_hash=hashed)
+            if link is not None:
+                await tx.delete(LINK, code_hash=hashed)
+            return link
+
+        if await self._store.get(LINK, code_hash=hashed) is not None:
+            link = await self._store.transact(use)
+            if link is not None:
+                return "operator", frozenset(link.scopes)
         if self._tokens is None:
             raise TokenError(
                 "The link was used already, or is another one: start `keyhouse studio` again for a"

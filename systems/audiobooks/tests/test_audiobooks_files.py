@@ -59,6 +59,29 @@ def test_cover_files_without_a_book_are_removed_at_start(tmp_path: Path) -> None
         assert covers(service) == [cover]
 
 
+def test_covers_of_services_with_their_own_data_folders_are_in_one_folder(tmp_path: Path) -> None:
+    """Only the service that had run the scan had them: behind a proxy, covers flickered."""
+    root = tmp_path / "books"
+    folder = album(root, 1)
+    (folder / "cover.png").write_bytes(png(8, 8, 8))
+    opener = engine_openers.ALL["sqlite"](tmp_path)
+    shared: dict[str, Any] = {"roots": [root], "covers": str(tmp_path / "covers")}
+    with (
+        LibraryService(opener, tmp_path / "one", **shared) as one,
+        LibraryService(opener, tmp_path / "other", **shared) as other,
+        one.admin() as admin,
+        other.signed_in("admin") as elsewhere,
+    ):
+        scan(admin)
+        [book] = books(elsewhere)
+        path = f"/books/{book['id']}"
+        for client in (admin, elsewhere):
+            assert client.get(f"{path}/cover").content == png(8, 8, 8)
+        elsewhere.delete(path)
+        assert elsewhere.delete(path, params={"purge": True}).status_code == 204
+        assert list((tmp_path / "covers" / "covers").iterdir()) == []
+
+
 class SlowReader:
     """A process that reads files, which waits until it is allowed to."""
 

@@ -5,12 +5,14 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from time import process_time
 
 import httpx
 import pytest
 
+from keyhouse.file_lock import FileLock
 from keyhouse_playlist.catalog.mediacms import MediaCms
 from keyhouse_playlist.catalog.refresh import FileSource, Refresh
 from keyhouse_playlist.catalog.tables import (
@@ -20,7 +22,7 @@ from keyhouse_playlist.catalog.tables import (
     build_catalog,
     publish_catalog,
 )
-from keyhouse_playlist.errors import CatalogSourceError
+from keyhouse_playlist.errors import CatalogSourceError, RefreshRunningError
 from keyhouse_playlist.schema import CURRENT, SNAPSHOT
 from systems.playlist.tests.support.service import PlaylistService, fill, item, playlist_service
 from tests.sizes import size
@@ -285,5 +287,43 @@ def test_a_process_follows_a_refresh_of_another_one(tmp_path: Path) -> None:
             assert reader.search("", limit=1).total == 9
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(work())
+
+
+def test_processes_that_share_a_folder_read_the_source_once(tmp_path: Path) -> None:
+    """Each that followed a refresh built the file again, and two could refresh at once."""
+
+    async def work() -> None:
+        one, shared = tmp_path / "one", tmp_path / "shared"
+        one.mkdir()
+        shared.mkdir()
+        asked = FakeMediaCms()
+        transport = httpx.MockTransport(asked)
+        source = MediaCms("https://cms", "secret", transport=transport, sleep=no_sleep)
+        async with (
+            playlist_service(one) as first,
+            playlist_service(shared, engine=first.engine, clock=first.clock) as second,
+        ):
+            snapshot = await refresh_of(first).refresh(source)
+            asked.requests[:] = [3, 3]  # it fails no more
+            catalog = MediaCatalog(shared / "catalog.sqlite3")
+            workers = [Refresh(catalog, second.stores, asyncio.to_thread, source) for _ in range(3)]
+            tasks = [asyncio.ensure_future(each.follow()) for each in workers]
+            reader = await until(catalog.reader)
+            assert reader.snapshot_id == snapshot.snapshot_id
+            await until(lambda: not (shared / "catalog.lock").exists())
+            assert asked.requests[2:] == [1, 2, 3, 4, 5]
+            asked.requests[:] = [3, 3]
+            with ExitStack() as stack:
+                lock = FileLock(shared / "catalog.lock")
+                assert lock.acquire()
+                stack.callback(lock.release, delete=True)
+                with pytest.raises(RefreshRunningError):
+                    await workers[0].refresh(source)
+                assert asked.requests == [3, 3]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     asyncio.run(work())

@@ -26,8 +26,11 @@ def live(request: pytest.FixtureRequest, tmp_path: Path) -> Live:
 
 
 async def rows(harness: Harness) -> list[tuple[Any, ...]]:
-    """The table as an operator sees it."""
-    sql = "SELECT plugin_name, key, value FROM plugin_kv_storage ORDER BY plugin_name, key"
+    """The rows of plugins in the table, as an operator sees them."""
+    sql = (
+        "SELECT plugin_name, key, value FROM plugin_kv_storage"
+        " WHERE plugin_name <> 'keyhouse-service' ORDER BY plugin_name, key"
+    )
     bare = harness.url.replace("&layout=rosey", "").replace("?layout=rosey", "")
     if bare.startswith("sqlite:"):
         connection = apsw.Connection(bare.removeprefix("sqlite:"))

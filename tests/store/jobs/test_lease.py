@@ -108,7 +108,7 @@ def test_a_lease_of_the_version_before_is_respected(value: bytes, until: int) ->
         await lease.claim(by_force=True)
         row = await lease.row()
         assert row is not None
-        assert row.value == b'{"lease_until":1768737659999,"to":"tenant:acme:"}'
+        assert row.value == b'{"lease_until":1768737611999,"to":"tenant:acme:"}'
 
     asyncio.run(main())
 

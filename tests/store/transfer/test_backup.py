@@ -12,6 +12,7 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Batch, Engine, Page, Put, Row, Span
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import ConflictError, UnreadableError, UsageError
+from keyhouse.schema.space import MARK_SPACE
 from keyhouse.store import (
     BackupResult,
     MoveResult,
@@ -21,7 +22,6 @@ from keyhouse.store import (
     read_backup,
     restore,
 )
-from keyhouse.store.transfer.move import MARK_SPACE
 from keyhouse.testing.faults import FaultyEngine, Killed, die
 from tests.store.support.filled_engines import contents, digests, fill
 from tests.store.transfer.test_export_import import ODD_VALUES, hostile

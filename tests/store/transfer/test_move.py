@@ -14,10 +14,11 @@ from keyhouse.errors import (
     UnreadableError,
     UsageError,
 )
+from keyhouse.schema.space import MARK_SPACE
 from keyhouse.store import MoveProgress, MoveResult, digest, move
 from keyhouse.store.reads.long_read import COPY_BYTES, COPY_ROWS, rows
 from keyhouse.store.transfer.bulk_writer import BulkWriter, batches
-from keyhouse.store.transfer.move import MARK_KEY, MARK_SPACE
+from keyhouse.store.transfer.move import MARK_KEY
 from keyhouse.testing.conformance.hostile_values import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
 from keyhouse.testing.faults import FaultyEngine, Killed, die, meanwhile

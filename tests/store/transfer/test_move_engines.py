@@ -9,8 +9,8 @@ import pytest
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Put
 from keyhouse.engines.memory import MemoryEngine
+from keyhouse.schema.space import MARK_SPACE
 from keyhouse.store import export_rows, import_rows, move
-from keyhouse.store.transfer.move import MARK_SPACE
 from keyhouse.testing.conformance.hostile_values import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
 from keyhouse.testing.faults import FaultyEngine, Killed, die

@@ -15,9 +15,10 @@ from keyhouse.errors import (
     UnknownOutcomeError,
     UnreadableError,
 )
+from keyhouse.schema.space import MARK_SPACE
 from keyhouse.store import move
 from keyhouse.store.transfer import bulk_writer, reconcile
-from keyhouse.store.transfer.move import MARK_KEY, MARK_SPACE
+from keyhouse.store.transfer.move import MARK_KEY
 from keyhouse.testing.faults import FaultyEngine, Killed, die, fail, meanwhile
 from tests.store.support.filled_engines import contents, fill, opened
 

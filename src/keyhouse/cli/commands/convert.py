@@ -39,8 +39,8 @@ def convert(
     """Give the keys of all rows another prefix, or none.
 
     SYSTEM@PREFIX names the prefix that they have. Stop the programs that use the store first. If it
-    is interrupted, run it again: it continues, after a kill within a minute. Rows whose new key has
-    a different value are left and listed. Exit code 1: some were left.
+    is interrupted, run it again: it continues, after a kill within 15 seconds. Rows whose new key
+    has a different value are left and listed. Exit code 1: some were left.
     """
     with interruptible("Run the same command again: it continues."):
         done = asyncio.run(_convert(system, to, store, space, yes))

@@ -20,7 +20,7 @@ from keyhouse.cli.terminal import ProgressLine, confirm, interruptible
 from keyhouse.engine import Engine
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
-from keyhouse.store import ImportResult, import_rows, is_complete_export
+from keyhouse.store import ImportResult, import_rows, is_complete_export, stored_spaces
 
 PREFLIGHT_BYTES: Final = 1_024 * 1_024
 """Bytes of a pipe that are checked before a store is created for it."""
@@ -160,7 +160,7 @@ class _Source:
 
 async def _confirm(engine: Engine, url: str, source: _Source) -> None:
     """Ask before existing rows are replaced. An empty store needs no comparison."""
-    if not [space async for space in engine.spaces()]:
+    if not [space async for space in stored_spaces(engine)]:
         return
     if not source.is_file:
         raise UsageError(

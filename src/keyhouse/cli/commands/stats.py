@@ -24,6 +24,7 @@ from keyhouse.cli.terminal import ProgressLine
 from keyhouse.engine import Engine
 from keyhouse.schema import Schema, Space
 from keyhouse.service.system import System
+from keyhouse.store import stored_spaces
 
 _SPACES_SHOWN = 20
 _REPORT_ROWS = 500
@@ -73,7 +74,7 @@ def spaces(
 
 async def _spaces(system: str | None, store: str | None, json: bool) -> None:
     async with engine_at(store_url(system, store), existing=True) as engine:
-        async for space in engine.spaces():
+        async for space in stored_spaces(engine):
             if json:
                 show_line({"space": space})
             else:
@@ -140,7 +141,7 @@ async def count_store(
     system: System, engine: Engine, space: str | None, on_progress: Callable[[int], None]
 ) -> StoreStats:
     """Count one space, or all spaces."""
-    names = [space] if space is not None else [each async for each in engine.spaces()]
+    names = [space] if space is not None else [each async for each in stored_spaces(engine)]
     no_records = Schema("unknown", space=Space("any space"))  # for spaces of other systems
     spaces: list[SpaceStats] = []
     totals: dict[str, TemplateStats] = {}

@@ -85,7 +85,7 @@ async def _serve(system: Any, url: str, bound: Any, folder: Path, write: bool) -
                 stopping=app.end_streams,
                 option="--port",
             ) as address:
-                link = opened.sessions.new_link(SCOPES if write else SCOPES[:1])
+                link = await opened.sessions.new_link(SCOPES if write else SCOPES[:1])
                 print(f"{address.url}/studio/login?link={link}", flush=True)
                 await asyncio.Event().wait()
         finally:

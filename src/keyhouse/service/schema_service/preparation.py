@@ -1,7 +1,8 @@
 """Preparation of spaces: migrations, and indexes that old data lacks, as leased jobs at start.
 
-A space is prepared in the background, one after the other. Until then its reads by an index that is
-not complete, its reads of records that a migration changes, and its writes while migrations are
+The first worker of a host prepares all spaces in the background, one after the other; of several
+hosts, the one that takes the lease of a space. Until then its reads by an index that is not
+complete, its reads of records that a migration changes, and its writes while migrations are
 pending, are 503 with the progress. A new space needs no preparation: its first write notes that. A
 space that another program began beside the service is prepared when a request meets it.
 
@@ -27,20 +28,21 @@ from keyhouse.errors import (
     PreparingError,
 )
 from keyhouse.schema import Derived, Record, Schema
+from keyhouse.service.worker import ALONE, Worker
 from keyhouse.store import (
-    MARK_SPACE,
     Store,
     build_indexes,
     index_progress,
     migrate,
     missing_indexes,
     note_new_space,
+    stored_spaces,
     version,
 )
 
 __all__ = ["Preparation", "SpaceState"]
 
-RETRY_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 2.0
 """Pause before spaces that another process prepares, or that failed, are tried again."""
 
 _log = structlog.get_logger("keyhouse.service")
@@ -49,7 +51,15 @@ _log = structlog.get_logger("keyhouse.service")
 class Preparation:
     """The background task that prepares all spaces of a served schema."""
 
-    def __init__(self, schema: Schema, engine: Engine, open_space: Callable[[str], Store]) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        engine: Engine,
+        open_space: Callable[[str], Store],
+        *,
+        worker: Worker = ALONE,
+    ) -> None:
+        self._worker = worker
         self._schema = schema
         self._engine = engine
         self._open_space = open_space
@@ -62,7 +72,8 @@ class Preparation:
 
     async def run(self) -> None:
         """Prepare every space that has rows, then those that are requested."""
-        await self.prepare_all()
+        if self._worker.is_first:
+            await self.prepare_all()
         while True:
             await self._requested.wait()
             await self._prepare_pending()
@@ -121,12 +132,9 @@ class Preparation:
         )
 
     async def _spaces(self) -> AsyncIterator[str]:
-        async for space in self._engine.spaces():
-            try:
+        async for space in stored_spaces(self._engine):
+            with suppress(KeyFieldError):
                 self._schema.space.bound(space)
-            except KeyFieldError:
-                continue
-            if space != MARK_SPACE:
                 yield space
 
     async def _prepare(self, space: str) -> bool:

@@ -78,6 +78,7 @@ def _build(
         schema,
         context.engine,
         lambda space: Store(schema, context.engine, space, key_ring=runtime.key_ring),
+        worker=context.worker,
     )
     subjects = SchemaSubjects(catalog, settings, runtime)
 

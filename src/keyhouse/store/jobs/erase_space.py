@@ -29,6 +29,10 @@ WATCH_SECONDS: Final = 1.0
 FORGET_KEY: Final = "keyhouse-forget"
 """The key of the mark."""
 
+ERASURE_MS: Final = 60_000
+"""The lease while the engine erases, which renews nothing: rows written later must not be erased by
+a second runner."""
+
 _COMMIT_ROWS: Final = 500
 
 
@@ -84,7 +88,9 @@ async def _erase(mark: SpaceLease, watch_seconds: float) -> int:
         deleted += len(keys)
     if deleted:
         await asyncio.sleep(watch_seconds)
-    await mark.check()
+    mark.milliseconds = ERASURE_MS
+    if mark.rows:
+        await mark.commit(Batch())
     await engine.forget(space, last=FORGET_KEY if mark.rows else None)
     if (await engine.scan(space, Span(), limit=1, keys_only=True)).rows:
         raise ContentionError(

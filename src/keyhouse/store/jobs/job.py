@@ -8,7 +8,8 @@ its next commit fails.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from time import monotonic
+from typing import Any, Final, Generic, TypeVar
 
 from keyhouse.advice.arguments import checked
 from keyhouse.errors import (
@@ -21,7 +22,7 @@ from keyhouse.errors import (
 from keyhouse.schema import BoundRecord, Index, JobState, KeyValues, Record, document
 from keyhouse.store.entry import Entry
 from keyhouse.store.jobs.chunk import Chunk
-from keyhouse.store.jobs.lease import JobLease
+from keyhouse.store.jobs.lease import LEASE_MS, JobLease
 from keyhouse.store.jobs.step_transaction import StepTransaction
 from keyhouse.store.reads.scan import Scan
 from keyhouse.store.store import Store
@@ -33,7 +34,10 @@ Step = Callable[[Transaction, Entry[T]], Awaitable[None]]
 Progress = Callable[[int], None]
 Condition = Callable[[Transaction], Awaitable[bool]]
 
-CHUNK_ROWS = 100
+CHUNK_ROWS: Final = 100
+
+CHUNK_SECONDS: Final = LEASE_MS / 3_000
+"""Time of steps in one commit: slow ones must not outlast the lease, which the commit renews."""
 
 
 @checked(UsageError)
@@ -186,7 +190,11 @@ class _Walk(Generic[T]):
             keys = [bound.key_of(row.key) for row in page.rows]
             found = [*zip(self._scan.values(page), keys, strict=True)]
         await tx.rows.read([key for _, key in found])
-        for row, (values, current) in zip(page.rows, found, strict=True):
+        started = monotonic()
+        for number, (row, (values, current)) in enumerate(zip(page.rows, found, strict=True)):
+            if number and monotonic() - started > CHUNK_SECONDS:
+                page = page.first(number)
+                break
             entry = await self._entry(tx, current, values)
             if entry is None:
                 continue

@@ -4,14 +4,15 @@ Theory of operation. A lease is a row with the time until which it holds. A runn
 
     1. claims it: writes the row, if there is none, or if its time is over;
     2. renews it in each commit of its work, which checks that nobody else has written the row;
-    3. releases it when it fails, and deletes the row when it has finished.
+    3. releases it when it fails, and deletes the row when it has finished, or leaves in it what
+       others are to know.
 
 So a runner that stalled until another took over commits nothing any more, whatever the clocks say.
 A JobLease is the row of a job, which names its runner, in transactions of a store. A SpaceLease is
 for work below transactions: a row at a key of no schema, whose runner knows it by its revision.
 """
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -20,7 +21,10 @@ from keyhouse.errors import ContentionError, LeaseError
 from keyhouse.schema import JobState, Record
 from keyhouse.store.writes.transaction import Transaction
 
-LEASE_MS: Final = 60_000
+LEASE_MS: Final = 12_000
+"""Time after which another runner may continue. Work that takes longer between two commits renews
+the lease meanwhile."""
+
 _CLAIMS_MAX: Final = 20
 
 
@@ -86,16 +90,17 @@ class _LeaseRow(msgspec.Struct):
 class SpaceLease:
     """The lease of work on all rows of a space, at a key that no schema of the space has.
 
-    `members` are further members of its value. `revision` is that of its row; None: it is not held,
-    and commits are made without it.
+    `members` are further members of its value; `revision` is that of its row; None: it is not held,
+    and commits are made without it. It holds for `milliseconds`.
     """
 
-    def __init__(self, engine: Engine, space: str, key: str, **members: str) -> None:
+    def __init__(self, engine: Engine, space: str, key: str, **members: Any) -> None:
         self.engine = engine
         self.space = space
         self.key = key
         self.revision: int | None = None
-        self._members = members
+        self.milliseconds = LEASE_MS
+        self.members = members
 
     @property
     def rows(self) -> int:
@@ -149,18 +154,22 @@ class SpaceLease:
             if row is None or row.revision != self.revision:
                 raise _taken_over(job=self.key, space=self.space)
 
-    async def release(self) -> None:
-        """Delete the lease."""
+    async def release(self, **left: Any) -> None:
+        """End the lease: delete its row, or leave these members in it."""
         if self.revision is not None:
-            check = Check(self.key, self.revision)
-            await self.engine.commit(self.space, Batch((check,), deletes=(self.key,)))
+            checks = (Check(self.key, self.revision),)
+            deletes = () if left else (self.key,)
+            puts = (self._row(0, left),) if left else ()
+            await self.engine.commit(self.space, Batch(checks, puts, deletes))
 
     async def row(self) -> Row | None:
         return (await self.engine.read(self.space, [self.key]))[0]
 
     def _put(self) -> Put:
-        value = {"lease_until": self.engine.clock.now() + LEASE_MS, **self._members}
-        return Put(self.key, msgspec.json.encode(value))
+        return self._row(self.engine.clock.now() + self.milliseconds, self.members)
+
+    def _row(self, lease_until: int, members: dict[str, Any]) -> Put:
+        return Put(self.key, msgspec.json.encode({"lease_until": lease_until, **members}))
 
 
 def lease_until(row: Row) -> int:

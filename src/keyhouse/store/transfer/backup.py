@@ -19,10 +19,12 @@ import msgspec
 
 from keyhouse.engine import Engine, ReadView, Snapshots, Span
 from keyhouse.errors import ConflictError, UnreadableError, UsageError
+from keyhouse.schema.space import MARK_SPACE
 from keyhouse.store.reads.long_read import pages
+from keyhouse.store.reads.stored_spaces import stored_spaces
 from keyhouse.store.transfer.backup_file import BackupReader, read_backup
 from keyhouse.store.transfer.jsonl import Checksum, encode_rows, encode_trailer
-from keyhouse.store.transfer.move import MARK_SPACE, MoveProgress, Mover, MoveResult
+from keyhouse.store.transfer.move import MoveProgress, Mover, MoveResult
 
 ATTEMPTS: Final = 10
 """Attempts to read a space that is being written, on an engine without snapshots."""
@@ -60,7 +62,7 @@ async def back_up(
             else engine
         )
         checksum = Checksum()
-        async for space in view.spaces():
+        async for space in stored_spaces(view):
             checksum = await _write_space(view, space, file, checksum, report)
     trailer = checksum.trailer(made, moment)
     file.write(encode_trailer(trailer))

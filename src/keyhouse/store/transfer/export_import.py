@@ -27,6 +27,7 @@ from keyhouse.errors import (
 )
 from keyhouse.schema import BoundSchema, Schema
 from keyhouse.store.reads.long_read import pages
+from keyhouse.store.reads.stored_spaces import stored_spaces
 from keyhouse.store.transfer.import_writer import ImportWriter
 from keyhouse.store.transfer.jsonl import (
     Checksum,
@@ -216,7 +217,9 @@ def _result(checksum: Checksum, left_out: int) -> ExportResult:
 async def _pages(
     view: ReadView, spaces: Collection[str] | None, start: PartialExport
 ) -> AsyncIterator[tuple[str, Sequence[Row]]]:
-    names = [space async for space in view.spaces()] if spaces is None else sorted(set(spaces))
+    names = (
+        [space async for space in stored_spaces(view)] if spaces is None else sorted(set(spaces))
+    )
     for space in names:
         if space < start.space:
             continue

@@ -13,6 +13,7 @@ from typing import Final
 
 from keyhouse.engine import Change, Engine, Put, Span
 from keyhouse.errors import UnavailableError, WatchExpiredError
+from keyhouse.store.reads.stored_spaces import stored_spaces
 from keyhouse.store.transfer.bulk_writer import BulkWriter
 
 QUEUE_CHANGES: Final = 2_000
@@ -53,7 +54,7 @@ class Follower:
                 }
                 applying = group.create_task(self._apply())
                 while not switch.is_set():
-                    async for space in self._source.spaces():
+                    async for space in stored_spaces(self._source):
                         if space not in tasks:
                             tasks[space] = group.create_task(self._watch(space, None))
                     with suppress(TimeoutError):

@@ -28,12 +28,11 @@ import msgspec
 
 from keyhouse.engine import Batch, Check, Engine, Put, ReadView, Span
 from keyhouse.errors import ConflictError, UnreadableError, UsageError
+from keyhouse.schema.space import MARK_SPACE
+from keyhouse.store.reads.stored_spaces import stored_spaces
 from keyhouse.store.transfer.bulk_writer import commit_with_retry
 from keyhouse.store.transfer.follow import Follower
 from keyhouse.store.transfer.reconcile import Comparison, reconcile, spaces_of_both
-
-MARK_SPACE: Final = "keyhouse-move"
-"""The space of the target with one row, `move`, while a move into it is not finished."""
 
 MARK_KEY: Final = "move"
 
@@ -153,7 +152,7 @@ class Mover:
         return None
 
     async def _start_new(self, name: str, replace: bool | None) -> MoveResult | None:
-        async for _ in self._target.spaces():
+        async for _ in stored_spaces(self._target):
             self._enter("verifying")
             found, differing = await self._pass(write=False)
             if not differing:
@@ -226,11 +225,7 @@ class Mover:
         ), differing
 
     async def _spaces(self) -> list[str]:
-        return [
-            space
-            async for space in spaces_of_both(self._source, self._target)
-            if space != MARK_SPACE
-        ]
+        return [space async for space in spaces_of_both(self._source, self._target)]
 
     async def _reconcile(self, space: str, *, write: bool = True) -> Comparison:
         def on_rows(compared: int, written: int) -> None:

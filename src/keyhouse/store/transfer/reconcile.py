@@ -9,6 +9,7 @@ import msgspec
 
 from keyhouse.engine import Engine, Put, ReadView, Row
 from keyhouse.store.reads.long_read import rows
+from keyhouse.store.reads.stored_spaces import stored_spaces
 from keyhouse.store.transfer.bulk_writer import BulkWriter
 from keyhouse.store.transfer.digest import Digest
 
@@ -78,7 +79,7 @@ async def _write(writes: BulkWriter, first: Row | None, second: Row | None) -> N
 
 async def spaces_of_both(source: ReadView, target: Engine) -> AsyncIterator[str]:
     """Yield each space of either engine, in order."""
-    async for first, second in _pairs(source.spaces(), target.spaces(), str):
+    async for first, second in _pairs(stored_spaces(source), stored_spaces(target), str):
         yield first or second or ""
 
 

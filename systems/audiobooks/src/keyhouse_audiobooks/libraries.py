@@ -11,6 +11,7 @@ import asyncio
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,10 +21,13 @@ from keyhouse.auth import Caller, StoredSession
 from keyhouse.engine import Engine
 from keyhouse.errors import KeyhouseError, LeaseError, NotFoundError, RecordError, UsageError
 from keyhouse.http import ClientAddress
-from keyhouse.schema import Schema
+from keyhouse.schema import RESERVED_SPACES, Schema
 from keyhouse.service.accounts.login_guard import LoginGuard
+from keyhouse.service.operation_log import OperationLog
 from keyhouse.service.runtime import ServiceRuntime
+from keyhouse.service.shared_task import SharedTask
 from keyhouse.service.summed_metrics import SummedMetrics
+from keyhouse.service.worker import Worker
 from keyhouse.store import Store, has_sealed, open_migrated, reseal
 from keyhouse_audiobooks.accounts.accounts import Accounts, SignedIn
 from keyhouse_audiobooks.accounts.messages import Agent, LoginBody
@@ -66,8 +70,12 @@ class ServedLibrary(Library):
         settings: AudiobooksSettings,
         folder: Path,
         guard: LoginGuard,
+        log: OperationLog,
+        worker: Worker,
         **options: Any,
     ) -> None:
+        self._log = log
+        self._worker = worker
         is_first = name == settings.library
         super().__init__(
             name,
@@ -84,7 +92,8 @@ class ServedLibrary(Library):
             session_hours=settings.session_hours,
             remembered_hours=settings.remembered_session_hours,
         )
-        self.covers = Covers(self)
+        covers = folder if settings.covers is None else Path(settings.covers)
+        self.covers = Covers(self, covers / self.folder.relative_to(folder) / "covers")
         self.books = Books(self, self.covers)
         self.catalog = BookCatalog(self)
         self.search = LibrarySearch(self)
@@ -106,15 +115,29 @@ class ServedLibrary(Library):
 
     @property
     def tasks(self) -> Sequence[Callable[[], Awaitable[None]]]:
-        return [self.search.index.run, self.operations.background.run, self._maintain_daily]
+        pruning = SharedTask(self.store.engine, f"prune:{self.name}", DAY_SECONDS, self._log)
+        tasks: list[Callable[[], Awaitable[None]]] = [
+            self.search.index.run,
+            self.operations.background.run,
+            partial(pruning.run, self._prune_events),
+        ]
+        return [*tasks, self._remove_covers] if self._worker.is_first else tasks
 
-    async def _maintain_daily(self) -> None:
+    async def _prune_events(self) -> float:
+        try:
+            await self.maintenance.prune_events()
+        except KeyhouseError as error:
+            _log.warning("playback events not pruned", error=str(error))
+        return DAY_SECONDS
+
+    async def _remove_covers(self) -> None:
+        """Remove covers without a book, which a killed process has left in the folder of this
+        host."""
         while True:
             try:
-                await self.maintenance.prune_events()
                 await self.covers.remove_unused()
             except (KeyhouseError, OSError) as error:
-                _log.warning("playback events or covers not pruned", error=str(error))
+                _log.warning("covers not removed", error=str(error))
             await asyncio.sleep(DAY_SECONDS)
 
 
@@ -194,7 +217,7 @@ class Libraries:
     async def exists(self, name: str) -> bool:
         if name == self._first:
             return True
-        if not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(name) or name in RESERVED_SPACES:
             return False
         return await _is_written(Store(self._schema, self._engine, name))
 

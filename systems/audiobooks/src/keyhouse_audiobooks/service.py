@@ -21,8 +21,8 @@ __all__ = ["SERVICE"]
 async def build(context: ServiceContext, settings: AudiobooksSettings) -> ServiceSpec:
     clock, folder = context.engine.clock, context.data / SYSTEM.name
     schema = library_schema(tenants=settings.tenants, sealed=settings.key_ring is not None)
-    key = load_or_create_secret(context.data, SYSTEM.name, kind="device")
-    guard = login_guard(clock, key.encode())
+    key = settings.device_key or load_or_create_secret(context.data, SYSTEM.name, kind="device")
+    guard = login_guard(clock, key.encode(), context.engine if context.is_shared else None)
     runtime = ServiceRuntime(
         SYSTEM.with_schemas((schema,)),
         context,
@@ -33,6 +33,8 @@ async def build(context: ServiceContext, settings: AudiobooksSettings) -> Servic
             settings,
             folder,
             guard,
+            runtime.log,
+            context.worker,
             schema=schema,
             key_ring=runtime.key_ring,
             run=context.run_blocking,
@@ -52,9 +54,10 @@ async def build(context: ServiceContext, settings: AudiobooksSettings) -> Servic
         routes=routes(libraries),
         auth=SessionAuth(libraries.session, cookie=COOKIE.name, bearer=True, clock=clock),
         rates=runtime.rates,
-        address_rates=page_rates(clock),
+        address_rates=page_rates(clock, context.shared_limit("addresses")),
         tasks=libraries.tasks,
         error_format=LIBRARY_ERRORS,
+        secrets={"device_key": key.encode()},
     )
 
 

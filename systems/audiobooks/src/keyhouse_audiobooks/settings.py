@@ -28,6 +28,14 @@ class AudiobooksSettings(UnlimitedTenantSettings, frozen=True, kw_only=True):
             path=True,
         ),
     ] = ()
+    covers: Annotated[
+        str | None,
+        setting(
+            "A folder for the covers of books, which services on several machines share. Default:"
+            " the data folder.",
+            path=True,
+        ),
+    ] = None
     library: Annotated[
         str,
         Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)"),
@@ -52,6 +60,14 @@ class AudiobooksSettings(UnlimitedTenantSettings, frozen=True, kw_only=True):
     remembered_session_hours: Annotated[
         float, Meta(gt=0), setting("The same, for a user who chose to stay signed in.")
     ] = 168.0
+    device_key: Annotated[
+        Annotated[str, Meta(min_length=32)] | None,
+        setting(
+            "Secret of the cookies of devices that have signed in, at least 32 characters; the same"
+            " for all processes. Default: generated in the data folder.",
+            secret=True,
+        ),
+    ] = None
     organize_pattern: Annotated[
         str,
         setting(

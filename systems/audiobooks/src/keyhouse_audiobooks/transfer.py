@@ -18,7 +18,14 @@ from msgspec import Struct
 from keyhouse.engine import Engine
 from keyhouse.errors import KeyhouseError
 from keyhouse.schema import Counter, Record
-from keyhouse.store import PrefixConversion, Store, Transaction, convert_prefix, open_migrated
+from keyhouse.store import (
+    PrefixConversion,
+    Store,
+    Transaction,
+    convert_prefix,
+    open_migrated,
+    stored_spaces,
+)
 from keyhouse_audiobooks.schema import (
     ARGON2_PARAMS,
     ASSET,
@@ -156,5 +163,5 @@ async def convert_tenants(engine: Engine, *, on: bool) -> dict[str, PrefixConver
     plain = SCHEMAS[0]
     prefixed = plain.under(TENANT_PREFIX)
     source, target = (plain, prefixed) if on else (prefixed, plain)
-    names = [name async for name in engine.spaces()]
+    names = [name async for name in stored_spaces(engine)]
     return {name: await convert_prefix(engine, name, source, target) for name in names}

@@ -1,11 +1,16 @@
-"""Covers: pictures from tags and folders, as files below `covers` in the data folder, named by
-their hash. Books with the same picture share its file, which is removed with the last of them."""
+"""Covers: pictures from tags and folders, as files of one folder, named by their hash. Books with
+the same picture share its file, which is removed with the last of them.
+
+The folder is one of the data folder, or that of the setting `covers`: services on several machines
+share it as they share the roots. A file and its row are written, and a file without a row is
+removed, by the process that holds the lock of the folder.
+"""
 
 import asyncio
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from itertools import product
 from pathlib import Path
 from typing import Final
@@ -13,6 +18,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from keyhouse.errors import NotFoundError
+from keyhouse.file_lock import FileLock
 from keyhouse.http import FileResponse, FileRoot
 from keyhouse.store import Transaction
 from keyhouse_audiobooks.files.audio_files import COVER_NAMES, open_regular
@@ -25,17 +31,20 @@ __all__ = ["Covers"]
 
 COVER_BYTES_MAX: Final = 20 * 1_024 * 1_024
 
+LOCK_FILE: Final = ".lock"
+LOCK_SECONDS: Final = 0.02
+"""Interval at which a process asks for the lock: another one has it while it writes one file."""
+
 
 class Covers:
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, folder: Path) -> None:
         self._library = library
         self._store = library.store
         self._run = library.run
-        folder = library.folder / "covers"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._root = FileRoot(folder, run=library.run)
-        self._lock = asyncio.Lock()
-        """Held while a file and its row are written, or a file without a row is removed."""
+        self._one_at_a_time = asyncio.Lock()
+        self._lock = FileLock(folder / LOCK_FILE)
 
     async def add(self, book_id: str, folders: Sequence[Path], tags: Iterable[AudioTags]) -> None:
         """Give a book that has no cover the first picture of its tags, or of its folders."""
@@ -44,7 +53,7 @@ class Covers:
             found = await self._run(_folder_cover, folders, self._library.roots)
         if found is None:
             return
-        async with self._lock:
+        async with self._alone():
             await self._write(book_id, *found)
 
     async def _write(self, book_id: str, content: bytes, mime: str) -> None:
@@ -81,12 +90,23 @@ class Covers:
         wanted = None if hashes is None else set(hashes)
         removed = 0
         for path in paths:
-            if wanted is None or path.stem in wanted:
-                async with self._lock:
+            if path.name != LOCK_FILE and (wanted is None or path.stem in wanted):
+                async with self._alone():
                     if not await self._is_used(path.stem):
                         await self._run(lambda path=path: path.unlink(missing_ok=True))
                         removed += 1
         return removed
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Hold the lock of the folder."""
+        async with self._one_at_a_time:
+            while not await self._run(self._lock.acquire):
+                await asyncio.sleep(LOCK_SECONDS)
+            try:
+                yield
+            finally:
+                self._lock.release(delete=True)
 
     async def _is_used(self, hashed: str) -> bool:
         async for _ in self._store.scan(ASSET, by=ASSETS_BY_HASH, hash_sha256=hashed):
@@ -98,7 +118,7 @@ class Covers:
         name = f"{hashed}.{mime.removeprefix('image/')}"
         path = self._root.path / name
         if not path.exists():
-            draft = path.with_suffix(f".{os.getpid()}.tmp")
+            draft = path.with_suffix(f".{self._library.new_id()}.tmp")
             draft.write_bytes(content)
             draft.replace(path)
         return Asset(

@@ -38,6 +38,7 @@ from keyhouse.errors import DataError, RateError
 from keyhouse.http import ClientAddress, set_cookie
 from keyhouse.schema import SECONDS
 from keyhouse.service.accounts.known_clients import KnownClients
+from keyhouse.service.secret_ids import secret_id
 from keyhouse.store import Transaction
 from keyhouse_playlist.accounts.address_blocks import AddressBlocks
 from keyhouse_playlist.accounts.roles import Roles
@@ -122,7 +123,7 @@ class OneTimeCodes:
         self._blocks = blocks
         self._sessions = sessions
         self._key = key
-        self._key_id = hmac.new(key, b"id of this key", sha256).hexdigest()[:8]
+        self._key_id = secret_id(key)
         self._known = KnownClients(cookie=DEVICE_COOKIE, key=key, clock=stores.clock)
         self._deliver = deliver
         self._names: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

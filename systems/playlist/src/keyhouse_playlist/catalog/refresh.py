@@ -7,20 +7,22 @@ record the snapshot.
     rename over the current      the new catalog; `current` is corrected at the next start
     commit snapshot, `current`   done
 
-Every process has its own file. When `current` names a snapshot that is newer than the file of
-this process, it reads the same source and builds a file with that snapshot's id.
+The processes that share a data folder share its file: one of them builds at a time, the one with
+the lock beside it. When `current` names a snapshot that is newer than the file, the first of them
+reads the same source and builds a file with that snapshot's id.
 """
 
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import structlog
 
 from keyhouse.errors import DataError
+from keyhouse.file_lock import FileLock
 from keyhouse.schema import SECONDS
 from keyhouse.store import Transaction
 from keyhouse_playlist.catalog.tables import (
@@ -40,6 +42,9 @@ from keyhouse_playlist.stores import PlaylistStores
 __all__ = ["CatalogSource", "FileSource", "Items", "Progress", "Refresh", "RunBlocking"]
 
 T = TypeVar("T")
+
+LOCK_SECONDS: Final = 0.2
+"""Interval at which a process asks for the lock of the folder, to follow another one."""
 
 _log = structlog.get_logger("keyhouse.playlist")
 
@@ -78,6 +83,7 @@ class Refresh:
         self._run = run
         self.source = source
         self._one_at_a_time = asyncio.Lock()
+        self._lock = FileLock(catalog.path.with_suffix(".lock"))
 
     async def refresh(
         self,
@@ -87,7 +93,7 @@ class Refresh:
         allow_empty: bool = False,
     ) -> Snapshot:
         """Read the source and publish a new snapshot. A failure changes nothing. Raises
-        RefreshRunningError while this process builds another catalog.
+        RefreshRunningError while a process of this data folder builds another catalog.
 
         A source without items is rejected unless `allow_empty`: it would hide the whole catalog.
         """
@@ -97,15 +103,28 @@ class Refresh:
                 "There is no source of the catalog: set mediacms_url, or refresh from a file."
             )
         if self._one_at_a_time.locked():
-            raise RefreshRunningError("The catalog is being refreshed: try again when it is done.")
+            raise _is_running()
         now = self._stores.now_text()
         info = SnapshotInfo(
             snapshot_id=f"{now}-{secrets.token_hex(4)}", source=source.name, created_at=now
         )
-        async with self._one_at_a_time:
+        async with self._alone(waits=False):
             await self._run(remove_leftovers, self._catalog.path.parent)
             built = await self._build(source, info, progress, allow_empty=allow_empty)
             return await self._record(built)
+
+    @asynccontextmanager
+    async def _alone(self, *, waits: bool) -> AsyncIterator[None]:
+        """Hold the lock of the folder. Raises RefreshRunningError, unless it is to wait."""
+        async with self._one_at_a_time:
+            while not self._lock.acquire():
+                if not waits:
+                    raise _is_running()
+                await asyncio.sleep(LOCK_SECONDS)
+            try:
+                yield
+            finally:
+                self._lock.release(delete=True)
 
     async def _build(
         self,
@@ -178,7 +197,7 @@ class Refresh:
         _log.info("current snapshot corrected", snapshot=info.snapshot_id)
 
     async def follow(self) -> None:
-        """Keep the file of this process at the snapshot that `current` names, without end."""
+        """Keep the file of the folder at the snapshot that `current` names, without end."""
         await self.prepare()
         while True:
             revision = await self._stores.snapshots.revision()
@@ -193,7 +212,7 @@ class Refresh:
             current = await self._stores.snapshots.get(CURRENT)
         except DataError:
             return
-        async with self._one_at_a_time:
+        async with self._alone(waits=True):
             info = await self._own()
             if current is None or (info and info.snapshot_id == current.snapshot_id):
                 return
@@ -216,7 +235,7 @@ class Refresh:
             _log.info("catalog refreshed", snapshot=current.snapshot_id)
 
     async def _own(self) -> SnapshotInfo | None:
-        """Return the snapshot of the file of this process."""
+        """Return the snapshot of the file of the folder."""
         reader = await self._run(self._catalog.reader)
         info: SnapshotInfo | None = None if reader is None else reader.info
         return info
@@ -236,6 +255,10 @@ class FileSource:
         items = await self._run(read_source_file, self._path)
         for start in range(0, len(items), 500):
             yield items[start : start + 500], len(items)
+
+
+def _is_running() -> RefreshRunningError:
+    return RefreshRunningError("The catalog is being refreshed: try again when it is done.")
 
 
 async def _to_its_end(call: Awaitable[T]) -> T:
