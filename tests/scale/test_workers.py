@@ -375,6 +375,24 @@ def test_a_stop_drains_all_workers(tmp_path: Path) -> None:
         assert len(running.served.output.read()) == 0  # one ready line
 
 
+def test_a_tenant_has_its_rate_once_and_not_once_per_worker(tmp_path: Path) -> None:
+    async def story() -> None:
+        limits = {
+            "KEYHOUSE_RECIPES_RATE_PER_SECOND": "0.001",
+            "KEYHOUSE_RECIPES_RATE_BURST": str(ROUNDS),
+        }
+        with workers(tmp_path, "sqlite", "--nats", "off", **limits) as running:
+            async with running.clients() as clients:  # one request each
+                replies = await asyncio.gather(
+                    *(client.get("/records/recipe") for client in clients * ROUNDS)
+                )
+            statuses = [reply.status_code for reply in replies]
+            assert statuses.count(200) == ROUNDS - running.count
+            assert set(statuses) == {200, 429}
+
+    asyncio.run(story())
+
+
 # Rejected
 
 
