@@ -21,7 +21,10 @@ from benchmarks import (
     audio_scans,
     audiobook_writes,
     catalog_searches,
+    disk_bytes,
+    erasures,
     export_import,
+    jetstream_mirrors,
     peers,
     reads,
     searches,
@@ -44,12 +47,14 @@ from benchmarks.services import (
     playback_positions,
     plugin_storage,
     schema_records,
+    workers,
 )
 from keyhouse.bench import Result
 
 ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
 CASES = (
     *("1", "2", "2b", "3", "3b", "4", "5", "6", "6b", "7", "8", "9", "10", "11", "12", "13"),
+    *("15", "16", "17", "18"),
     *("growth", "export"),
 )
 
@@ -148,6 +153,26 @@ async def results(cases: set[str], folder: Path, *, quick: bool) -> AsyncIterato
     if "13" in cases:
         size = 512 if quick else 2_048
         yield await asyncio.to_thread(media.measure_ranges, _make(folder / "ranges"), rounds, size)
+    if "15" in cases:
+        size = 8_000 if quick else 40_000
+        starts = (peers.pocketbase_one, peers.pocketbase_create)
+        place = _make(folder / "workers")
+        for result in await asyncio.to_thread(workers.measure, place, rounds, size, *starts):
+            yield result
+    if "16" in cases:
+        size = 100_000 if quick else 1_000_000
+        for result in await jetstream_mirrors.measure(_make(folder / "mirrors"), 3, size):
+            yield result
+    if "17" in cases:
+        tenants = 400 if quick else 2_000
+        for name in ENGINES:
+            place = _make(folder / f"erasures-{name}")
+            for result in await erasures.measure(name, place, rounds, tenants):
+                yield result
+    if "18" in cases:
+        count = 5_000 if quick else 20_000
+        for text in (230, 0):
+            yield await disk_bytes.measure(_make(folder / "bytes"), count, text)
     if "export" in cases:
         size = 100_000 if quick else 1_000_000
         for result in await export_import.measure(_make(folder / "export"), 3, size):

@@ -25,7 +25,7 @@ class _Connection(asyncio.Protocol):
             self._buffer = data
             return
         self._buffer = b""
-        if not data.startswith(b"HTTP/1.1 200 "):
+        if not data.startswith(self._run.start):
             self._run.fail(data)
         elif self._run.count_response():
             self._transport.write(self._run.next_request())
@@ -40,6 +40,7 @@ class Run:
     def __init__(self, request: bytes, end: bytes, count: int) -> None:
         self.request = request
         self.end = end
+        self.start = b"HTTP/1.1 200 "
         self._remaining = count
         self._count = count
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -75,9 +76,12 @@ class Run:
 class RequestRun(Run):
     """Sends another request each time."""
 
-    def __init__(self, requests: Iterator[bytes], end: bytes, count: int) -> None:
+    def __init__(
+        self, requests: Iterator[bytes], end: bytes, count: int, *, created: bool = False
+    ) -> None:
         super().__init__(b"", end, count)
         self._requests = requests
+        self.start = b"HTTP/1.1 201 " if created else b"HTTP/1.1 200 "
 
     def next_request(self) -> bytes:
         return next(self._requests)

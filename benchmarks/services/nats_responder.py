@@ -61,7 +61,11 @@ async def rosey(url: str, engine_url: str) -> AsyncIterator[None]:
             await stack.enter_async_context(connect(url)) for _ in range(1 + NATS_PARTITIONS)
         ]
         listener = NatsListener(
-            main, served.endpoints, name="rosey", version="0.1.0", partitions=partitions
+            main,
+            served.endpoints,
+            name="rosey",
+            version="0.1.0",
+            partitions=dict(enumerate(partitions)),
         )
         await stack.enter_async_context(listener)
         yield

@@ -252,9 +252,9 @@ class Engine(Protocol):
 
         Raises `WatchExpiredError` if changes after `since` have been pruned. They are available as
         long as all spaces together have written no more than `CHANGES_KEPT` rows and batch ids
-        since then; an engine may keep more. Also raised, at the first step, if `since` is newer
-        than the newest revision: the store was restored or is a different one, and waiting would
-        miss changes.
+        (`changes_kept=` in the URL) since then, and for `changes_seconds=` in any case; an engine
+        may keep more. Also raised, at the first step, if `since` is newer than the newest revision:
+        the store was restored or is a different one, and waiting would miss changes.
 
         Raises `UnavailableError` if the server is unreachable when the watch starts. A watch that
         has started waits until the server is back and continues without a gap.

@@ -57,8 +57,9 @@ OPEN_WAIT_SECONDS: Final = 120.0
 of one that was killed."""
 
 CHANGES_KEPT: Final = 100_000
-"""Rows and batch ids, of all spaces together, that a watch can resume across. The sweep prunes
-older changes; most engines count commits and so keep more.
+"""Rows and batch ids, of all spaces together, that a watch can resume across, unless the engine's
+URL sets `changes_kept=`. The sweep prunes older changes; most engines count commits and so keep
+more.
 """
 
 BATCH_ID_BYTES_MAX: Final = 128

@@ -16,11 +16,13 @@ from typing import Any, Final
 import nats
 import pytest
 
+from keyhouse.schema import RecordCount, Summary, Unique
 from tests.abuse.attacks import asking, asking_at, put_values
 from tests.abuse.support.attack import Client, Stop, check_neighbor
 from tests.abuse.support.server import ServerProcess
 from tests.sizes import size
 from tests.support.seeds import new_seed
+from tests.support.verb_requests import Sample, verb_requests
 
 SECONDS_EACH = size(100, 300, 300) / 1_000
 TOGETHER = size(4, 1, 1)
@@ -58,37 +60,32 @@ def test_no_operation_takes_memory_or_time_from_a_neighbor(tmp_path: Path) -> No
 
 
 RECIPES: Final = "tests.service.schema_service.support.recipes:BOX"
-ADDRESS: Final[dict[str, Any]] = {"record": "recipe", "fields": {"id": "r000"}}
 RECIPE: Final[dict[str, Any]] = {"id": "a", "title": "t", "slug": "a", "note": LARGE}
+SAMPLES: Final = {
+    "record": Sample(
+        "recipe",
+        {"id": "a"},
+        {"value": RECIPE, "addresses": [{"id": f"r{number:03}"} for number in range(300)]},
+        {
+            Unique: ("slug", {"slug": "r000"}),
+            RecordCount: ("tag_count", {"tag": "t"}),
+            Summary: ("tagged", {"tag": "t"}),
+        },
+    ),
+    "counter": Sample(
+        "visits", {"id": "r000", "day": "2026-01-31"}, {"by": 1}, query={"id": "r000"}
+    ),
+    "log": Sample("cooked", {}, {"value": {"stars": 1}}, query={"recipe": "r000"}),
+}
+NOTES: Final[list[dict[str, Any]]] = [
+    {"op": "put", "record": "note", "fields": {"name": f"n{number}"}, "value": "x"}
+    for number in range(500)
+]
 
 OF_OTHERS: Final[dict[str, dict[str, dict[str, Any]]]] = {
-    "recipes": {
-        "list": {"record": "recipe", "limit": 500},
-        "get": ADDRESS,
-        "get_many": {
-            "record": "recipe",
-            "addresses": [{"id": f"r{number:03}"} for number in range(300)],
-        },
-        "lookup": {"record": "recipe", "by": "slug", "fields": {"slug": "r000"}},
-        "create": {"record": "recipe", "value": RECIPE},
-        "put": {"record": "recipe", "fields": {"id": "a"}, "value": RECIPE},
-        "patch": {**ADDRESS, "value": {"note": LARGE}},
-        "delete": {"record": "recipe", "fields": {"id": "a"}},
-        "add": {"counter": "views", "fields": {"id": "r000"}, "by": 1},
-        "append": {"log": "cooked", "fields": {"recipe": "r000"}, "value": {"stars": 1}},
-        "batch": {
-            "operations": [
-                {"op": "put", "record": "note", "fields": {"name": f"n{number}"}, "value": "x"}
-                for number in range(500)
-            ]
-        },
-        "watch": {"record": "recipe", "subject": "_INBOX_mallory.changes", "since": 0},
-        "keys": {"record": "recipe", "limit": 1_000},
-        "record_count": {"record": "recipe", "by": "tag_count", "fields": {"tag": "t"}},
-        "members": {"record": "recipe", "by": "tagged", "fields": {"tag": "t"}},
-        "sum_of_days": {"counter": "visits", "fields": {"id": "r000"}, "days": 366},
-        "clear": {"record": "draft"},
-    },
+    "recipes": verb_requests(
+        SAMPLES, operations=NOTES, watch={"subject": "_INBOX_mallory.changes", "since": 0}
+    ),
     "playlist": {
         "catalog_refresh": {},
         "queue_apply": {"playlist_id": "x"},
@@ -97,7 +94,7 @@ OF_OTHERS: Final[dict[str, dict[str, dict[str, Any]]]] = {
         "blessed_list": {},
     },
 }
-"""Requests of the operations of other services, by service."""
+"""Requests of the operations of other services, by service: those of a schema from its table."""
 
 
 @pytest.mark.long

@@ -32,18 +32,16 @@ def test_every_page_opens_with_a_heading_and_is_accessible_in_every_theme_and_wi
     studio: Studio,
 ) -> None:
     async def scenario(space: str, store: Store) -> None:
-        async with studio.visitor.operator(unlocked=True) as operator:
-            form: dict[str, str | float | bool] = {"action": "save", "name": "By Lem"}
-            form["path"] = f"{space}/book?q=author%3Dlem"
-            await operator.context.request.post(f"{studio.visitor.url}/studio/views", form=form)
-            async with operator.visit("/studio/", allowed_errors=("404",)) as page:
-                for path in PAGES:
-                    url = f"{studio.visitor.url}{path.replace('{space}', space)}"
-                    answer = await page.goto(url)
-                    assert answer is not None
-                    assert answer.status == (404 if path.endswith("/nothing") else 200), path
-                    assert await page.locator("h1").inner_text(), path
-                    await check_themes(page)
+        async with (
+            studio.visitor.operator(unlocked=True) as operator,
+            operator.visit("/studio/", allowed_errors=("404",)) as page,
+        ):
+            for path in PAGES:
+                answer = await page.goto(f"{studio.visitor.url}{path.replace('{space}', space)}")
+                assert answer is not None
+                assert answer.status == (404 if path.endswith("/nothing") else 200), path
+                assert await page.locator("h1").inner_text(), path
+                await check_themes(page)
         await studio.visitor.browser.check(f"{studio.visitor.url}/studio/login")
         await studio.visitor.browser.check(f"{studio.visitor.url}/")
 
@@ -199,22 +197,6 @@ def test_more_selected_keys_than_an_address_holds_are_not_sent(studio: Studio) -
             await page.get_by_text("10 selected").wait_for()
 
     studio.run("long", scenario)
-
-
-def test_a_view_is_saved_and_found_on_the_first_page(studio: Studio) -> None:
-    async def scenario(space: str, store: Store) -> None:
-        async with (
-            studio.visitor.operator("studio:read") as operator,
-            operator.visit(f"{space}/book?q=author%3Dlem") as page,
-        ):
-            await page.get_by_label("Name of this view").fill("Books by Lem")
-            await page.get_by_role("button", name="Save view").click()
-            await page.goto(f"{studio.visitor.url}/studio/")
-            await page.get_by_role("link", name="Books by Lem").click()
-            await page.get_by_role("link", name="book:b002").wait_for()
-            assert await page.get_by_role("link", name="book:b001").count() == 0
-
-    studio.run("views", scenario)
 
 
 def test_a_phone_has_a_head_of_one_line_and_a_table_that_shows_that_it_scrolls(

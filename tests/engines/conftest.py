@@ -24,6 +24,7 @@ KNOWN_SKIPS: Final = (
     "the jetstream engine does not declare snapshots",
     "the dynamodb engine does not declare snapshots",
     "this machine does not allow a private mount (unshare)",
+    "pgbouncer is not installed: no package index of Python has it",
 )
 
 

@@ -2,12 +2,18 @@
 
 import asyncio
 import secrets
+from pathlib import Path
 
 import pytest
 
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.health import CLOCK_SECONDS_MAX, HealthCheck, check_health, clock_skew
-from keyhouse.engines.jetstream.health import bucket_checks, microseconds, storage_checks
+from keyhouse.engines.jetstream.health import (
+    MIRRORED_KEYS_MAX,
+    bucket_checks,
+    microseconds,
+    storage_checks,
+)
 from keyhouse.engines.registry import open_engine
 from keyhouse.testing.servers.dynamodb import ACCESS_KEY, REGION, dynamodb_server
 from tests.support.nats_servers import nats_server
@@ -54,16 +60,29 @@ def test_nats_health_without_a_bucket_covers_the_server_only() -> None:
 
 def test_memory_storage_and_missing_replicas_are_reported() -> None:
     state = {"bytes": 0}
-    [memory, _] = bucket_checks({"config": {"name": "KV_a", "storage": "memory"}, "state": state})
+    [memory, *_] = bucket_checks({"config": {"name": "KV_a", "storage": "memory"}, "state": state})
     assert memory.state == "bad" and "keyhouse move" in memory.fix
     replicas = [{"name": "n2", "current": True}, {"name": "n3", "current": False, "offline": True}]
     config = {"name": "KV_a", "storage": "file", "num_replicas": 3}
-    [_, away] = bucket_checks({"config": config, "state": state, "cluster": {"replicas": replicas}})
+    [*_, away] = bucket_checks(
+        {"config": config, "state": state, "cluster": {"replicas": replicas}}
+    )
     assert (away.state, away.value) == ("warn", "3, lagging or offline: n3")
     [full] = storage_checks({"storage": 95, "limits": {"max_storage": 100}})
     assert full.state == "warn"
     assert microseconds("2026-11-15T10:00:00.123456789Z") == "2026-11-15T10:00:00.123456+00:00"
     assert microseconds("2026-11-15T10:00:00Z") == "2026-11-15T10:00:00.000000+00:00"
+
+
+def test_a_bucket_with_more_keys_than_a_process_should_mirror_is_reported() -> None:
+    config = {"name": "KV_a", "storage": "file"}
+    for keys, state in ((MIRRORED_KEYS_MAX, "ok"), (MIRRORED_KEYS_MAX + 1, "warn")):
+        found = bucket_checks({"config": config, "state": {"bytes": 0, "messages": keys}})
+        [check] = [check for check in found if check.name == "keys"]
+        assert (check.state, f"{keys:,}" in check.value) == (state, True)
+        assert ("PostgreSQL" in check.fix) == (state == "warn")
+    guide = Path("docs/guides/jetstream.md").read_text()
+    assert f"{MIRRORED_KEYS_MAX:,} keys" in " ".join(guide.split())
 
 
 def test_dynamodb_health_checks_cover_state_clock_and_protection(

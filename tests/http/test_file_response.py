@@ -29,7 +29,7 @@ def files(root: Path, **options: Any) -> ServiceSpec:
 
     async def named(path: str) -> FileResponse:
         """One file, to be saved."""
-        return FileResponse(it, path, media_type="audio/mpeg", etag='"v1"', download_name="é 1.mp3")
+        return FileResponse(it, path, media_type="audio/mpeg", etag='"v1"')
 
     return ServiceSpec(
         name="files",
@@ -76,7 +76,6 @@ def test_a_file_comes_whole_with_its_headers(root: Path) -> None:
         assert (await client.get("/file/empty")).content == b""
         named = await client.get("/named/books%2Fone.mp3")
         assert named.headers["etag"] == '"v1"'
-        assert named.headers["content-disposition"] == "attachment; filename*=UTF-8''%C3%A9%201.mp3"
 
     asking(root, scenario)
 

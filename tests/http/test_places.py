@@ -24,23 +24,35 @@ def run(story: Callable[[], Awaitable[None]]) -> None:
 
 
 async def entered(places: Places, tenant: str, order: list[str]) -> None:
-    if (place := places.enter(tenant)) is not None:
-        await places.wait_for(tenant, place)
+    line = places.line(tenant)
+    if not places.try_start(line):
+        await places.wait_for_place(line)
     order.append(tenant)
+
+
+async def entering(places: Places, tenant: str) -> asyncio.Task[None]:
+    """Return a task that has entered, or waits."""
+    task = asyncio.create_task(entered(places, tenant, []))
+    await asyncio.sleep(0)
+    return task
+
+
+def leave(places: Places, tenant: str) -> None:
+    places.leave(places.line(tenant))
 
 
 def test_a_tenant_at_its_share_waits_and_others_enter() -> None:
     async def story() -> None:
         places = Places(10, 2, 100)
-        assert places.enter("ann") is None
-        assert places.enter("ann") is None
-        waiting = places.enter("ann")
-        assert waiting is not None
-        assert places.enter("bob") is None
-        places.exit("bob")
+        assert (await entering(places, "ann")).done()
+        assert (await entering(places, "ann")).done()
+        waiting = await entering(places, "ann")
+        assert (await entering(places, "bob")).done()
+        leave(places, "bob")
+        await asyncio.sleep(0)
         assert not waiting.done()
-        places.exit("ann")
-        assert waiting.done()
+        leave(places, "ann")
+        await waiting
 
     run(story)
 
@@ -55,7 +67,7 @@ def test_free_places_go_round_the_waiting_tenants() -> None:
         await asyncio.sleep(0)
         previous = "cid"
         for _ in names:
-            places.exit(previous)
+            leave(places, previous)
             await asyncio.sleep(0)
             previous = order[-1]
         assert order == ["ann", "bob", "dan", "ann", "bob", "ann"]
@@ -72,15 +84,15 @@ def test_a_cancelled_request_takes_no_place() -> None:
         tasks = [asyncio.create_task(entered(places, "ann", order)) for _ in range(3)]
         await asyncio.sleep(0)
         tasks[0].cancel()
-        places.exit("ann")  # the second has the place, and is cancelled before it runs
+        leave(places, "ann")  # the second has the place, and is cancelled before it runs
         tasks[1].cancel()
         for _ in range(3):
             await asyncio.sleep(0)
         assert order == ["ann", "ann"] and tasks[2].done()
-        places.exit("ann")
-        assert places.enter("bob") is None
-        places.exit("bob")
-        assert places.enter("ann") is None
+        leave(places, "ann")
+        assert (await entering(places, "bob")).done()
+        leave(places, "bob")
+        assert (await entering(places, "ann")).done()
 
     run(story)
 
@@ -88,12 +100,14 @@ def test_a_cancelled_request_takes_no_place() -> None:
 def test_too_many_waiting_requests_are_rejected() -> None:
     async def story() -> None:
         places = Places(1, 1, 2)
-        places.enter("ann")
-        waiting = [places.enter("ann"), places.enter("ann")]
+        await entering(places, "ann")
+        waiting = [await entering(places, "ann"), await entering(places, "ann")]
         with pytest.raises(RateError):
-            places.enter("ann")
-        assert places.enter("bob") is not None
-        assert None not in waiting
+            await (await entering(places, "ann"))
+        waiting.append(await entering(places, "bob"))
+        assert not any(task.done() for task in waiting)
+        for task in waiting:
+            task.cancel()
 
     run(story)
 

@@ -16,6 +16,9 @@ from keyhouse.nats.parser import CONTROL_LINE_BYTES_MAX, Parser
 HANDLED = 50
 """Subscriptions below this number have a handler."""
 
+RAW = 25
+"""Of these, subscriptions below this number have a raw handler."""
+
 WORDS = st.binary(min_size=1, max_size=6).filter(lambda word: not set(word) & set(b" \t\r\n\v\f"))
 DATA = st.binary(max_size=20) | st.just(b"MSG a 1 2\r\n") | st.just(b"\r\n")
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
@@ -55,16 +58,23 @@ class Client:
 
     def __init__(self) -> None:
         self.received: list[Any] = []
-        self.handlers = {b"%d" % number: number for number in range(HANDLED)}
+        self.raw_handlers = {b"%d" % number: number for number in range(RAW)}
+        self.handlers = {b"%d" % number: number for number in range(RAW, HANDLED)}
 
     def deliver(self, handler: int, subject: bytes, reply: bytes, data: bytes) -> bool:
         self.received.append((handler, subject, reply, data, None))
         return len(self.received) % 2 == 0
 
+    def deliver_raw(
+        self, handler: int, subject: bytes, reply: bytes, headers: bytes, data: bytes
+    ) -> bool:
+        self.received.append((handler, subject, reply, data, headers or None))
+        return len(self.received) % 3 == 0
+
     async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes | None
     ) -> None:
-        headers = None if sid < HANDLED else headers  # a handler receives none
+        headers = None if RAW <= sid < HANDLED else headers  # a handler receives none
         self.received.append((sid, subject, reply, data, headers))
         await asyncio.sleep(0)
 
@@ -113,12 +123,18 @@ def test_a_word_ends_at_a_space_or_a_tab_only() -> None:
 def test_messages_with_a_handler_are_passed_on_without_the_reading_task() -> None:
     client = Client()
     parsing = Parser(client)
-    handled, other = message(b"a", 1, b"r", b"{}"), message(b"a", HANDLED, b"", b"{}")
+    handled, other = message(b"a", RAW, b"r", b"{}"), message(b"a", HANDLED, b"", b"{}")
     assert parsing.feed(handled) == b""
     assert parsing.feed(handled + handled) == handled  # other tasks run first
     assert parsing.feed(handled + other + handled) == other + handled
     assert parsing.feed(handled[:-3]) == handled[:-3]
-    assert client.received == [(1, b"a", b"r", b"{}", None)] * 3
+    raw = with_header(b"a", 1, b"r", b"{}")
+    assert parsing.feed(raw + raw + message(b"a", 1, b"", b"{}")) == b""
+    assert client.received == [
+        *[(RAW, b"a", b"r", b"{}", None)] * 3,
+        *[(1, b"a", b"r", b"{}", HEADER)] * 2,
+        (1, b"a", b"", b"{}", None),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -129,6 +145,7 @@ def test_messages_with_a_handler_are_passed_on_without_the_reading_task() -> Non
         b"MSG a 1\r\n",
         b"MSG a 1 b c 2\r\n{}\r\n",
         b"HMSG a 1 2\r\n{}\r\n",
+        b"HMSG a\r\n",
         b"MSGS a 1 2\r\n{}\r\n",
         b"INFO {\r\n",
         b"HTTP/1.1 400 Bad Request\r\n",

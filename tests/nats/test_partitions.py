@@ -63,7 +63,8 @@ async def partitioned(
     async with AsyncExitStack() as stack:
         main = await stack.enter_async_context(connect(url))
         others = [await stack.enter_async_context(connect(url)) for _ in range(connections)]
-        serving = NatsListener(main, endpoints, name="tested", version="1.0.0", partitions=others)
+        read = dict(enumerate(others)) or None
+        serving = NatsListener(main, endpoints, name="tested", version="1.0.0", partitions=read)
         await stack.enter_async_context(serving)
         yield Partitioned(serving, main, others)
 

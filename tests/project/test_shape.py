@@ -14,7 +14,7 @@ ADVICE = "merge what has one user, or change the limit in ADR 0070 with its reas
 CLI_FILES_MAX = 39
 
 SERVING = ("serve", "http", "auth", "nats")
-SERVING_FILES_MAX = 60
+SERVING_FILES_MAX = 63
 LINES_MAX = {"rosey": 1_450, "streamkit": 2_110}
 SERVICE_LINES_MAX = {"playlist": 160}
 OTHER_SERVICE_LINES_MAX = 70

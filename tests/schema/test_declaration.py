@@ -19,6 +19,7 @@ from keyhouse.schema import (
     LogState,
     Meta,
     Migration,
+    Owner,
     Record,
     RecordCount,
     Schema,
@@ -345,3 +346,16 @@ def test_a_space_that_keys_repeat_is_fixed_in_them() -> None:
     assert Space("a customer", field="customer").bound("7") == {"customer": "7"}
     assert Space("the one", name="main").bound("main") == {}
     assert SPACE.bound("x" * 255) == {}
+
+
+def test_a_declaration_does_not_change() -> None:
+    """`BOOK.name = "x"` was accepted, and stores used the old name."""
+    record = Record(Book, "book:{id}", BY_TITLE)
+    log = Log(Book, "log:{id:ulid}", name="log")
+    schema = Schema("books", record, log, space=SPACE, meta=Meta())
+    under = schema.under("t:")
+    for declared in (record, BY_TITLE, log, Counter("n:{id}"), Owner(record), schema, under, SPACE):
+        for name in ("name", "template", "new"):
+            with pytest.raises(AttributeError, match="does not change"):
+                setattr(declared, name, None)
+    assert Record[Book](Book, "book:{id}").name == "book"

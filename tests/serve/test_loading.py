@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +14,21 @@ from structlog.testing import capture_logs
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.jetstream import JetstreamEngine
 from keyhouse.engines.jetstream.connection import Connection
-from keyhouse.engines.jetstream.feed import BATCH_MESSAGES
+from keyhouse.nats.server import ReservedPort
 from keyhouse.serve import engine_opener, health, process
-from keyhouse.serve.server import Addresses
+from keyhouse.serve.data_dir import DataDir
+from keyhouse.serve.listener import ConnectionShare, bind
+from keyhouse.serve.parent import Parent
+from keyhouse.serve.peers import FOLDER
+from keyhouse.serve.server import Addresses, Server
+from keyhouse.service.worker import Worker
+from keyhouse.settings.settings import Address
 from keyhouse.settings.sources import LoadedSettings, load_settings
 from tests.serve.support import jars
 from tests.support.engine_openers import OPENERS
 from tests.support.nats_servers import name_of, nats_server
 
-ROWS = 3 * BATCH_MESSAGES
+ROWS = 1_000
 USUAL_CHECK_SECONDS = health.CHECK_SECONDS
 
 pytestmark = pytest.mark.skipif(
@@ -37,30 +45,37 @@ async def fill(url: str) -> None:
 
 
 class Gate:
-    """Holds the batches of a mirror that is being loaded."""
+    """Holds the consumer of a mirror that is to be loaded."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached = asyncio.Event()
         self.opened = asyncio.Event()
-        request_many = Connection.request_many
+        subscribe = Connection.subscribe
 
-        async def request_when_open(connection: Connection, subject: str, **body: Any) -> Any:
+        async def subscribe_when_open(connection: Connection, *consumer: Any) -> Any:
             self.reached.set()
             await self.opened.wait()
-            return await request_many(connection, subject, **body)
+            return await subscribe(connection, *consumer)
 
-        monkeypatch.setattr(Connection, "request_many", request_when_open)
+        monkeypatch.setattr(Connection, "subscribe", subscribe_when_open)
 
 
 @pytest.fixture
-def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoadedSettings:
+def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoadedSettings]:
     monkeypatch.setattr(engine_opener, "PROGRESS_SECONDS", 0.02)
     monkeypatch.setattr(health, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(health, "CACHE_SECONDS", 0.0)
     monkeypatch.setattr(process, "tune_gc", lambda: None)
     url = f"{nats_server().url}/?bucket={name_of(tmp_path)}&sync=always"
     asyncio.run(fill(url))
-    place = {"data": str(tmp_path), "http": "127.0.0.1:0", "nats": "off", "engine": url}
-    return load_settings(place, {}, None, systems=("jars",))
+    port = ReservedPort()  # a process that still loads announces none
+    place = {
+        "data": str(tmp_path),
+        "http": f"127.0.0.1:{port.number}",
+        "nats": "off",
+        "engine": url,
+    }
+    yield load_settings(place, {}, None, systems=("jars",))
 
 
 def test_a_process_is_ready_when_its_mirror_is_loaded(
@@ -96,6 +111,12 @@ def test_a_process_is_ready_when_its_mirror_is_loaded(
             assert waiting[0]["system"] == "jars"
             assert waiting[0]["loaded"] == 0
             assert waiting[0]["total"] >= ROWS
+            async with httpx.AsyncClient(timeout=30) as client:
+                early = await client.get(f"http://{loaded.settings.http}/ready")
+            assert early.status_code == 503
+            system = early.json()["systems"]["jars"]
+            assert (system["loaded"], system["total"]) == (0, waiting[0]["total"])
+            assert "loads its keys" in system["why"]
             assert not announced
             assert not [line for line in lines if line["event"] == "ready"]
             # Checks were short because they had to fail; on a busy machine the next one did too.
@@ -123,5 +144,34 @@ def test_a_process_that_still_loads_stops_at_a_signal(
         signal.raise_signal(signal.SIGTERM)
         async with asyncio.timeout(30):
             await serving
+
+    asyncio.run(main())
+
+
+def test_a_worker_that_takes_the_place_of_another_accepts_no_request_before_it_can_answer(
+    loaded: LoadedSettings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In a restart it got half of the requests, and could answer none until it had its keys."""
+    (tmp_path / FOLDER).mkdir()
+
+    async def main() -> None:
+        gate = Gate(monkeypatch)
+        with bind(Address("127.0.0.1", 0)) as bound, socket.socket() as link:
+            share = ConnectionShare(ConnectionShare.counts(2), 0)
+            data = DataDir.take(tmp_path)
+            parent = Parent(Worker(0, 2), 3, data, bound, share, link)
+            server = Server(loaded, {"jars": jars.without_nats}, parent)
+            starting = asyncio.ensure_future(server.__aenter__())
+            await gate.reached.wait()
+            async with httpx.AsyncClient(timeout=30, trust_env=False) as client:
+                url = f"http://127.0.0.1:{bound.getsockname()[1]}/ready"
+                with pytest.raises(httpx.ConnectError):
+                    await client.get(url)
+                monkeypatch.setattr(health, "CHECK_SECONDS", USUAL_CHECK_SECONDS)
+                gate.opened.set()
+                await starting
+                assert (await client.get(url)).status_code == 200
+            await server.__aexit__()
+            data.release()
 
     asyncio.run(main())

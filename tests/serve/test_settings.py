@@ -1,6 +1,7 @@
 """Sources of settings, their precedence, invalid ones, and the location of each system's rows."""
 
 import asyncio
+import os
 import socket
 from pathlib import Path
 from typing import Any, cast
@@ -52,6 +53,18 @@ def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path)
 
 def test_no_settings_are_the_defaults(tmp_path: Path) -> None:
     assert gathered(tmp_path).settings == ServerSettings()
+
+
+@pytest.mark.parametrize("text", ["3", "auto"])
+def test_workers_are_a_number_or_one_for_each_core_of_this_process(
+    tmp_path: Path, text: str
+) -> None:
+    settings = gathered(tmp_path, {"workers": text}).settings
+    most = 3 if text == "3" else os.cpu_count() or 1
+    assert 1 <= settings.worker_count <= most
+    for wrong in ("0", "65", "many"):
+        with pytest.raises(UsageError, match="workers"):
+            gathered(tmp_path, {"workers": wrong})
 
 
 def test_a_file_in_the_current_folder_is_read_by_default(tmp_path: Path) -> None:

@@ -373,8 +373,8 @@ def without_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds (`tests/service/test_passwords.py`)."""
     check = LoginGuard.check
 
-    def counted(*arguments: Any) -> float:
-        check(*arguments)
+    async def counted(*arguments: Any) -> float:
+        await check(*arguments)
         return 0.0
 
     monkeypatch.setattr(LoginGuard, "check", counted)

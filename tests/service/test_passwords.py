@@ -3,12 +3,15 @@
 import asyncio
 import os
 import threading
-from typing import Any
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
 from keyhouse.clock import ManualClock
+from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import BusyError, LimitError, RateError, TokenError, UnreadableError
 from keyhouse.http import ClientAddress, Route
 from keyhouse.service.accounts.known_clients import DEVICE_SECONDS, KnownClients
@@ -19,6 +22,8 @@ from keyhouse.service.spec import ServiceSpec
 from keyhouse.service.thread_priority import spare_cores
 from tests.http.support.real_server import run, serving
 from tests.support.polling import until
+
+R = TypeVar("R")
 
 CHEAP = PasswordParameters(time_cost=1, memory_kib=64)
 HERE = ClientAddress("192.0.2.1", "192.0.2.1")
@@ -103,49 +108,93 @@ def test_hashes_leave_a_core_free_and_others_wait_or_are_rejected(
 # The slow-down
 
 
+def now(work: Coroutine[Any, Any, R]) -> R:
+    return asyncio.run(work)
+
+
+SHARED = pytest.mark.parametrize("is_shared", [False, True], ids=["process", "rows"])
+"""Failures of one process, and those that several share."""
+
+
+def login_guard(clock: ManualClock, is_shared: bool = False, **options: Any) -> LoginGuard:
+    return LoginGuard(
+        clock=clock, shared=MemoryEngine(clock=clock) if is_shared else None, **options
+    )
+
+
 def attempts(guard: LoginGuard, account: str, client: ClientAddress, count: int) -> int:
     """Return how many of these attempts were allowed."""
     allowed = 0
     for _ in range(count):
         try:
-            guard.check(account, client)
+            now(guard.check(account, client))
             allowed += 1
         except RateError:
             pass
     return allowed
 
 
-def test_guesses_of_one_account_are_slowed_down_and_never_rejected() -> None:
+@SHARED
+def test_guesses_of_one_account_are_slowed_down_and_never_rejected(is_shared: bool) -> None:
     """The delay of an account was a rejection: any client that sent guesses kept its owner out."""
     clock = ManualClock()
-    guard = LoginGuard(clock=clock)
-    assert [guard.check("ann", HERE) for _ in range(5)] == [0] * 5
+    guard = login_guard(clock, is_shared)
+    assert [now(guard.check("ann", HERE)) for _ in range(5)] == [0] * 5
     waits = []
     for number in range(100):
         address = ClientAddress(f"10.0.0.{number}", f"10.0.0.{number}")
-        waits.append(guard.check("ANN", address))
+        waits.append(now(guard.check("ANN", address)))
     assert waits[:5] == [0.1, 0.2, 0.4, 0.8, 1.6] and max(waits) == 2
-    guard.succeeded("ann", ELSEWHERE)
-    assert guard.check("ann", ELSEWHERE) == 0
+    now(guard.succeeded("ann", ELSEWHERE))
+    assert now(guard.check("ann", ELSEWHERE)) == 0
 
 
-def test_guesses_of_one_address_are_slowed_down_for_all_accounts() -> None:
-    guard = LoginGuard(clock=ManualClock())
+@SHARED
+def test_guesses_of_one_address_are_slowed_down_for_all_accounts(is_shared: bool) -> None:
+    guard = login_guard(ManualClock(), is_shared)
     assert sum(attempts(guard, f"user{number}", HERE, 1) for number in range(1_000)) == 20
     assert attempts(guard, "user1", ELSEWHERE, 1) == 1
 
 
-def test_a_success_clears_the_account_but_not_the_address() -> None:
-    guard = LoginGuard(clock=ManualClock())
+def test_processes_on_one_engine_count_failures_together() -> None:
+    """Each process had its own count: three of them compared 45 wrong passwords of an address where
+    15 were allowed."""
+    clock = ManualClock()
+    engine = MemoryEngine(clock=clock)
+    guards = [LoginGuard(clock=clock, shared=engine) for _ in range(3)]
+
+    async def count(guard: LoginGuard, client: ClientAddress) -> int:
+        allowed = 0
+        for number in range(30):
+            with suppress(RateError):
+                await guard.check(f"user{number}", client)
+                allowed += 1
+        return allowed
+
+    async def scenario() -> None:
+        assert sum(await asyncio.gather(*(count(guard, HERE) for guard in guards))) == 20
+        for guard in guards:
+            await guard.check("ann", ELSEWHERE)
+        assert [await guard.check("ann", ELSEWHERE) for guard in guards] == [0, 0, 0.1]
+        clock.advance(seconds=3_700)
+        await engine.sweep(limit=1_000)
+        assert [space async for space in engine.spaces()] == []
+
+    asyncio.run(scenario())
+
+
+@SHARED
+def test_a_success_clears_the_account_but_not_the_address(is_shared: bool) -> None:
+    guard = login_guard(ManualClock(), is_shared)
     for _ in range(100):
-        guard.check("ann", HERE)
-        guard.succeeded("ann", HERE)
+        now(guard.check("ann", HERE))
+        now(guard.succeeded("ann", HERE))
     for number in range(19):
-        guard.check(f"user{number}", HERE)
-        guard.check("mallory", ELSEWHERE)
-        guard.succeeded("mallory", ELSEWHERE)
-    guard.check("mallory", HERE)
-    guard.succeeded("mallory", HERE)  # an account of the attacker's does not reset the count
+        now(guard.check(f"user{number}", HERE))
+        now(guard.check("mallory", ELSEWHERE))
+        now(guard.succeeded("mallory", ELSEWHERE))
+    now(guard.check("mallory", HERE))
+    now(guard.succeeded("mallory", HERE))  # an account of the attacker's does not reset the count
     assert attempts(guard, "ann", HERE, 10) == 1
 
 
@@ -158,7 +207,7 @@ def test_a_flood_of_logins_leaves_a_place_for_addresses_with_a_past_success(
     async def scenario() -> None:
         passwords, guard = Passwords(CHEAP, pending_max=4), LoginGuard()
         stored = await passwords.hash("correct")
-        guard.succeeded("ann", HERE)
+        await guard.succeeded("ann", HERE)
         release, started = threading.Event(), threading.Event()
         verify = passwords.verify_now
         order: list[str] = []
@@ -232,12 +281,12 @@ def test_failures_are_forgotten_and_memory_is_bounded() -> None:
     assert attempts(guard, "ann", HERE, 30) == 20
     for number in range(100):
         client = ClientAddress(f"10.0.0.{number}", f"10.0.0.{number}")
-        guard.check(f"user{number}", client)
+        now(guard.check(f"user{number}", client))
     assert attempts(guard, "ann", HERE, 30) == 20, "others came between, and it was forgotten"
-    guard.succeeded("ann", HERE)
+    now(guard.succeeded("ann", HERE))
     others = [ClientAddress(f"10.0.0.{number}", f"10.0.0.{number}") for number in range(100)]
     for client in others:
-        guard.succeeded("ann", client)
+        now(guard.succeeded("ann", client))
     assert [client for client in others if guard.is_known("ann", client)] == others[-10:]
     assert not guard.is_known("ann", HERE)
 
@@ -263,17 +312,20 @@ def test_a_device_is_known_for_its_user_only_whatever_its_address_and_for_half_a
     assert not known.device("ann", cookie)
 
 
-def test_others_at_the_same_address_do_not_stop_a_known_device() -> None:
-    guard = LoginGuard(clock=ManualClock())
+@SHARED
+def test_others_at_the_same_address_do_not_stop_a_known_device(is_shared: bool) -> None:
+    guard = login_guard(ManualClock(), is_shared)
     assert attempts(guard, "ann", HERE, 100) == 20
     with pytest.raises(RateError):
-        guard.check("ann", HERE)
-    assert guard.check("ann", HERE, "device") == 2, "slowed down, as all attempts of the account"
-    guard.succeeded("ann", HERE, "device")
+        now(guard.check("ann", HERE))
+    assert now(guard.check("ann", HERE, "device")) == 2, (
+        "slowed down, as all attempts of the account"
+    )
+    now(guard.succeeded("ann", HERE, "device"))
     allowed = 0
     with pytest.raises(RateError):
         for _ in range(100):
-            guard.check("ann", ELSEWHERE, "device")
+            now(guard.check("ann", ELSEWHERE, "device"))
             allowed += 1
     assert allowed == 20, "a device has its own limit"
 
@@ -301,11 +353,11 @@ def test_logins_do_not_delay_other_requests(monkeypatch: pytest.MonkeyPatch) -> 
 
         async def sign_in(body: Credentials, client: ClientAddress) -> dict[str, bool]:
             """Sign in."""
-            guard.check(body.user, client)
+            await guard.check(body.user, client)
             check = await passwords.verify(stored if body.user == "ann" else None, body.password)
             if not check.is_valid:
                 raise TokenError("The name or the password is wrong.")
-            guard.succeeded(body.user, client)
+            await guard.succeeded(body.user, client)
             return {"ok": True}
 
         async def ping() -> dict[str, bool]:

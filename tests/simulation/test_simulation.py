@@ -25,7 +25,7 @@ from tests.simulation.library import library
 from tests.simulation.operations import operations
 from tests.simulation.service import service
 from tests.simulation.shared_tasks import shared_tasks
-from tests.simulation.usage import usage
+from tests.simulation.usage import shared_usage, usage
 from tests.sizes import size
 from tests.store import test_planted_bugs as planted
 from tests.support.seeds import new_seed
@@ -38,12 +38,15 @@ PLANS: dict[Scenario, FaultPlan] = {
     jobs: FaultPlan(seconds=20, kills=3, clock_jumps=2, jump_seconds=90),
     operations: FaultPlan(seconds=30, kills=3, partitions=4, down_seconds=20, clock_jumps=0),
     usage: FaultPlan(seconds=8, kills=0),
+    shared_usage: FaultPlan(seconds=40, kills=4, clock_jumps=0),
     service: FaultPlan(seconds=8, kills=2, clock_jumps=0),
     shared_tasks: FaultPlan(
         seconds=300, kills=6, partitions=6, crashes=2, down_seconds=30, clock_jumps=0
     ),
 }
-NETWORKS: dict[Scenario, Network] = {usage: Network(late_request=0)}
+NETWORKS: dict[Scenario, Network] = {
+    each: Network(late_request=0) for each in (usage, shared_usage)
+}
 """A write of unknown outcome counts until the next count of a quota: one that arrives later may
 exceed it (`keyhouse.service.usage`)."""
 
@@ -52,6 +55,7 @@ RUNS: dict[Scenario, int] = {
     jobs: size(30, 600, 30_000),
     operations: size(15, 300, 15_000),
     usage: size(10, 200, 10_000),
+    shared_usage: size(10, 200, 10_000),
     service: size(5, 100, 5_000),
     shared_tasks: size(15, 300, 15_000),
 }

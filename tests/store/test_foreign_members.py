@@ -9,8 +9,8 @@ from msgspec import UNSET, UnsetType
 
 from keyhouse.errors import DeclarationError, NewerError, RecordError
 from keyhouse.keyring import KeyRing
-from keyhouse.schema import MILLISECONDS, Record, Schema, Space, Summary
-from keyhouse.store import Store, verify
+from keyhouse.schema import MILLISECONDS, Index, Meta, Record, Schema, Space, Summary, Unique
+from keyhouse.store import Entry, Store, Transaction, run_job, verify
 from tests.store.support.harness import SPACE, Harness, all_of, everywhere
 
 
@@ -31,6 +31,11 @@ class Playlist(msgspec.Struct, kw_only=True):
     owner: Owner | None = None
     times: list[str] | UnsetType = UNSET
     version: int = 1
+
+
+class Named(msgspec.Struct, kw_only=True):
+    id: str
+    name: str
 
 
 INDEX = Summary(
@@ -297,3 +302,37 @@ async def test_items_that_a_write_sorts_keep_their_own_members(harness: Harness)
 
 def numbers_of(items: list[dict[str, Any]]) -> list[int]:
     return sorted(item["at"] for item in items)
+
+
+BY_NAME = Index("by-name:{name}:{id}")
+ONE_NAME = Unique("one-name:{name}", value="id")
+NAMED = Record(Named, "named:{id}", BY_NAME, ONE_NAME, unknown="keep")
+NAMES = Schema("names", NAMED, meta=Meta(), space=Space("a space"))
+
+
+@everywhere
+async def test_every_reader_returns_the_same_entry_with_the_members_that_it_keeps(
+    harness: Harness,
+) -> None:
+    """A job and the fold of a log got entries without them: what they wrote had lost them."""
+    store = harness.store(NAMES)
+    await store.put(NAMED, Named(id="a", name="x"))
+    await harness.plant({"named:a": b'{"id":"a","name":"x","added":1}'})
+    entry = await store.entry(NAMED, id="a")
+    assert entry is not None and entry.stored is not None and b"added" in entry.stored
+    of_jobs: list[Any] = []
+
+    async def step(tx: Transaction, each: Entry[Named]) -> None:
+        of_jobs.append(each)
+
+    await run_job(store, "look", NAMED, step)
+    page = await store.page(NAMED)
+    others = [
+        *of_jobs,
+        *page.entries,
+        *await all_of(store.scan(NAMED)),
+        *await all_of(store.scan(NAMED, by=BY_NAME)),
+        await store.lookup(NAMED, ONE_NAME, name="x"),
+        await store.transact(lambda tx: tx.entry(NAMED, id="a")),
+    ]
+    assert others == [entry] * 6

@@ -75,9 +75,6 @@ def test_every_link_and_form_stays_below_the_path_of_the_app(root: str, tmp_path
             assert f"Path={root}/studio;" in answer.headers["set-cookie"]
             answer = await client.post(f"{root}/studio/lock", data={"unlocked": "on"})
             assert answer.headers["location"] == f"{root}/studio/"
-            view = {"action": "save", "name": "Lem", "path": f"{MAIN}/book?q=author%3Dlem"}
-            answer = await client.post(f"{root}/studio/views", data=view)
-            assert answer.headers["location"] == f"{root}{view['path']}"
             seen: set[str] = set()
             ahead = [f"{root}/studio/", f"{root}{MAIN}/edit?k=book:b000&mode=text"]
             while ahead:
@@ -105,7 +102,6 @@ def test_the_page_of_a_rejected_form_leads_back_to_a_page(tmp_path: Path) -> Non
 
     async def scenario(served: Library) -> None:
         forms = (
-            ("/studio/views", {"action": "save", "name": "x", "path": "elsewhere"}),
             ("/studio/journal", {"id": "x"}),
             ("/studio/job", {"id": "x", "action": "undo"}),
             (f"{MAIN}/edit", {"k": "by-author:lem:b000", "revision": "1", "action": "preview"}),

@@ -183,9 +183,14 @@ def intercept(engine: DynamoDBEngine) -> InterceptingClient:
 
 
 async def put(
-    engine: DynamoDBEngine, *keys: str, value: bytes = b"1", expires: int | None = None
+    engine: DynamoDBEngine,
+    *keys: str,
+    value: bytes = b"1",
+    expires: int | None = None,
+    space: str = "s",
 ) -> int:
-    revision = await engine.commit("s", Batch(puts=tuple(Put(key, value, expires) for key in keys)))
+    puts = tuple(Put(key, value, expires) for key in keys)
+    revision = await engine.commit(space, Batch(puts=puts))
     assert revision is not None
     return revision
 

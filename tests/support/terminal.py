@@ -18,6 +18,8 @@ _SECONDS_MAX = 60
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 
 CTRL_C = "\x03"
+HANG_UP = ""
+"""Typed last: closes the terminal while the program runs."""
 
 
 def on_terminal(
@@ -40,9 +42,11 @@ def on_terminal(
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = ForkedProcess(command, inside, inside, inside)
     os.close(inside)
-    output = _talk(terminal, list(typed))
-    status = process.wait(_SECONDS_MAX)
-    os.close(terminal)
+    with os.fdopen(terminal, "rb", 0) as opened:
+        output = _talk(terminal, list(typed))
+        if typed and typed[-1][1] == HANG_UP:
+            opened.close()
+        status = process.wait(_SECONDS_MAX)
     assert status == code, f"exit code {status}\n{output}"
     return output.replace("\r\n", "\n")
 
@@ -64,7 +68,9 @@ def _talk(terminal: int, typed: list[tuple[str, str]]) -> str:
         output += piece
         if typed and (at := output.find(typed[0][0].encode(), searched)) >= 0:
             searched = at + len(typed[0][0].encode())
-            os.write(terminal, typed.pop(0)[1].encode())
+            if (text := typed.pop(0)[1]) == HANG_UP:
+                return output.decode()
+            os.write(terminal, text.encode())
 
 
 def plain(output: str) -> str:

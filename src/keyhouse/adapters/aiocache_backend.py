@@ -66,8 +66,8 @@ class KeyhouseCache(BaseCache):  # type: ignore[misc]  # the library has no type
     async def _multi_get(
         self, keys: list[str], encoding: str | None = "utf-8", _conn: Any = None
     ) -> list[Any]:
-        found = await self.store.get_many(VALUE, [{"name": name_segment(key)} for key in keys])
-        return [None if stored is None else _loaded(stored, encoding) for stored in found]
+        values = await self.store.get_many(VALUE, [{"name": name_segment(key)} for key in keys])
+        return [None if stored is None else _loaded(stored, encoding) for stored in values]
 
     async def _set(
         self,
@@ -160,8 +160,8 @@ class KeyhouseCache(BaseCache):  # type: ignore[misc]  # the library has no type
 
     async def _redlock_release(self, key: str, value: Any) -> int:
         async def work(tx: Transaction) -> int:
-            found = await tx.get(VALUE, name=name_segment(key))
-            if found != _dumped(key, value):
+            stored = await tx.get(VALUE, name=name_segment(key))
+            if stored != _dumped(key, value):
                 return 0
             return int(await tx.delete(VALUE, name=name_segment(key)))
 

@@ -131,8 +131,8 @@ class KeyhouseSaver(BaseCheckpointSaver[int]):
     async def aget_tuple(self, config: Any) -> CheckpointTuple | None:
         names = _names(config)
         if (id := get_checkpoint_id(config)) is not None and id:
-            found = await self.store.get(CHECKPOINT, **names, id_name=_name(id))
-            return None if found is None else await self._tuple(found)
+            checkpoint = await self.store.get(CHECKPOINT, **names, id_name=_name(id))
+            return None if checkpoint is None else await self._tuple(checkpoint)
         newest = self.store.scan(CHECKPOINT, reverse=True, limit=1, **names)
         async for entry in newest:
             return await self._tuple(entry.record)
@@ -146,12 +146,12 @@ class KeyhouseSaver(BaseCheckpointSaver[int]):
         before: Any = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        found = [head async for head in self._heads(config)]
-        found.sort(key=lambda head: head.id, reverse=True)
+        heads = [head async for head in self._heads(config)]
+        heads.sort(key=lambda head: head.id, reverse=True)
         before_id = None if before is None else get_checkpoint_id(before)
         only_id = None if config is None else get_checkpoint_id(config)
         left = limit
-        for head in found:
+        for head in heads:
             if (before_id and head.id >= before_id) or (only_id and head.id != only_id):
                 continue
             metadata = self.serde.loads_typed((head.metadata_kind, head.metadata))

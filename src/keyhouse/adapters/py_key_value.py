@@ -97,8 +97,8 @@ class KeyhouseStore(
     async def _get_managed_entries(
         self, *, collection: str, keys: Sequence[str]
     ) -> list[ManagedEntry | None]:
-        found = await self.store.get_many(VALUE, [_names(collection, key) for key in keys])
-        return [_managed(stored) for stored in found]
+        values = await self.store.get_many(VALUE, [_names(collection, key) for key in keys])
+        return [_managed(stored) for stored in values]
 
     async def _put_managed_entry(
         self, *, collection: str, key: str, managed_entry: ManagedEntry
@@ -137,16 +137,16 @@ class KeyhouseStore(
         return await self.store.transact(work)
 
     async def _get_collection_keys(self, *, collection: str, limit: int | None = None) -> list[str]:
-        found = self.store.scan(
+        entries = self.store.scan(
             VALUE,
             limit=min(limit or _KEYS_MAX, _KEYS_MAX),
             collection_name=_collection_name(collection),
         )
-        return [entry.record.key async for entry in found]
+        return [entry.record.key async for entry in entries]
 
     async def _get_collection_names(self, *, limit: int | None = None) -> list[str]:
-        found = self.store.scan(COLLECTION, limit=min(limit or _KEYS_MAX, _KEYS_MAX))
-        return [entry.record.collection async for entry in found]
+        entries = self.store.scan(COLLECTION, limit=min(limit or _KEYS_MAX, _KEYS_MAX))
+        return [entry.record.collection async for entry in entries]
 
     async def _delete_collection(self, *, collection: str) -> bool:
         name = _collection_name(collection)

@@ -34,18 +34,15 @@ SESSIONS: Final = Schema("sessions", SESSION, meta=Meta(), space=Space("a site")
 class KeyhouseSessionStore(SessionStore):
     """A starsessions store on a store of the schema `SESSIONS`."""
 
-    def __init__(
-        self, store: Store, *, browser_session_seconds: int = _BROWSER_SESSION_SECONDS
-    ) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
-        self._browser_session_seconds = browser_session_seconds
 
     async def read(self, session_id: str, lifetime: int) -> bytes:
-        found = await self.store.get(SESSION, digest=_digest(session_id))
-        return b"" if found is None else found.data
+        session = await self.store.get(SESSION, digest=_digest(session_id))
+        return b"" if session is None else session.data
 
     async def write(self, session_id: str, data: bytes, lifetime: int, ttl: int) -> str:
-        seconds = self._browser_session_seconds if lifetime == 0 else max(1, ttl)
+        seconds = _BROWSER_SESSION_SECONDS if lifetime == 0 else max(1, ttl)
         await self.store.put(
             SESSION, SessionData(digest=_digest(session_id), data=data), ttl=seconds
         )

@@ -299,10 +299,10 @@ class Access:
 def _is_derived(schema: Schema, prefix: str) -> bool:
     """Return whether keys of derived rows can start so, and those of records cannot."""
     heads = [(each.template.head, isinstance(each, BoundRecord)) for _, each in schema.declared()]
-    found = [
+    are_records = [
         is_record for head, is_record in heads if head.startswith(prefix) or prefix.startswith(head)
     ]
-    return bool(found) and not any(found)
+    return bool(are_records) and not any(are_records)
 
 
 def _span(selection: Selection) -> Span:

@@ -29,7 +29,7 @@ from keyhouse.cli.commands.migrate import migrate
 from keyhouse.cli.commands.move import move
 from keyhouse.cli.commands.put import put
 from keyhouse.cli.commands.restore import restore
-from keyhouse.cli.commands.serve import serve
+from keyhouse.cli.commands.serve import restart, serve
 from keyhouse.cli.commands.stats import spaces, stats
 from keyhouse.cli.commands.studio import studio
 from keyhouse.cli.commands.sweep import sweep
@@ -117,6 +117,7 @@ app = typer.Typer(
 )
 COMMAND_FUNCTIONS: dict[str, Callable[..., None]] = {
     "serve": serve,
+    "restart": restart,
     "token": token,
     "acl": acl,
     "nats-user": nats_user,

@@ -12,6 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from keyhouse.engines.registry import SCHEMES
+from keyhouse.engines.retention import split_changes_kept
 
 __all__ = ["HealthCheck", "check_health"]
 
@@ -53,7 +54,7 @@ async def check_health(url: str) -> list[HealthCheck]:
     if engine == "memory":
         return []
     health = import_module(f"keyhouse.engines.{engine}.health")
-    checks: list[HealthCheck] = await health.check_health(url)
+    checks: list[HealthCheck] = await health.check_health(split_changes_kept(url)[0])
     return checks
 
 

@@ -25,6 +25,7 @@ from keyhouse.engine import (
     fitting_rows,
 )
 from keyhouse.engines.batch_plan import Writes, evaluate, ids_expired_at
+from keyhouse.engines.retention import Kept, Retention
 from keyhouse.engines.watch_loop import ChangedKey, LogPage, newest_change, watch_log
 from keyhouse.errors import ClosedError
 from keyhouse.limits import CHANGES_KEPT
@@ -136,9 +137,9 @@ class _SpaceLog:
 class MemoryEngine:
     """See `keyhouse.engine` for the contract of each method."""
 
-    def __init__(self, clock: Clock | None = None, *, changes_kept: int = CHANGES_KEPT) -> None:
+    def __init__(self, clock: Clock | None = None, *, changes_kept: Kept = CHANGES_KEPT) -> None:
         self.clock = clock or SystemClock()
-        self._changes_kept = changes_kept
+        self._retention = Retention(changes_kept, self.clock)
         self._spaces: dict[str, _Space] = {}
         self._revision = 0
         self._pruned = 0  # newest revision that was pruned from the log
@@ -270,7 +271,7 @@ class MemoryEngine:
         self._committed = asyncio.Event()
 
     def _prune(self) -> None:
-        extra = max(0, len(self._log) - self._changes_kept)
+        extra = max(0, self._retention.prunable(self._revision) - self._pruned)
         del self._log[:extra]
         self._pruned += extra
         expired_at = ids_expired_at(self.clock.now())

@@ -12,6 +12,7 @@ from keyhouse.advice.nearest import nearest
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Engine
 from keyhouse.engines.opening import Opening
+from keyhouse.engines.retention import Kept, split_changes_kept
 from keyhouse.engines.sql.url import split_layout, sqlite_file
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
@@ -24,7 +25,8 @@ class ServerEngine(Engine, Protocol):
     """An engine on a server."""
 
     async def connect(self) -> None:
-        """Connect to the server, or raise; also raises if it has no connection for writes."""
+        """Connect to the server, or raise; also raises if it has no connection for reads or for
+        writes."""
         ...
 
 
@@ -54,6 +56,9 @@ def open_engine(url: str, *, clock: Clock | None = None, create: bool = True) ->
     SQL tables. Missing files, folders, tables and buckets are created; with `create=False` they
     raise UsageError.
 
+    `changes_kept=NUMBER` and `changes_seconds=NUMBER` (every engine) set how many changes the log
+    keeps for watches, and of how much time; see `keyhouse.engines.retention`.
+
     A server is contacted before this returns, and errors are raised here; afterwards the engine
     reconnects by itself.
     """
@@ -70,7 +75,9 @@ async def _open(url: str, clock: Clock | None, create: bool) -> Engine:
             url=public_url(url),
             **(nearest(scheme, sorted(SCHEMES)) if colon else {"known": sorted(SCHEMES)}),
         )
-    return await _OPENERS[SCHEMES[scheme]](url, rest, clock or SystemClock(), create)
+    bare, kept = split_changes_kept(url)
+    rest = bare.partition(":")[2]
+    return await _OPENERS[SCHEMES[scheme]](bare, rest, clock or SystemClock(), kept, create)
 
 
 @contextmanager
@@ -82,39 +89,42 @@ def _driver(engine: str, library: str, extra: str) -> Iterator[None]:
         raise ImportError(f"The {engine} engine needs {library}: {install_line(extra)}") from error
 
 
-async def _open_memory(url: str, rest: str, clock: Clock, create: bool) -> Engine:
+async def _open_memory(url: str, rest: str, clock: Clock, kept: Kept, create: bool) -> Engine:
     from keyhouse.engines.memory import MemoryEngine
 
     if rest.strip("/"):
         raise UsageError("The memory engine has no name; write memory:", url=url)
-    return MemoryEngine(clock=clock)
+    return MemoryEngine(clock=clock, changes_kept=kept)
 
 
-async def _open_sqlite(url: str, rest: str, clock: Clock, create: bool) -> Engine:
+async def _open_sqlite(url: str, rest: str, clock: Clock, kept: Kept, create: bool) -> Engine:
     bare, layout = split_layout(url)
     path = sqlite_file(bare)
     _require_existing(path, create)
     with _driver("SQLite", "apsw", "sqlite"):
         from keyhouse.engines.sqlite import SqliteEngine
-    return SqliteEngine.open(path, clock=clock, layout=layout, create=create)
+    return SqliteEngine.open(path, clock=clock, changes_kept=kept, layout=layout, create=create)
 
 
-async def _open_postgres(url: str, rest: str, clock: Clock, create: bool) -> Engine:
+async def _open_postgres(url: str, rest: str, clock: Clock, kept: Kept, create: bool) -> Engine:
     with _driver("PostgreSQL", "asyncpg", "postgres"):
         from keyhouse.engines.postgres import PostgresEngine
-    return await _connected(PostgresEngine.open(url, clock=clock, create=create))
+    return await _connected(PostgresEngine.open(url, clock=clock, changes_kept=kept, create=create))
 
 
-async def _open_rocksdb(url: str, rest: str, clock: Clock, create: bool) -> Engine:
+async def _open_rocksdb(url: str, rest: str, clock: Clock, kept: Kept, create: bool) -> Engine:
     path = rest.removeprefix("///")
     if not path or path.startswith("//"):
         raise UsageError("Invalid RocksDB URL; write rocksdb:///folder", url=url)
     if "?" in path:
-        raise UsageError("Unknown setting in the RocksDB URL; it has none.", url=url)
+        raise UsageError(
+            "Unknown setting in the RocksDB URL; it has only changes_kept= and changes_seconds=.",
+            url=url,
+        )
     _require_existing(path, create)
     with _driver("RocksDB", "rocksdict", "rocksdb"):
         from keyhouse.engines.rocksdb import RocksdbEngine
-    return RocksdbEngine.open(path, clock=clock)
+    return RocksdbEngine.open(path, clock=clock, changes_kept=kept)
 
 
 def _require_existing(path: str, create: bool) -> None:
@@ -124,18 +134,22 @@ def _require_existing(path: str, create: bool) -> None:
         )
 
 
-async def _open_jetstream(url: str, rest: str, clock: Clock, create: bool) -> Engine:
+async def _open_jetstream(url: str, rest: str, clock: Clock, kept: Kept, create: bool) -> Engine:
     with _driver("JetStream", "nats-py", "jetstream"):
         from keyhouse.engines.jetstream import JetstreamEngine
-    return await _connected(JetstreamEngine.open(url, clock=clock, create=create))
+    return await _connected(
+        JetstreamEngine.open(url, clock=clock, changes_kept=kept, create=create)
+    )
 
 
-async def _open_dynamodb(url: str, rest: str, clock: Clock, create: bool) -> Engine:
+async def _open_dynamodb(url: str, rest: str, clock: Clock, kept: Kept, create: bool) -> Engine:
     with _driver("DynamoDB", "aiobotocore", "dynamodb"):
         from keyhouse.engines.dynamodb import DynamoDBEngine, Settings
     settings = Settings.of(url)
     return await _connected(
-        DynamoDBEngine(settings if create else replace(settings, create=False), clock=clock)
+        DynamoDBEngine(
+            settings if create else replace(settings, create=False), clock=clock, changes_kept=kept
+        )
     )
 
 
@@ -149,7 +163,7 @@ async def _connected(engine: ServerEngine) -> Engine:
     return engine
 
 
-_OPENERS: Final[dict[str, Callable[[str, str, Clock, bool], Awaitable[Engine]]]] = {
+_OPENERS: Final[dict[str, Callable[[str, str, Clock, Kept, bool], Awaitable[Engine]]]] = {
     "dynamodb": _open_dynamodb,
     "jetstream": _open_jetstream,
     "memory": _open_memory,

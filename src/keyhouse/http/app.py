@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import secrets
 import traceback
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -36,7 +36,7 @@ from keyhouse.http.errors import (
     error_headers,
     shown_error,
 )
-from keyhouse.http.event_stream import EventBody, OpenStreams, TenantStreams
+from keyhouse.http.event_stream import EventBody, HeldPlaces, OpenStreams, TenantStreams
 from keyhouse.http.front_pages import has_page, landing_route, service_route
 from keyhouse.http.limits import HTTP_PLACES, HTTP_TENANT_PLACES, HTTP_TENANT_WAITING_MAX
 from keyhouse.http.metrics import HttpMetrics
@@ -60,10 +60,11 @@ _EXPECTED = (DrainingError, PreparingError)
 """Errors above 499 that are expected: the shutdown or the preparation is logged, once."""
 
 
-def _places() -> Places:
-    """Return the places of one service. A streamed response has left its place: what it holds is
-    limited by bytes."""
-    return Places(HTTP_PLACES, HTTP_TENANT_PLACES, HTTP_TENANT_WAITING_MAX)
+def _places(workers: int = 1) -> Places:
+    """Return the places of one service in one of several workers, which divide them. A streamed
+    response has left its place: what it holds is limited by bytes."""
+    limits = (HTTP_PLACES, HTTP_TENANT_PLACES, HTTP_TENANT_WAITING_MAX)
+    return Places(*(max(1, limit // workers) for limit in limits))
 
 
 def make_app(
@@ -73,12 +74,16 @@ def make_app(
     registry: CollectorRegistry | None = None,
     routes: Sequence[Route] = (),
     alone: bool = False,
+    workers: int = 1,
+    slots: Callable[[str], HeldPlaces | None] = lambda kind: None,
 ) -> "App":
     """Return an ASGI application with each service below `/<name>`; `routes` have no prefix.
 
-    `alone` puts a single service at the root, for mounting in another server.
+    `alone` puts a single service at the root, for mounting in another server. Its limits are those
+    of `workers` processes, which count places of a kind in `slots`.
     """
-    return App(sections, settings or HttpSettings(), registry or CollectorRegistry(), routes, alone)
+    registry = registry or CollectorRegistry()
+    return App(sections, settings or HttpSettings(), registry, routes, alone, workers, slots)
 
 
 class App:
@@ -91,6 +96,8 @@ class App:
         registry: CollectorRegistry,
         routes: Sequence[Route],
         alone: bool,
+        workers: int,
+        slots: Callable[[str], HeldPlaces | None],
     ) -> None:
         if alone and len(sections) != 1:
             raise DeclarationError(
@@ -134,7 +141,8 @@ class App:
                     self._add_front_page(redirect_route(path, f"{path}/", "To its page."))
         for section in sections:
             prefix = "" if alone else f"/{section.name}"
-            shares = _places(), TenantStreams(settings.tenant_streams_max)
+            streams = TenantStreams(settings.tenant_streams_max, slots(f"streams:{section.name}"))
+            shares = _places(workers), streams
             for route in section.routes:
                 self._add(route, section, prefix, shares)
                 if route.path == "/" and route.method == "GET":

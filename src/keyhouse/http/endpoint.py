@@ -304,16 +304,16 @@ class HttpEndpoint:
             given = conditions(_joined(request, b"if-match"), _joined(request, b"if-none-match"))
         arguments = self._arguments(request, values, caller, given)
         places = self._places
-        turn = None if caller is None else caller.turn or caller.tenant
-        if turn is not None and (place := places.enter(turn)) is not None:
-            await places.wait_for(turn, place)
+        line = None if caller is None else places.line(caller.turn or caller.tenant)
+        if line is not None and not places.try_start(line):
+            await places.wait_for_place(line)
         try:
             if self._has_body:
                 arguments[self._body_name] = await self._body(request)
             value = await self._handler(**arguments)
         finally:
-            if turn is not None:
-                places.exit(turn)
+            if line is not None:
+                places.leave(line)
         if type(value) is Response:
             return self._encoded(value, given)
         if value is None:
@@ -359,7 +359,7 @@ class HttpEndpoint:
         given: Conditions,
     ) -> dict[str, Any]:
         """Return the arguments of the handler, except the body, which may have to be awaited."""
-        arguments: dict[str, Any] = dict(zip(self._names, values, strict=True))
+        arguments: dict[str, Any] = dict(zip(self._names, values))  # noqa: B905  # the router's
         for name, kind, known, has_pattern in self.converted:
             text = arguments[name]
             if text in known or (has_pattern is not None and has_pattern(text)):
@@ -375,7 +375,7 @@ class HttpEndpoint:
             raise UsageError("This route takes no query parameters.")
         if self._takes_more:
             if self._headers is not None:
-                arguments["headers"] = self._headers.read(self._headers.present(request.pairs))
+                arguments["headers"] = self._headers.read_headers(request.pairs, request.headers)
             if self.signature.conditions:
                 arguments["conditions"] = given
             if self.signature.client:
@@ -422,7 +422,7 @@ class HttpEndpoint:
         self, stream: EventStream, request: HttpRequest, caller: Caller | None
     ) -> EventStream:
         if caller is None or self._auth is None:
-            return self._streams.limited(stream, ("address", request.client(self._proxies).network))
+            return self._streams.limited(stream, f"address {request.client(self._proxies).network}")
         check = CredentialsCheck(self._auth, caller, self._scope, request.pairs, request.headers)
         return self._streams.limited(
             stream.while_valid(check.is_valid), caller.turn or caller.tenant

@@ -9,7 +9,8 @@ have lost the scope of the route.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+import sys
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
 from keyhouse.auth.caller import Authenticator, Caller, HeaderPairs
@@ -21,7 +22,9 @@ __all__ = [
     "CredentialsCheck",
     "EventSource",
     "EventStream",
+    "HeldPlaces",
     "OpenStreams",
+    "ProcessPlaces",
     "TenantStreams",
     "event_block",
 ]
@@ -176,55 +179,79 @@ def _last_event_id(headers: Mapping[bytes, bytes]) -> int | None:
 # Guards
 
 
-class TenantStreams:
-    """Counts the open event streams of each tenant of a service; `streams_max` 0: unlimited."""
+class HeldPlaces(Protocol):
+    """The places that are taken, by name."""
 
-    def __init__(self, streams_max: int = TENANT_EVENT_STREAMS_MAX) -> None:
-        self._streams_max = streams_max
-        self._open: dict[Hashable, int] = {}
+    def hold(self, name: str, most: int) -> bool:
+        """Take a place, unless `most` are taken; return whether there was one."""
+        ...
+
+    def release(self, name: str) -> None:
+        """Give a place back."""
+        ...
+
+
+class ProcessPlaces:
+    """The places that are taken in this process."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """Return the number of tenants with open streams."""
-        return len(self._open)
+        """Return the number of names with places."""
+        return len(self._taken)
 
-    def limited(self, stream: EventStream, tenant: Hashable) -> EventStream:
+    def hold(self, name: str, most: int) -> bool:
+        count = self._taken.get(name, 0)
+        if count >= most:
+            return False
+        self._taken[name] = count + 1
+        return True
+
+    def release(self, name: str) -> None:
+        count = self._taken[name] - 1
+        if count:
+            self._taken[name] = count
+        else:
+            del self._taken[name]
+
+
+class TenantStreams:
+    """Limits the open event streams of each tenant of a service; `streams_max` 0: unlimited.
+    `places` are those of this process, or of all workers of a host."""
+
+    def __init__(
+        self, streams_max: int = TENANT_EVENT_STREAMS_MAX, places: HeldPlaces | None = None
+    ) -> None:
+        self._streams_max = streams_max or sys.maxsize
+        self._places = places or ProcessPlaces()
+
+    def limited(self, stream: EventStream, tenant: str) -> EventStream:
         """Return the same stream, which counts as one of the tenant's while it is open. Opening it
         raises QuotaError (429) if the tenant has too many."""
 
         async def subscribe(since: int | None) -> EventSource:
-            self._enter(tenant)
+            if not self._places.hold(tenant, self._streams_max):
+                raise QuotaError(
+                    "Too many event streams are open: close some of them.", limit=self._streams_max
+                )
             try:
-                return _CountedSource(await stream.subscribe(since), self, tenant)
+                return _CountedSource(await stream.subscribe(since), self._places, tenant)
             except BaseException:
-                self.leave(tenant)
+                self._places.release(tenant)
                 raise
 
         return EventStream(subscribe, stream.since)
-
-    def _enter(self, tenant: Hashable) -> None:
-        count = self._open.get(tenant, 0)
-        if count >= self._streams_max > 0:
-            raise QuotaError(
-                "Too many event streams are open: close some of them.", limit=self._streams_max
-            )
-        self._open[tenant] = count + 1
-
-    def leave(self, tenant: Hashable) -> None:
-        count = self._open[tenant] - 1
-        if count:
-            self._open[tenant] = count
-        else:
-            del self._open[tenant]
 
 
 class _CountedSource:
     """A source that counts as one of its tenant's until it is closed."""
 
-    __slots__ = ("_source", "_streams", "_tenant")
+    __slots__ = ("_places", "_source", "_tenant")
 
-    def __init__(self, source: EventSource, streams: TenantStreams, tenant: Hashable) -> None:
+    def __init__(self, source: EventSource, places: HeldPlaces, tenant: str) -> None:
         self._source = source
-        self._streams: TenantStreams | None = streams
+        self._places: HeldPlaces | None = places
         self._tenant = tenant
 
     async def next(self) -> bytes | None:
@@ -232,9 +259,9 @@ class _CountedSource:
 
     def close(self) -> None:
         self._source.close()
-        streams, self._streams = self._streams, None
-        if streams is not None:
-            streams.leave(self._tenant)
+        places, self._places = self._places, None
+        if places is not None:
+            places.release(self._tenant)
 
 
 class CredentialsCheck:

@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from email.utils import formatdate, parsedate_to_datetime
 from pathlib import Path
 from typing import Any, ClassVar, Final
-from urllib.parse import quote
 
 from keyhouse.errors import BusyError, NotFoundError, RevisionError, UnavailableError, UsageError
 from keyhouse.http.errors import RangeError
@@ -60,7 +59,8 @@ class OpenFile:
             self._root.open_files -= 1
 
     async def pieces(self, start: int, end: int) -> AsyncIterator[bytes]:
-        """Iterate over the bytes from `start` to before `end`, then close the file."""
+        """Iterate over the bytes from `start` to before `end`, then close the file. The app lets
+        others have their turn between two pieces."""
         try:
             while start < end:
                 assert self._descriptor is not None
@@ -68,8 +68,6 @@ class OpenFile:
                 piece: bytes | None = self._root.read_cached(self._descriptor, size, start)
                 if piece is None:
                     piece = await self._root.run(os.pread, self._descriptor, size, start)
-                else:
-                    await asyncio.sleep(0)  # others have their turn between two pieces
                 if not piece:
                     raise OSError("the file became shorter while it was sent")
                 start += len(piece)
@@ -132,7 +130,7 @@ class FileResponse(Responder):
     """A file as the response, whole or the one range that the client asks for.
 
     `etag` identifies the content, with its quotes; by default it is made of the file's time and
-    size. `download_name` makes browsers save the file under this name.
+    size.
     """
 
     replies: ClassVar[Mapping[int, ResponseSpec]] = {
@@ -149,7 +147,6 @@ class FileResponse(Responder):
         media_type: str,
         etag: str | None = None,
         cache: str = "private, no-cache",
-        download_name: str | None = None,
         headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self._root = root
@@ -157,7 +154,6 @@ class FileResponse(Responder):
         self._media_type = media_type
         self._etag = etag
         self._cache = cache
-        self._download_name = download_name
         self._own_headers = headers
 
     async def respond(self, method: str, headers: Mapping[bytes, bytes]) -> EncodedResponse:
@@ -180,9 +176,9 @@ class FileResponse(Responder):
         own.append((b"content-type", self._media_type.encode("latin-1")))
         start, end, status = 0, file.size, 200
         if method == "GET" and b"range" in headers and _range_applies(headers, tag, modified):
-            found = byte_range(headers[b"range"], file.size)
-            if found is not None:
-                start, end = found
+            asked = byte_range(headers[b"range"], file.size)
+            if asked is not None:
+                start, end = asked
                 status = 206
                 own.append((b"content-range", b"bytes %d-%d/%d" % (start, end - 1, file.size)))
         own.append((b"content-length", b"%d" % (end - start)))
@@ -191,19 +187,13 @@ class FileResponse(Responder):
         return EncodedResponse(status, own, file.pieces(start, end))
 
     def _headers(self, tag: str, modified: str) -> Headers:
-        headers = [
+        return [
             (b"etag", tag.encode("latin-1")),
             (b"last-modified", modified.encode()),
             (b"accept-ranges", b"bytes"),
             (b"cache-control", self._cache.encode("latin-1")),
             *((name.lower().encode(), text.encode("latin-1")) for name, text in self._own_headers),
         ]
-        if self._download_name is not None:
-            name = quote(self._download_name, safe="")
-            headers.append(
-                (b"content-disposition", f"attachment; filename*=UTF-8''{name}".encode())
-            )
-        return headers
 
 
 def _is_unchanged(headers: Mapping[bytes, bytes], tag: str, modified: int) -> bool:

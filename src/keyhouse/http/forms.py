@@ -81,78 +81,36 @@ class FormReader:
 
 def _multipart(boundary: bytes, body: bytes) -> list[tuple[str, Any]]:
     from python_multipart.exceptions import FormParserError
-    from python_multipart.multipart import MultipartParser
+    from python_multipart.multipart import FormParser
 
-    parts = _Parts()
+    pairs: list[tuple[str, Any]] = []
+    ends: list[bool] = []
+
+    def add(name: bytes, value: Any) -> None:
+        if len(pairs) >= FORM_FIELDS_MAX:
+            raise _too_many()
+        pairs.append((_text(name), value))
+
+    def add_field(field: Any) -> None:
+        add(field.field_name, _text(field.value or b""))
+
+    def add_file(file: Any) -> None:
+        media_type = file.content_type or "application/octet-stream"
+        content = file.file_object.getvalue()
+        add(file.field_name, UploadedFile(_text(file.file_name), media_type, content))
+
+    options = {"MAX_MEMORY_FILE_SIZE": len(body), "UPLOAD_ERROR_ON_BAD_CTE": True}
     try:
-        parser = MultipartParser(boundary, parts.callbacks())
+        parser = FormParser(
+            MULTIPART, add_field, add_file, lambda: ends.append(True), boundary, config=options
+        )
         parser.write(body)
         parser.finalize()
     except FormParserError as error:
         raise UsageError("The form is not valid multipart/form-data.", reason=str(error)) from None
-    if not parts.is_complete:
+    if not ends:
         raise UsageError("The form ends before its last boundary.")
-    return parts.pairs
-
-
-class _Parts:
-    """Collects the parts of a multipart body."""
-
-    def __init__(self) -> None:
-        self.pairs: list[tuple[str, Any]] = []
-        self.is_complete = False
-        self._name = self._value = b""
-        self._headers: dict[bytes, bytes] = {}
-        self._content = bytearray()
-
-    def callbacks(self) -> Any:
-        return {
-            "on_part_begin": self._begin,
-            "on_header_field": self._header_name,
-            "on_header_value": self._header_value,
-            "on_header_end": self._header_end,
-            "on_part_data": self._data,
-            "on_part_end": self._end,
-            "on_end": self._complete,
-        }
-
-    def _begin(self) -> None:
-        if len(self.pairs) >= FORM_FIELDS_MAX:
-            raise _too_many()
-        self._headers = {}
-        self._content = bytearray()
-
-    def _header_name(self, data: bytes, start: int, end: int) -> None:
-        self._name += data[start:end]
-
-    def _header_value(self, data: bytes, start: int, end: int) -> None:
-        self._value += data[start:end]
-
-    def _header_end(self) -> None:
-        self._headers[self._name.lower()] = self._value
-        self._name = self._value = b""
-
-    def _data(self, data: bytes, start: int, end: int) -> None:
-        self._content += data[start:end]
-
-    def _end(self) -> None:
-        disposition, options = _parameters(
-            self._headers.get(b"content-disposition", b"").decode("latin-1")
-        )
-        if disposition != b"form-data" or b"name" not in options:
-            raise UsageError("A part of the form has no name.")
-        name = _text(options[b"name"])
-        if b"filename" not in options:
-            self.pairs.append((name, _text(bytes(self._content))))
-            return
-        media_type = self._headers.get(b"content-type", b"application/octet-stream")
-        file = UploadedFile(
-            _text(options[b"filename"]), media_type.decode("latin-1"), bytes(self._content)
-        )
-        self.pairs.append((name, file))
-
-    def _complete(self) -> None:
-        self.is_complete = True
+    return pairs
 
 
 def _parameters(header: str | None) -> tuple[bytes, dict[bytes, bytes]]:

@@ -9,7 +9,8 @@ HTTP_BODY_BYTES_PER_REQUEST: Final = 32 * 1_024
 """A body costs its tenant one request more for each of these: large bodies take memory and time."""
 
 HTTP_PLACES: Final = 256
-"""HTTP requests of all tenants of a service that are handled at once. Others wait, by turns."""
+"""HTTP requests of all tenants of a service that are handled at once, by all workers of a host.
+Others wait, by turns."""
 
 HTTP_TENANT_PLACES: Final = 16
 """HTTP requests of one tenant that are handled at once: more clients than a browser opens."""
@@ -66,7 +67,7 @@ OPEN_FILES_MAX: Final = 512
 
 TENANT_EVENT_STREAMS_MAX: Final = 1_000
 """Open event streams of one tenant of a service (of one user, where users take turns), or of one
-address without a caller, in one process: a tenth of all (default)."""
+address without a caller, on one host: a tenth of those of a process (default)."""
 
 EVENT_STREAM_CHECK_SECONDS: Final = 1.0
 """Minimum time between two checks of the session of an event stream."""

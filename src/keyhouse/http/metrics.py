@@ -38,10 +38,10 @@ class HttpMetrics:
 
     def by_route(self) -> dict[tuple[str, str], list[tuple[int, Timing]]]:
         """Return the timings of each method and route, with their statuses."""
-        found: dict[tuple[str, str], list[tuple[int, Timing]]] = {}
+        routes: dict[tuple[str, str], list[tuple[int, Timing]]] = {}
         for (method, route, status), timing in self._timings.items():
-            found.setdefault((method, route), []).append((status, timing))
-        return found
+            routes.setdefault((method, route), []).append((status, timing))
+        return routes
 
     def reject(self, status: int) -> None:
         """Count a request that the server rejected before it reached a route."""

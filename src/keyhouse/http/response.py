@@ -112,19 +112,21 @@ class EncodedResponse(msgspec.Struct):
         return [*self.headers, *self.fixed.pairs, (b"x-request-id", request_id.encode())]
 
 
-class ResponseSender(ABC):
+class ResponseSender:
     """The `send` that Keyhouse's own server gives to an ASGI application: it also takes a whole
     response. Middleware wraps it in a function, so that no response is sent past it.
+
+    No ABC: each request asks for an instance, and that of an ABC takes as long as a small function.
     """
 
     __slots__ = ()
 
-    @abstractmethod
-    async def __call__(self, message: Any) -> None: ...
+    async def __call__(self, message: Any) -> None:
+        raise NotImplementedError
 
-    @abstractmethod
     async def send_response(self, request_id: str, response: EncodedResponse) -> None:
         """Send a response whose body is bytes; for HEAD without them."""
+        raise NotImplementedError
 
 
 class AbortedError(Exception):

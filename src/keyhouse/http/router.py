@@ -257,7 +257,10 @@ def _values(groups: tuple[int, ...]) -> Values:
     """Return a function that takes the values of these groups from a match."""
     if len(groups) > 1:
         return itemgetter(*groups)
-    return lambda match: tuple([match[group] for group in groups])
+    if not groups:
+        return lambda match: ()
+    (group,) = groups
+    return lambda match: (match[group],)
 
 
 def _unescaped(raw_path: bytes) -> str:

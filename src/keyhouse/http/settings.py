@@ -44,7 +44,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         msgspec.Meta(ge=0),
         setting(
             "Event streams that one tenant of a service (one user, where users take turns), or one"
-            " address without a caller, may have open in one process; 0: unlimited."
+            " address without a caller, may have open on one host; 0: unlimited."
         ),
     ] = TENANT_EVENT_STREAMS_MAX
     cors_origins: Annotated[

@@ -6,7 +6,7 @@ They are read once, when the app is made.
 
 import inspect
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 from urllib.parse import unquote_to_bytes
@@ -295,10 +295,14 @@ class Parameters:
                 return UsageError(f"Invalid {self._what}.", name=name, value=value, **near)
         return UsageError(f"Invalid {self._what}.", reason=reason)
 
-    def present(self, sent: HeaderPairs) -> list[tuple[str, str]]:
-        """Return the headers that the Struct declares."""
+    def read_headers(self, pairs: HeaderPairs, sent: Mapping[bytes, bytes]) -> Any:
+        """Convert the headers that the Struct declares, from all pairs; `sent` has their names."""
         names = self._sent_names
-        return [(names[name], value.decode("latin-1")) for name, value in sent if name in names]
+        if names.keys().isdisjoint(sent):
+            return self.read(())
+        return self.read(
+            [(names[name], value.decode("latin-1")) for name, value in pairs if name in names]
+        )
 
 
 def _choices(kind: Any) -> list[str]:

@@ -22,7 +22,7 @@ class Escape:
     escaped.
     """
 
-    __slots__ = ("_bad", "_finds", "alphabet", "bad", "ends", "looks_around", "mark")
+    __slots__ = ("_bad", "_finds", "_runs", "alphabet", "bad", "ends", "looks_around", "mark")
 
     @checked(DeclarationError)
     def __init__(
@@ -39,6 +39,7 @@ class Escape:
                 "Not a regular expression.", pattern=bad, reason=str(error)
             ) from None
         self._finds = self._bad.search
+        self._runs = re.compile(rf"(?:{re.escape(mark)}[0-9A-F]{{2}})+")
         self.ends = ""
         """The one character to escape besides the mark; empty if there may be others."""
 
@@ -86,9 +87,8 @@ class Escape:
         if self.mark not in text:
             plain = text
         else:
-            runs = rf"(?:{re.escape(self.mark)}[0-9A-F]{{2}})+"
             try:
-                plain = re.sub(runs, self._unescaped, text)
+                plain = self._runs.sub(self._unescaped, text)
             except UnicodeDecodeError:
                 return None
         return plain if self.escape(plain) == text else None

@@ -310,6 +310,8 @@ class Regex(Segment):
                 "A pattern must not have capturing groups: write (?:…).", pattern=pattern
             )
         self._match = compiled.fullmatch
+        if not without:
+            self.matches = re.compile(f"(?![^\0]*\0)(?:{pattern})").fullmatch
 
     @property
     def key_pattern(self) -> str:

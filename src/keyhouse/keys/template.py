@@ -42,7 +42,7 @@ class Template(compiler.KeyParts):
     Example: `Template("cust_{customer}", customer=Regex("[0-9]+"))`.
     """
 
-    __slots__ = ("_build", "_join", "_match", "_read", "escape", "normalizes", "text")
+    __slots__ = ("_build", "_join", "_match", "_read", "escape", "head", "normalizes", "text")
 
     @checked(DeclarationError)
     def __init__(self, text: str, *, escape: Escape = PLAIN, **segments: Segment) -> None:
@@ -68,6 +68,8 @@ class Template(compiler.KeyParts):
         self._build: Callable[[Any], str] = self._first_build
         self._join: Callable[[Any], str] = self._first_join
         self._match: Callable[[str], re.Match[str] | None] = self._first_match
+        self.head = self.literals[0]
+        """The literal text that all its keys start with."""
         self.normalizes = any(each.normalizes for each in self.segments)
         self._read: Callable[[Any], tuple[object, ...]] = self._first_read
 
@@ -89,11 +91,6 @@ class Template(compiler.KeyParts):
 
     def __repr__(self) -> str:
         return f"Template({self.text!r})"
-
-    @property
-    def head(self) -> str:
-        """Return the literal text that all its keys start with."""
-        return self.literals[0]
 
     @property
     def pattern(self) -> str:

@@ -12,7 +12,7 @@ import re
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Final
 
 import msgspec
@@ -180,9 +180,7 @@ class Bus:
         finally:
             self._subscriptions.discard(messages)
             self._dropped += messages.dropped
-            client.handlers.pop(handled.sid, None)
-            with suppress(NatsError):
-                await handled.subscription.unsubscribe()
+            await client.unsubscribe(handled)
 
     def _connected(self, subject: str, pattern: "re.Pattern[str]") -> NatsClient:
         if not pattern.fullmatch(subject):

@@ -50,7 +50,7 @@ import ssl
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from urllib.parse import unquote
 
 from nats.aio.client import Client
@@ -67,9 +67,9 @@ from keyhouse.nats.errors import (
     PermissionDeniedError,
     UnencryptedError,
 )
-from keyhouse.nats.parser import Parser
+from keyhouse.nats.parser import MessageHandler, Parser, RawHandler
 
-__all__ = ["HandlerSubscription", "Logger", "MessageHandler", "NatsClient"]
+__all__ = ["HandlerSubscription", "Logger", "MessageHandler", "NatsClient", "RawHandler"]
 
 PENDING_BYTES_MAX: Final = 8 * 1_024 * 1_024
 """Bytes that wait to be sent, before `try_publish` returns False and `wait_for_space` waits."""
@@ -90,9 +90,7 @@ CANCEL_SECONDS: Final = 0.1
 _KEEPS_CONNECTION: Final = ("permissions violation", "maximum subscriptions exceeded")
 _HEADER_VERSION_BYTES: Final = len(b"NATS/1.0")
 
-MessageHandler = Callable[[str, str, bytes], bool | None]
-"""Receives a message: subject, reply subject (empty if none) and data. It must not raise. Returns
-whether it started to handle the message, or else only queued it, which takes far less time."""
+Handler = TypeVar("Handler")
 
 
 class Logger(Protocol):
@@ -115,6 +113,7 @@ class NatsClient(Client):
         self._transport = _Transport(self._ps.feed)  # type: ignore[attr-defined]
         self.handlers: dict[bytes, MessageHandler] = {}
         """By the number of the subscription, as the server sends it."""
+        self.raw_handlers: dict[bytes, RawHandler] = {}
         self.dropped = 0
         self._log = log
         self._logged_at = float("-inf")
@@ -234,16 +233,32 @@ class NatsClient(Client):
         self, subject: str, queue: str, handler: MessageHandler
     ) -> HandlerSubscription:
         """Subscribe. `handler` receives the messages in order, also after a reconnect."""
+        return await self._subscribe(self.handlers, subject, queue, handler)
+
+    async def handle_raw(self, subject: str, handler: RawHandler) -> HandlerSubscription:
+        """Subscribe as `handle` does, to messages with headers, at the least cost per message."""
+        return await self._subscribe(self.raw_handlers, subject, "", handler)
+
+    async def _subscribe(
+        self, handlers: dict[bytes, Handler], subject: str, queue: str, handler: Handler
+    ) -> HandlerSubscription:
         number = self._sid + 1  # of the next subscription; a message may come before it is returned
         sid = b"%d" % number
-        self.handlers[sid] = handler
+        handlers[sid] = handler
         try:
             subscription = await self.subscribe(subject, queue=queue, cb=_not_called)
         except Error:
             if self._sid < number:  # not subscribed: the next subscription has this number
-                del self.handlers[sid]
+                del handlers[sid]
             raise
         return HandlerSubscription(subscription, sid)
+
+    async def unsubscribe(self, handled: HandlerSubscription) -> None:
+        """Unsubscribe. Messages that the server has already sent are dropped."""
+        self.handlers.pop(handled.sid, None)
+        self.raw_handlers.pop(handled.sid, None)
+        with suppress(Error):
+            await handled.subscription.unsubscribe()
 
     async def unsubscribe_drained(self, *handled: HandlerSubscription) -> None:
         """Unsubscribe. Messages that the server has already sent are still handled."""
@@ -285,7 +300,22 @@ class NatsClient(Client):
             if self._log is not None:
                 text = subject.decode(errors="replace")
                 self._log.error("nats message lost", subject=text, exc_info=error)
-        self._turn_share += QUEUED_PER_TURN // STARTED_PER_TURN if started else 1
+        return self._takes_turn(QUEUED_PER_TURN // STARTED_PER_TURN if started else 1)
+
+    def deliver_raw(
+        self, handler: RawHandler, subject: bytes, reply: bytes, headers: bytes, data: bytes
+    ) -> bool:
+        """Call a raw handler. Returns whether other tasks should run before the next message."""
+        try:
+            handler(subject, reply, headers, data)
+        except Exception as error:  # as in `deliver`
+            if self._log is not None:
+                text = subject.decode(errors="replace")
+                self._log.error("nats message lost", subject=text, exc_info=error)
+        return self._takes_turn(1)
+
+    def _takes_turn(self, share: int) -> bool:
+        self._turn_share += share
         if self._turn_share < QUEUED_PER_TURN:
             return False
         self._turn_share = 0

@@ -17,6 +17,9 @@ order; a flood delays one tenant of NATS_PARTITIONS.
 | with mappings | the connection of their partition; the main one, if there are no others |
 | without, or until it has them | the main connection, which subscribes to the plain subject |
 
+Of several workers on a host each reads its share of the partitions, so that a tenant stays in one;
+plain subjects are spread over the queue group.
+
 The server matches a message once, mapped or not, so that it is neither lost nor received twice
 while mappings change. Replies go over the main connection, many in one write: the server reads it
 without delay, and they are already in turns. Only rejections go over the connection of the request,
@@ -26,7 +29,7 @@ since a flood causes as many.
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Self
@@ -163,8 +166,9 @@ class NatsListener:
 
     Processes with the same `name` share the load: each message goes to one member of the `queue`
     group. `push_client` is a second connection for what handlers publish beside their replies, so
-    that replies do not wait for slow subscribers. `partitions` are NATS_PARTITIONS connections for
-    requests whose subject the server maps to a partition, or none. `replies` are the subjects of
+    that replies do not wait for slow subscribers. `partitions` are those that are read here, each
+    with its connection, for requests whose subject the server maps to a partition; by default all,
+    over `client`. `replies` are the subjects of
     all services of the process, to which it never replies. At the end of the block, or by `drain`,
     it unsubscribes and finishes all messages that it has received. The connections stay open.
     """
@@ -181,15 +185,17 @@ class NatsListener:
         in_flight_max: int = NATS_IN_FLIGHT_MAX,
         pending_max: int = NATS_PENDING_MAX,
         push_client: NatsClient | None = None,
-        partitions: Sequence[NatsClient] = (),
+        partitions: Mapping[int, NatsClient] | None = None,
         replies: ReplySubjects | None = None,
     ) -> None:
         self.client = client
         self._replies = ReplySubjects() if replies is None else replies
         self._replies.protect(*(each.subject for each in endpoints))
         self._push_client = push_client or client
-        self._partitions = partitions or [client] * NATS_PARTITIONS
-        self._clients = dict.fromkeys((client, self._push_client, *partitions))
+        if partitions is None:
+            partitions = dict.fromkeys(range(NATS_PARTITIONS), client)
+        self._partitions = partitions
+        self._clients = dict.fromkeys((client, self._push_client, *partitions.values()))
         self._pushes = PushQueue(self._push_client)
         self._endpoints = endpoints
         self._queue = queue or name
@@ -307,7 +313,7 @@ class NatsListener:
         handler = self._handler(endpoint, self.client, routes, lambda each: route_of(each, each))
         await self._handle(self.client, endpoint.subject, queue, handler)
         if endpoint.partition_by is not None:
-            for number, client in enumerate(self._partitions):
+            for number, client in self._partitions.items():
                 handler = self._handler(
                     endpoint, client, routes, lambda each: route_of(each, each.rpartition(".")[0])
                 )

@@ -5,16 +5,26 @@ It calls private methods of nats-py's client; `keyhouse.nats.client` lists them.
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 from nats.errors import ProtocolError
 
-__all__ = ["CONTROL_LINE_BYTES_MAX", "Parser"]
+__all__ = ["CONTROL_LINE_BYTES_MAX", "MessageHandler", "Parser", "RawHandler"]
+
+MessageHandler = Callable[[str, str, bytes], bool | None]
+"""Receives a message: subject, reply subject (empty if none) and data. It must not raise. Returns
+whether it started to handle the message, or else only queued it, which takes far less time."""
+
+RawHandler = Callable[[bytes, bytes, bytes, bytes], None]
+"""Receives a message as it is on the wire: subject, reply subject, headers (with their first line;
+empty if none) and data. It must not raise."""
 
 CONTROL_LINE_BYTES_MAX: Final = 1_024 * 1_024
 """A line of the protocol without its payload. An INFO line lists every server of a cluster."""
 
 _CRLF: Final = b"\r\n"
+_MESSAGE: Final = (b"HMSG ", b"MSG ")
 _SIZE_DIGITS_MAX: Final = 10
 
 
@@ -96,15 +106,21 @@ class Parser:
                 break
             at = stop + 2
             reply = words[2] if len(words) == 4 else b""
-            handler = client.handlers.get(words[1])
+            handler, raw = client.handlers.get(words[1]), client.raw_handlers.get(words[1])
             body = data[payload + headers_size : stop]
-            if handler is None:
-                headers = data[payload : payload + headers_size] or None
+            headers = data[payload : payload + headers_size]
+            if handler is not None:
+                is_turn_over = client.deliver(handler, words[0], reply, body)
+            elif raw is not None:
+                is_turn_over = client.deliver_raw(raw, words[0], reply, headers, body)
+            else:
                 try:
-                    await client._process_msg(_number(words[1]), words[0], reply, body, headers)
+                    await client._process_msg(
+                        _number(words[1]), words[0], reply, body, headers or None
+                    )
                 except UnicodeDecodeError:
                     client.drop()
-            elif client.deliver(handler, words[0], reply, body):
+            if is_turn_over:
                 await asyncio.sleep(0)
         return at
 
@@ -129,6 +145,40 @@ class Parser:
             at = stop + 2
             reply = words[2] if len(words) == 4 else b""
             if client.deliver(handler, words[0], reply, data[end + 2 : stop]):
+                return at, True
+        return self._deliver_raw(data, at) if client.raw_handlers else (at, False)
+
+    def _deliver_raw(self, data: bytes, at: int) -> tuple[int, bool]:
+        """Continue with messages for raw handlers, as `_deliver` does."""
+        client = self._client
+        handlers = client.raw_handlers
+        while data.startswith(_MESSAGE, at):
+            end = data.find(_CRLF, at)
+            if end < 0:
+                break
+            operation, *words = data[at:end].split(b" ")
+            headers_size = b"0"
+            if operation == b"HMSG":
+                if len(words) < 4:
+                    break
+                headers_size = words.pop(-2)
+            size = words[-1]
+            if not (
+                3 <= len(words) <= 4
+                and size.isdigit()
+                and headers_size.isdigit()
+                and len(headers_size) <= len(size) <= _SIZE_DIGITS_MAX
+            ):
+                break
+            handler = handlers.get(words[1])
+            start = end + 2
+            stop = start + int(size)
+            if handler is None or stop + 2 > len(data):
+                break
+            at = stop + 2
+            body = start + int(headers_size)
+            reply = words[2] if len(words) == 4 else b""
+            if client.deliver_raw(handler, words[0], reply, data[start:body], data[body:stop]):
                 return at, True
         return at, False
 

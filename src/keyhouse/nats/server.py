@@ -166,7 +166,7 @@ class NatsServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                preexec_fn=_die_with(os.getpid()) if HAS_PARENT_DEATH_SIGNAL else None,
+                preexec_fn=die_with(os.getpid(), signal.SIGTERM),
                 pass_fds=self._holds,
                 process_group=0,
             )
@@ -340,12 +340,15 @@ def _greets(port: int) -> bool:
         return connection.recv(5) == b"INFO "
 
 
-def _die_with(parent: int) -> Callable[[], None]:
-    """Return a function for the child to request the parent-death signal. Linux only."""
+def die_with(parent: int, number: signal.Signals) -> Callable[[], None] | None:
+    """Return a function for a child to request this signal at the death of its parent, or None
+    where the kernel sends none."""
+    if not HAS_PARENT_DEATH_SIGNAL:
+        return None
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def prepare() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
 

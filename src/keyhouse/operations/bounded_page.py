@@ -80,21 +80,21 @@ class BoundedPages:
         items: list[msgspec.Raw] = []
         size = read_size = 0
         distinct = [*dict.fromkeys(keys)]
-        found: dict[str, bytes] = {}
+        by_key: dict[str, bytes] = {}
         step = self._first_step(name)
         for key in keys:
-            if key not in found:
-                asked = distinct[len(found) : len(found) + step.rows]
+            if key not in by_key:
+                asked = distinct[len(by_key) : len(by_key) + step.rows]
                 entries = await read(step, asked)
                 self._remember(name, step)
                 encoded = [_encode(entry and item(entry)) for entry in entries]
-                found.update(zip(asked, encoded, strict=False))
+                by_key.update(zip(asked, encoded, strict=False))
                 read_size += sum(map(len, encoded))
-            items.append(msgspec.Raw(data := found[key]))
+            items.append(msgspec.Raw(data := by_key[key]))
             size += len(data)
             if size >= bytes_max:
                 break
-        self._report_read(max(0, len(items) - len(found)), max(0, size - read_size))
+        self._report_read(max(0, len(items) - len(by_key)), max(0, size - read_size))
         return items
 
     def _first_step(self, name: str) -> LongRead:

@@ -128,11 +128,11 @@ class ServedRecord:
 
     def rows(self, kind: type[D]) -> dict[str, ServedDerived[D]]:
         """Return the derived rows of a class, by name."""
-        found: Any = self._rows.get(kind)
-        if found is None:
-            found = {name: row for name, row in self.derived.items() if isinstance(row.row, kind)}
-            self._rows[kind] = found
-        return found  # type: ignore[no-any-return]  # the rows of this class
+        rows: Any = self._rows.get(kind)
+        if rows is None:
+            rows = {name: row for name, row in self.derived.items() if isinstance(row.row, kind)}
+            self._rows[kind] = rows
+        return rows  # type: ignore[no-any-return]  # the rows of this class
 
     def check_access(self, protocol: Protocol, *, write: bool) -> None:
         """Raise AccessError if the settings close the record to a protocol, or if it is to be
@@ -185,9 +185,9 @@ class ServedRecord:
 
     def example_fields(self) -> dict[str, Any]:
         """Return an address as JSON, for examples: a text field has its own name as value."""
-        found = self.record.template.parse(example(self.record.template)) or {}
+        fields = self.record.template.parse(example(self.record.template)) or {}
         others = {
-            name: _EXAMPLE_DAY if date in segment.takes else found.get(name, name)
+            name: _EXAMPLE_DAY if date in segment.takes else fields.get(name, name)
             for name, segment in self.segments.items()
             if not segment.is_text
         }
@@ -318,10 +318,10 @@ class Catalog:
     ) -> ServedRecord:
         """Return one by name. Raises NotFoundError if there is none of these kinds, and AccessError
         if it is closed, or is to be written and is read-only."""
-        found = self._served.get(name) if isinstance(name, str) else None
-        if found is not None and (not kinds or found.kind in kinds):
-            found.check_access(protocol, write=write)
-            return found
+        served = self._served.get(name) if isinstance(name, str) else None
+        if served is not None and (not kinds or served.kind in kinds):
+            served.check_access(protocol, write=write)
+            return served
         what = kinds[0] if len(kinds) == 1 else "record"
         raise NotFoundError(
             f"The schema has no such {what}.",

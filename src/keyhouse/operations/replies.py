@@ -117,7 +117,7 @@ def item_of(
     expires = entry.expires
     return kind(
         entry.key,
-        dict(zip(served.fields, entry.values, strict=True)),
+        dict(zip(served.fields, entry.values)),  # noqa: B905  # both are those of its key
         entry.revision if revision is None else revision,
         None if expires is None else MILLISECONDS.format(expires),
         UNSET

@@ -142,16 +142,16 @@ class AddressBook:
         """Return the filters of a list: leading fields, and the range of the next one."""
         bound = self.binding.bound(declared)
         bound.template.range(fields, prefix=prefix, between=between)
-        found: dict[str, Any] = {name: _plain(value) for name, value in fields.items()}
+        named: dict[str, Any] = {name: _plain(value) for name, value in fields.items()}
         if prefix is None and between is None:
-            return found
+            return named
         following = bound.template.fields[len(fields)]
         if prefix is not None:
-            return {**found, f"{following}.prefix": prefix}
+            return {**named, f"{following}.prefix": prefix}
         for name, bound_value in zip(("from", "to"), between, strict=True):
             if bound_value is not None:
-                found[f"{following}.{name}"] = _plain(bound_value)
-        return found
+                named[f"{following}.{name}"] = _plain(bound_value)
+        return named
 
     def entry(self, record: Record[T], item: Item, local: Any = msgspec.UNSET) -> Entry[T]:
         """Return the entry of an item. `local` is the plain value that was sent: it has the members

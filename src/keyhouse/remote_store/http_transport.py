@@ -156,16 +156,16 @@ class HttpTransport:
 
 async def _parse_events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, str, str]]:
     """Yield the name, data and id of each Server-Sent Event."""
-    found: dict[str, str] = {}
+    event: dict[str, str] = {}
     async for line in lines:
         if line.startswith(_CAUGHT_UP):
             yield "caught_up", line.removeprefix(_CAUGHT_UP), ""
         elif line:
             field, _, value = line.partition(":")
-            found[field] = value.removeprefix(" ")
-        elif "event" in found or "data" in found:
-            yield found.get("event", "message"), found.get("data", ""), found.get("id", "")
-            found = {}
+            event[field] = value.removeprefix(" ")
+        elif "event" in event or "data" in event:
+            yield event.get("event", "message"), event.get("data", ""), event.get("id", "")
+            event = {}
 
 
 def _request(verb: Verb, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -80,8 +80,8 @@ class RemoteRecordReads:
             address = self.addresses.of(record, fields)
             answer = await self._transport.call("get", address.target)
             return answer["value"]  # type: ignore[no-any-return]  # a Counter's T is int
-        found = await self.entry(record, **fields)
-        return None if found is None else found.record
+        entry = await self.entry(record, **fields)
+        return None if entry is None else entry.record
 
     async def get_many(
         self,
@@ -95,8 +95,8 @@ class RemoteRecordReads:
         for an absent one, and where it is unreadable, unless that raises. See `Store.get_many`."""
         if isinstance(self.addresses.record(record), Counter):
             return [item["value"] for item in await self._items(record, addresses)]
-        found = await self.entries(record, addresses, unreadable=unreadable)
-        return [None if entry is None else entry.record for entry in found]
+        entries = await self.entries(record, addresses, unreadable=unreadable)
+        return [None if entry is None else entry.record for entry in entries]
 
     async def entries(
         self,
@@ -110,15 +110,15 @@ class RemoteRecordReads:
         order. See `get_many`. Raises UsageError for a counter."""
         _reject_counter(record)
         skipped = UnreadableRows(unreadable)
-        found: list[Entry[T] | None] = []
+        entries: list[Entry[T] | None] = []
         for item in await self._items(record, addresses, skipped, skips=unreadable != "raise"):
             entry: Entry[T] | None = None
             try:
                 entry = None if item is None else self.addresses.entry(record, item)
             except DataError as error:
                 skipped.add(Row(item["key"], b"", item["revision"], None), error)
-            found.append(entry)
-        return found
+            entries.append(entry)
+        return entries
 
     async def _items(
         self,
@@ -133,20 +133,20 @@ class RemoteRecordReads:
         `skips` are None and are `skipped`."""
         owner = self.addresses.record(record)
         asked = [dict(self.addresses.of(record, fields).fields) for fields in addresses]
-        found: list[Any] = []
-        while len(found) < len(asked):
+        items: list[Any] = []
+        while len(items) < len(asked):
             body: dict[str, Any] = {self.addresses.kind(owner): owner.name}
-            body["addresses"] = asked[len(found) : len(found) + _PAGE_ITEMS]
+            body["addresses"] = asked[len(items) : len(items) + _PAGE_ITEMS]
             if skips:
                 body["unreadable"] = "skip"
             call = partial(self._transport.call, "get_many", body)
-            answer = await (next_page(call) if found else call())
+            answer = await (next_page(call) if items else call())
             if not answer["items"]:
                 raise UnavailableError("The service answered with no items.")
             if skipped is not None:
                 _add_unreadable(skipped, owner, answer)
-            found += answer["items"]
-        return found
+            items += answer["items"]
+        return items
 
     async def entry(
         self, record: Record[T], /, *positional: Never, **fields: Any

@@ -172,9 +172,9 @@ class RemoteStore(RemoteRecordReads):
             await self._transport.call("delete", {**address.target, "expect": expect})
             return expect is not None
         for _ in range(TRANSACTION_ATTEMPTS_MAX):
-            found = await self.entry(record, **fields)
-            body = {**address.target, "expect": None if found is None else found.revision}
-            if found is None:
+            entry = await self.entry(record, **fields)
+            body = {**address.target, "expect": None if entry is None else entry.revision}
+            if entry is None:
                 return False
             try:
                 await self._transport.call("delete", body)

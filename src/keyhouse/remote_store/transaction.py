@@ -58,8 +58,8 @@ class RemoteTransaction:
         """Return the record, or None."""
         if positional:
             raise unnamed_fields(record, positional)
-        found = await self.entry(record, **fields)
-        return None if found is None else found.record
+        entry = await self.entry(record, **fields)
+        return None if entry is None else entry.record
 
     async def entry(
         self, record: Record[T], /, *positional: Never, **fields: Any
@@ -78,9 +78,9 @@ class RemoteTransaction:
             value, _ = self._writes[address]
             return None if value is _DELETED else self._buffered(record, value, address)
         if address not in self._read:
-            found = await self._store.entry(record, **fields)
-            self._read[address] = None if found is None else found.revision
-            self._entries[address] = found
+            entry = await self._store.entry(record, **fields)
+            self._read[address] = None if entry is None else entry.revision
+            self._entries[address] = entry
         return self._entries[address]
 
     async def lookup(
@@ -90,8 +90,8 @@ class RemoteTransaction:
         not the writes of this transaction."""
         if positional:
             raise unnamed_fields(by, positional)
-        found = await self._store.lookup(record, by, **fields)
-        return None if found is None else await self.entry(record, **found.fields)
+        entry = await self._store.lookup(record, by, **fields)
+        return None if entry is None else await self.entry(record, **entry.fields)
 
     async def put(
         self,
@@ -133,11 +133,11 @@ class RemoteTransaction:
         self._check_writable(record)
         address = self._store.addresses.of(record, fields)
         await self._expect(record, address, expect)
-        found = await self.entry(record, **fields)
-        if found is None:
+        entry = await self.entry(record, **fields)
+        if entry is None:
             raise NotFoundError("There is no such record to update.", record=record.name, **fields)
         owner = self._store.addresses.record(record)
-        value, _ = owner.json.patched(found.record, patch, found.stored)
+        value, _ = owner.json.patched(entry.record, patch, entry.stored)
         if address in self._writes and address not in self._patches:
             ttl = self._writes[address][1] if ttl is None else ttl
             return await self.put(record, value, ttl=ttl, **fields)
@@ -196,26 +196,28 @@ class RemoteTransaction:
         """End the transaction, and return the batch: what was read is expected as it was, then
         what is written."""
         self._has_ended = True
-        found: list[dict[str, Any]] = []
+        operations: list[dict[str, Any]] = []
         for address, revision in self._read.items():
             if address not in self._writes:
-                found.append({"op": "check", **address.target, "expect": revision})
+                operations.append({"op": "check", **address.target, "expect": revision})
         for address, (value, ttl) in self._writes.items():
             expected = {"expect": self._read[address]} if address in self._read else {}
             if value is _DELETED:
-                found.append({"op": "delete", **address.target, **expected})
+                operations.append({"op": "delete", **address.target, **expected})
             elif address in self._patches:
                 first, *others = self._patches[address]
-                found.append({"op": "patch", **address.target, **first, **expected})
-                found += [{"op": "patch", **address.target, **each} for each in others]
+                operations.append({"op": "patch", **address.target, **first, **expected})
+                operations += [{"op": "patch", **address.target, **each} for each in others]
             else:
                 plain = self._plain(address.record, value)
                 timed = {} if ttl is None else {"ttl": ttl}
-                found.append({"op": "put", **address.target, "value": plain, **expected, **timed})
+                operations.append(
+                    {"op": "put", **address.target, "value": plain, **expected, **timed}
+                )
         for address, by in self._adds.items():
-            found.append({"op": "add", **address.target, "by": by})
-        found += self._appends
-        return found if len(found) > len(self._read) or self._changes else []
+            operations.append({"op": "add", **address.target, "by": by})
+        operations += self._appends
+        return operations if len(operations) > len(self._read) or self._changes else []
 
     @property
     def _changes(self) -> bool:
@@ -237,13 +239,13 @@ class RemoteTransaction:
     ) -> None:
         if isinstance(expect, Unset):
             return
-        found = await self.entry(record, **dict(address.fields))
-        revision = None if found is None else found.revision
+        entry = await self.entry(record, **dict(address.fields))
+        revision = None if entry is None else entry.revision
         if revision != expect:
             check_expect(expect)
             raise RevisionError(
                 "The record is not at the expected revision.",
-                key="" if found is None else found.key,
+                key="" if entry is None else entry.key,
                 expected=expect,
                 found=revision,
             )

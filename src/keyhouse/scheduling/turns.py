@@ -280,36 +280,26 @@ class Turns(Generic[W]):
 
 
 class Places(Turns["asyncio.Future[None]"]):
-    """Places for the requests of tenants: `place = enter(tenant)`; if it is not None, `await
-    wait_for(tenant, place)`; then `exit(tenant)`."""
+    """Places for the requests of tenants: `line = line(tenant)`; if `try_start(line)` is False,
+    `await wait_for_place(line)`; then `leave(line)`."""
 
     __slots__ = ()
 
     def __init__(self, places: int, share: int, waiting_max: int) -> None:
         super().__init__(_admit, places=places, share=share, bounds=Bounds(line=waiting_max))
 
-    def enter(self, tenant: str) -> "asyncio.Future[None] | None":
-        """Take a place, or return a future that has one. RateError if too many wait already."""
-        line = self.line(tenant)
-        if self.try_start(line):
-            return None
+    async def wait_for_place(self, line: Line["asyncio.Future[None]"]) -> None:
+        """Wait until the work is running. RateError if too much waits already. The place is left if
+        the caller is cancelled just after it got it."""
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not self.wait(line, place):
             raise RateError("Too many requests at once: wait for some of them.", retry_after=1)
-        return place
-
-    async def wait_for(self, tenant: str, place: "asyncio.Future[None]") -> None:
-        """Wait for the place. It is left if the caller is cancelled just after it got it."""
         try:
             await place
         except asyncio.CancelledError:
             if not place.cancelled():
-                self.leave(self.line(tenant))
+                self.leave(line)
             raise
-
-    def exit(self, tenant: str) -> None:
-        """Leave a place."""
-        self.leave(self.line(tenant))
 
 
 def _admit(_: Line[Any], place: "asyncio.Future[None]") -> bool:

@@ -34,6 +34,7 @@ from keyhouse.schema.compiled_rows import (
     RowSet,
     Source,
 )
+from keyhouse.schema.declaration import Declaration
 
 Strategy = Literal["put", "merge", "add"]
 
@@ -54,7 +55,7 @@ class RowPlace(NamedTuple):
     rows: "Mapping[Derived, BoundDerived]"
 
 
-class Derived:
+class Derived(Declaration):
     """Base of all declarations: a template, and the sources of its fields."""
 
     kind: ClassVar[str]

@@ -17,7 +17,7 @@ from keyhouse.keys.segment import Segment
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import Source
 from keyhouse.schema.derived import BoundDerived, Derived, RowPlace
-from keyhouse.schema.record_check import Declaration
+from keyhouse.schema.record_check import CheckedRecord
 
 __all__ = [
     *("bind_row", "check_field_types", "check_given_fields", "check_members", "check_time_types"),
@@ -44,7 +44,7 @@ class _Fed(NamedTuple):
     is_each: bool
 
 
-def check_members(record: Declaration, info: inspect.Type) -> None:
+def check_members(record: CheckedRecord, info: inspect.Type) -> None:
     """Raise DeclarationError for a type whose members look like key fields, but are not seen."""
     if not isinstance(info, _OTHER_MEMBERS):
         return
@@ -82,7 +82,7 @@ def _struct_fields(info: inspect.Type) -> tuple[inspect.Field, ...]:
     return info.fields if isinstance(info, inspect.StructType) else ()
 
 
-def check_field_types(record: Declaration, info: inspect.Type) -> None:
+def check_field_types(record: CheckedRecord, info: inspect.Type) -> None:
     """Raise DeclarationError if an attribute has a type that its key field cannot hold."""
     if not isinstance(info, inspect.StructType):
         return
@@ -173,9 +173,9 @@ def _fed(
 
 def _type_at(info: inspect.StructType, fed: _Fed, record: str) -> inspect.Type | None:
     """Return the type of an attribute, or of a nested one; None if it is not known here."""
-    found: inspect.Type = info
+    member: inspect.Type = info
     for at, name in enumerate(fed.source.split(".")):
-        structs = [each for each in _options(found) if isinstance(each, inspect.StructType)]
+        structs = [each for each in _options(member) if isinstance(each, inspect.StructType)]
         if len(structs) != 1:
             return None
         types = {field.name: field.type for field in structs[0].fields}
@@ -188,8 +188,8 @@ def _type_at(info: inspect.StructType, fed: _Fed, record: str) -> inspect.Type |
                 attribute=fed.source,
                 **nearest(name, sorted(types)),
             )
-        found = types[name]
-    return found
+        member = types[name]
+    return member
 
 
 def _check(info: inspect.Type, fed: _Fed, record: str) -> None:

@@ -19,10 +19,11 @@ from keyhouse.errors import DeclarationError, KeyFieldError
 from keyhouse.keys.key import Span
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import KeyValues, RowRule, RowSet, attribute
+from keyhouse.schema.declaration import Declaration
 from keyhouse.schema.index import BoundIndex, Index
 
 
-class Link:
+class Link(Declaration):
     """Base of both kinds. `record` is the owner, or the record referred to.
 
     With several indexes in `by`, a record is found by any of them: an index of the listed ones and

@@ -10,6 +10,7 @@ from keyhouse.advice.arguments import checked
 from keyhouse.errors import DeclarationError
 from keyhouse.keys.segment import Segment
 from keyhouse.keys.template import Template
+from keyhouse.schema.declaration import Declaration
 from keyhouse.schema.record import Record
 from keyhouse.schema.times import SECONDS, TimeFormat
 
@@ -55,7 +56,7 @@ def deletion_job(record: str, key: str) -> str:
     return f"{DELETION_JOBS}{record}-{blake2b(key.encode(), digest_size=16).hexdigest()}"
 
 
-class Meta:
+class Meta(Declaration):
     """The keys of a space's version, migrations and jobs.
 
     `segments` are field types for templates of other shapes.

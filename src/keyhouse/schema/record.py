@@ -9,7 +9,7 @@ schema binds it (`Schema.bind`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from copy import copy
+from functools import cached_property
 from keyword import iskeyword
 from operator import attrgetter
 from typing import Any, ClassVar, Generic, TypeVar, get_origin
@@ -29,6 +29,7 @@ from keyhouse.keys.template import Template
 from keyhouse.limits import TTL_SECONDS_MAX
 from keyhouse.private_types import hide, mask
 from keyhouse.schema.compiled_rows import ChangedRows, KeyValues, RowSet, Source, attribute
+from keyhouse.schema.declaration import Declaration
 from keyhouse.schema.derived import BoundDerived, Derived, RowPlace
 from keyhouse.schema.expiry import Expiry
 from keyhouse.schema.field_types import (
@@ -50,7 +51,7 @@ T = TypeVar("T")
 _TTL_SECONDS_MIN = 0.001
 
 
-class Record(Generic[T]):
+class Record(Declaration, Generic[T]):
     """Declares that values of `type` are stored at `at`.
 
     - `fields`: key fields that are not attributes of the same name (`{"asset": "attr.assetId"}`).
@@ -138,9 +139,7 @@ class Record(Generic[T]):
         self.json: RecordJson[T] = self.json_type(type, self)
         """The JSON of its values."""
         self.legacy: Record[T] | None = None
-        self.current: Record[T] = self
-        """The record at its current key alone, without derived rows, if it has legacy keys; else
-        the record itself."""
+        self._current: Record[T] | None = None
         info = self.json.type_info
         check_members(self, info)
         check_given_fields(info, self.name, self.template, fields or ())
@@ -150,16 +149,6 @@ class Record(Generic[T]):
             if timestamps
             else None
         )
-        self.unbound: BoundRecord[T] = BoundRecord(self)
-        """The record at its keys with no field fixed."""
-        check_shared_rows(self, self.unbound.shared_rows)
-        check_field_types(self, info)
-        expires_at = expiry.field if expiry is not None and expiry.mode == "field" else None
-        check_time_types(info, self.name, (created, updated, *timestamps), expires_at)
-        if private:
-            hide(get_origin(type) or type)
-        if private or sealed:
-            mask(get_origin(type) or type, (*private, *sealed))
         if legacy_at is not None:
             template = legacy_at if isinstance(legacy_at, Template) else Template(legacy_at)
             if self.appended or template.fields != self.template.fields:
@@ -168,21 +157,36 @@ class Record(Generic[T]):
                     record=self.name,
                     legacy=template.text,
                 )
-            self.legacy, self.current = self._alone_at(template), self._alone_at(self.template)
-            self.unbound = BoundRecord(self)
+            self.legacy, self._current = self._alone_at(template), self._alone_at(self.template)
+        check_shared_rows(self, self.unbound.shared_rows)
+        check_field_types(self, info)
+        expires_at = expiry.field if expiry is not None and expiry.mode == "field" else None
+        check_time_types(info, self.name, (created, updated, *timestamps), expires_at)
+        if private:
+            hide(get_origin(type) or type)
+        if private or sealed:
+            mask(get_origin(type) or type, (*private, *sealed))
 
     def __repr__(self) -> str:
         return f"Record({self.name} at {self.template.text!r})"
 
     def _alone_at(self, template: Template) -> "Record[T]":
         """Return the record at other keys, without derived rows and links."""
-        record = copy(self)
-        record.template, record.derived, record.links = template, (), ()
-        record.legacy, record.current = None, record
+        record = self._variant(template=template, derived=(), links=())
         check_declaration(record)
-        record.unbound = BoundRecord(record)
         check_field_types(record, self.json.type_info)
         return record
+
+    @cached_property
+    def unbound(self) -> "BoundRecord[T]":
+        """The record at its keys with no field fixed."""
+        return BoundRecord(self)
+
+    @property
+    def current(self) -> "Record[T]":
+        """The record at its current key alone, without derived rows, if it has legacy keys; else
+        the record itself."""
+        return self._current or self
 
     @property
     def attributes(self) -> frozenset[str]:

@@ -37,7 +37,7 @@ RESERVED = frozenset(
 _SEQUENCES = (inspect.ListType, inspect.VarTupleType, inspect.CollectionType)
 
 
-class Declaration(Protocol):
+class CheckedRecord(Protocol):
     """The part of a Record that is checked."""
 
     name: str
@@ -63,7 +63,7 @@ class Declaration(Protocol):
     def templates(self) -> list[Template]: ...
 
 
-def check_declaration(record: Declaration) -> None:
+def check_declaration(record: CheckedRecord) -> None:
     """Raise DeclarationError unless the record's options name what its type and its key have."""
     if record.expiry is not None and record.expiry.mode not in ("field", "write"):
         check_seconds(record.expiry.seconds, record.name)
@@ -87,7 +87,7 @@ def check_declaration(record: Declaration) -> None:
     _check_sealed(record)
 
 
-def check_shared_rows(record: Declaration, rows: Sequence[BoundDerived]) -> None:
+def check_shared_rows(record: CheckedRecord, rows: Sequence[BoundDerived]) -> None:
     """Raise DeclarationError if the record expires, and others may feed one of the rows that it
     shares as well."""
     for row in rows:
@@ -100,7 +100,7 @@ def check_shared_rows(record: Declaration, rows: Sequence[BoundDerived]) -> None
             )
 
 
-def _check_private(record: Declaration) -> None:
+def _check_private(record: CheckedRecord) -> None:
     """Reject a private attribute in the record's key, which every answer shows."""
     for name in record.template.fields:
         source = record.fields.get(name, name)
@@ -118,7 +118,7 @@ def _check_private(record: Declaration) -> None:
             )
 
 
-def _check_sealed(record: Declaration) -> None:
+def _check_sealed(record: CheckedRecord) -> None:
     """Reject a sealed attribute that would be stored in clear elsewhere: in a key, or in the value
     of an index."""
     sealed = set(record.sealed)
@@ -159,7 +159,7 @@ def _check_sealed(record: Declaration) -> None:
         )
 
 
-def _attributes_named(record: Declaration) -> list[str]:
+def _attributes_named(record: CheckedRecord) -> list[str]:
     """Return all attributes that the record's options name."""
     named = [
         *record.computed,
@@ -180,7 +180,7 @@ def _attributes_named(record: Declaration) -> list[str]:
     return named
 
 
-def _is_attribute(record: Declaration, value: str | None) -> TypeGuard[str]:
+def _is_attribute(record: CheckedRecord, value: str | None) -> TypeGuard[str]:
     """Return whether an index's value must be an attribute, because it is not a field of the
     record's key."""
     if value is None or value not in record.template.fields:

@@ -20,7 +20,7 @@ from keyhouse.errors import (
 from keyhouse.schema import document
 from keyhouse.schema.compiled_rows import attribute
 from keyhouse.schema.merge_patch import merge_patch
-from keyhouse.schema.record_check import Declaration, members_to_check, members_to_check_first
+from keyhouse.schema.record_check import CheckedRecord, members_to_check, members_to_check_first
 from keyhouse.schema.unknown_members import (
     KnownMembers,
     KnownPart,
@@ -60,7 +60,7 @@ class MemberSealer(Protocol):
 class RecordJson(Generic[T]):
     """The JSON of a record's values: knows the type and the members, and nothing of keys."""
 
-    def __init__(self, type: type[T], declared: Declaration) -> None:
+    def __init__(self, type: type[T], declared: CheckedRecord) -> None:
         self.type = type
         self.name = declared.name
         self.times = declared.times

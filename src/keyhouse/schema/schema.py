@@ -6,7 +6,8 @@ handles of both; `under` and `replacing` return a schema of the same handles, wh
 other keys, or another type.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -16,6 +17,7 @@ from keyhouse.advice.nearest import nearest
 from keyhouse.errors import DeclarationError, UsageError
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import KeyValues
+from keyhouse.schema.declaration import Declaration
 from keyhouse.schema.derived import BoundDerived, Derived
 from keyhouse.schema.index import BoundIndex, Index
 from keyhouse.schema.links import NO_LINKS, BoundLink, Link, RecordLinks, check_links
@@ -50,7 +52,7 @@ class KeyMatch(msgspec.Struct, frozen=True):
         return dict(zip(self.declared.template.fields, self.values, strict=True))
 
 
-class Schema:
+class Schema(Declaration):
     """The declaration of one keyspace.
 
     overlaps      known overlaps: pairs of (scanned, inside)
@@ -93,32 +95,15 @@ class Schema:
         self._replaced: dict[Declared, Declared] = {}
         """Declarations that are handles of another one, which has replaced them."""
         self._under: dict[str, Schema] = {}
-        self._unbound: BoundSchema | None = None
         self._check_names()
         self._check_migrations()
-        self._records_of = self._find_records()
+        self._records_of = _records_of(self.records, migrations)
         self._bound = frozenset(self.fixed) | frozenset(filter(None, [self.space.field]))
         check_links(self.records, self._bound)
         self._prove_no_conflicts()
 
     def __repr__(self) -> str:
         return f"Schema({self.name!r})"
-
-    def _variant(self, **changes: Any) -> "Schema":
-        """Return the schema with some members changed. Nothing is checked or proved again."""
-        schema = object.__new__(Schema)
-        vars(schema).update(vars(self) | changes | {"_under": {}, "_unbound": None})
-        return schema
-
-    def _find_records(self) -> dict[Declared, Record[Any]]:
-        """Return the record of each declaration. A derived row that an older declaration of a
-        record shares with the schema's own belongs to the latter."""
-        former = [migration.over for migration in self.migrations]
-        return {
-            declared: record
-            for record in (*former, *self.records)
-            for declared in record.declarations()
-        }
 
     @property
     def version(self) -> int:
@@ -132,12 +117,10 @@ class Schema:
         `sealer` seals and opens sealed members. Raises KeyFieldError for an invalid value."""
         return BoundSchema(self, values, sealer)
 
-    @property
+    @cached_property
     def unbound(self) -> "BoundSchema":
         """The schema with no key field fixed."""
-        if self._unbound is None:
-            self._unbound = BoundSchema(self, {})
-        return self._unbound
+        return BoundSchema(self, {})
 
     def declared(self) -> Iterator[tuple[BoundRecord[Any], BoundDeclared]]:
         """Yield every record, legacy key and derived row with its record, in declaration order, at
@@ -185,6 +168,7 @@ class Schema:
                 prefix=text,
             )
         schema = self._variant(
+            _under={},
             prefix=text,
             _prefix=prefix,
             space=Space(
@@ -199,7 +183,7 @@ class Schema:
 
     def writing_legacy_keys(self, writes: bool = True) -> "Schema":
         """Return the schema whose stores write legacy keys, or do not."""
-        return self._variant(writes_legacy_keys=writes)
+        return self._variant(_under={}, writes_legacy_keys=writes)
 
     def text_before(self, space: str) -> str:
         """Return the text that the prefix puts in front of all keys of a space."""
@@ -220,14 +204,16 @@ class Schema:
                 "The other declaration needs the same kinds of derived rows, in the same order.",
                 record=record.name,
             )
+        records = tuple(other if each is record else each for each in self.records)
         schema = self._variant(
-            records=tuple(other if each is record else each for each in self.records),
+            _under={},
+            records=records,
+            _records_of=_records_of(records, self.migrations),
             overlaps=tuple(
                 (pairs.get(one, one), pairs.get(another, another)) for one, another in self.overlaps
             ),
             _replaced={old: pairs.get(new, new) for old, new in self._replaced.items()} | pairs,
         )
-        schema._records_of = schema._find_records()
         schema._prove_no_conflicts()
         return schema
 
@@ -310,6 +296,17 @@ class Schema:
             bound,
             self.overlaps,
         )
+
+
+def _records_of(
+    records: Iterable[Record[Any]], migrations: Iterable[Migration]
+) -> dict[Declared, Record[Any]]:
+    """Return the record of each declaration. A derived row that an older declaration of a record
+    shares with the schema's own belongs to the latter."""
+    former = [migration.over for migration in migrations]
+    return {
+        declared: record for record in (*former, *records) for declared in record.declarations()
+    }
 
 
 class BoundSchema:

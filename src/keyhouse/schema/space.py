@@ -6,6 +6,7 @@ from keyhouse.advice.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError
 from keyhouse.keys.segment import Segment
 from keyhouse.limits import SPACE_BYTES_MAX
+from keyhouse.schema.declaration import Declaration
 
 MARK_SPACE: Final = "keyhouse-move"
 """The space of the target with one row, `move`, while a move into it is not finished."""
@@ -18,7 +19,7 @@ RESERVED_SPACES: Final = frozenset({MARK_SPACE, SERVICE_SPACE})
 up."""
 
 
-class Space:
+class Space(Declaration):
     """The spaces of a schema.
 
     description    one space in words: "a library"

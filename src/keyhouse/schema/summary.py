@@ -18,20 +18,20 @@ TRUNCATED: Final = "truncated"
 class Summary(Derived):
     """A row that lists records: `{"assetIds": ["1981", …]}`. It is deleted with its last member.
 
-    `member` is the field of the record's key that is listed; `under` is the member of the JSON
-    object that holds the list. With `entry` it is a map from the member to what `entry` returns for
-    the record. `version` is the member with the version of the row, and the version that this code
-    writes: a row of a newer version is not changed, and a write that would change it raises
-    NewerError. Members that this code does not know are kept. A map that another program stored as
-    a plain list gets its entries from the records with the next write. A map that is `rebuilt` is
-    made from all records of its key whenever it is missing, or is not a map, whatever it is: nobody
-    has to repair it first. Then `newer_entry` returns the entry of a record that newer code wrote,
-    from its JSON object; without it, such records are not listed.
-
-    `members_max` bounds a plain list, and so the bytes that a write changes. A row that is full
-    lists no further members, and has `"truncated": true` from then on, also after members have
-    left, until `verify` repairs the space: it completes a list that has room again. Rows of records
-    that it does not list are still derived: `verify` accepts their absence.
+    - `member`: the field of the record's key that is listed.
+    - `under`: the member of the JSON object that holds the list. Others that this code does not
+      know are kept.
+    - `entry`: makes a map of the list, from the member to what `entry` returns for the record. A
+      map that another program stored as a plain list gets its entries with the next write.
+    - `version`: the member with the version of the row, and the version that this code writes. A
+      write that would change a row of a newer version raises NewerError.
+    - `rebuilt`: a map that is missing, or is not a map, is made from all records of its key:
+      nobody has to repair it first.
+    - `newer_entry`: returns the entry of a record that newer code wrote, from its JSON object;
+      without it, a map that is rebuilt leaves such records out.
+    - `members_max`: the most members of a plain list, and so of what a write changes. A full row
+      lists no further ones, and has `"truncated": true`, until `verify` finds room and completes
+      it; `verify` accepts that the others are absent.
     """
 
     kind = "summary"

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Final, Protocol
 
 import structlog
@@ -9,11 +10,12 @@ import structlog
 from keyhouse import open_engine
 from keyhouse.engine import Engine
 from keyhouse.engines.registry import LoadingEngine, ServerEngine, public_url
-from keyhouse.errors import KeyhouseError, UnavailableError
+from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
 from keyhouse.serve.health import Health
 from keyhouse.serve.metrics import Metrics
 from keyhouse.serve.nats_access import NatsAccess
 from keyhouse.service.spec import ServiceSpec
+from keyhouse.service.worker import ALONE, Worker
 from keyhouse.settings.engine_urls import is_own_nats, make_folder
 from keyhouse.settings.sources import LoadedSettings
 
@@ -53,7 +55,9 @@ class EngineOpener:
         nats: NatsAccess,
         tracing: Tracer | None,
         stack: AsyncExitStack,
+        worker: Worker = ALONE,
     ) -> None:
+        self._worker = worker
         self._loaded = loaded
         self._metrics = metrics
         self._health = health
@@ -103,9 +107,19 @@ class EngineOpener:
                 system=system,
             ) from None
         self._stack.push_async_callback(opened.close)
+        if self._worker.count > 1 and not opened.capabilities.shared:
+            raise UsageError(
+                "This engine is for one process: use SQLite, PostgreSQL, NATS or DynamoDB, or"
+                " --workers 1.",
+                engine=public_url(url),
+                system=system,
+                workers=self._worker.count,
+            )
         self._log_opened(opened, system, label, public_url(location))
         if is_required and isinstance(opened, ServerEngine):
             self._health.add(system, opened.connect)
+        if is_required and isinstance(opened, LoadingEngine):
+            self._health.add(system, partial(_check_loaded, opened), first=True)
         if is_required:
             self._required.append((label, opened))
         if self._tracing is not None:
@@ -129,6 +143,12 @@ class EngineOpener:
                 system=system,
                 **named,
             )
+
+
+async def _check_loaded(engine: LoadingEngine) -> None:
+    loaded, total = engine.loaded()
+    if loaded < total:
+        raise UnavailableError("The engine still loads its keys.", loaded=loaded, total=total)
 
 
 async def _wait_loaded(label: str, engine: Engine) -> None:

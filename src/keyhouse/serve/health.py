@@ -5,7 +5,7 @@ A process that responds is alive. A system is ready if its engine responds and i
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
@@ -25,11 +25,14 @@ _log = structlog.get_logger("keyhouse.serve")
 
 
 class SystemHealth(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`why` (a sentence) and `code` are set if the system is not ready."""
+    """`why` (a sentence) and `code` are set if the system is not ready; `loaded` and `total` while
+    its engine loads its keys."""
 
     ready: bool
     code: str | None = None
     why: str | None = None
+    loaded: int | None = None
+    total: int | None = None
 
 
 class Readiness(msgspec.Struct, frozen=True):
@@ -54,6 +57,10 @@ class Health:
         at = 0 if first else len(added)
         added[at:at] = checks
 
+    @property
+    def systems(self) -> Sequence[str]:
+        return [*self._checks]
+
     async def readiness(self) -> Readiness:
         async with self._checking:
             now = asyncio.get_running_loop().time()
@@ -75,7 +82,9 @@ async def _check(checks: list[Callable[[], Awaitable[object]]]) -> SystemHealth:
             for check in checks:
                 await check()
     except KeyhouseError as error:
-        return SystemHealth(False, error.code, error.sentence)
+        fields = {name: error.fields.get(name) for name in ("loaded", "total")}
+        progress = {name: value for name, value in fields.items() if isinstance(value, int)}
+        return SystemHealth(False, error.code, error.sentence, **progress)
     except TimeoutError:
         return SystemHealth(False, "TIMEOUT", "The check timed out.")
     except Exception:
@@ -84,8 +93,19 @@ async def _check(checks: list[Callable[[], Awaitable[object]]]) -> SystemHealth:
     return SystemHealth(True)
 
 
-def health_routes(health: Health, metrics: Metrics) -> Sequence[Route]:
+class AllWorkers(Protocol):
+    """The workers of a host: `keyhouse.serve.peers`."""
+
+    async def readiness(self) -> Readiness: ...
+    async def page(self) -> bytes: ...
+
+
+def health_routes(
+    health: Health, metrics: Metrics, workers: AllWorkers | None = None
+) -> Sequence[Route]:
+    """Return the routes of this process, or of all `workers` of the host."""
     scraping = asyncio.Lock()
+    check = health.readiness if workers is None else workers.readiness
 
     async def alive() -> dict[str, str]:
         """Report that the process responds, whatever the state of the systems."""
@@ -93,22 +113,28 @@ def health_routes(health: Health, metrics: Metrics) -> Sequence[Route]:
 
     async def ready() -> Response[Readiness]:
         """Report whether every system is ready, and why not."""
-        readiness = await health.readiness()
+        readiness = await check()
         return Response(readiness, 200 if readiness.ready else 503)
 
     async def page() -> Response[bytes]:
         """Return the metrics in the text format of Prometheus, after a check of all systems."""
-        await health.readiness()
         async with scraping:  # one at a time, in a thread: 15 MB with a thousand plugins
-            return Response(await asyncio.to_thread(metrics.page), media_type=metrics.content_type)
+            if workers is not None:
+                text = await workers.page()
+            else:
+                await health.readiness()
+                text = await asyncio.to_thread(metrics.page)
+        return Response(text, media_type=metrics.content_type)
 
     readiness: dict[int, Any] = {
         200: Readiness,
         503: ResponseSpec(type=Readiness, about="Some system is not ready, and why."),
     }
-    text = ResponseSpec(type=bytes, about="Prometheus text.", media_type=metrics.content_type)
+    prometheus = ResponseSpec(type=bytes, about="Prometheus text.", media_type=metrics.content_type)
     return (
         Route(method="GET", path="/health", handler=alive, tag="operator"),
         Route(method="GET", path="/ready", handler=ready, replies=readiness, tag="operator"),
-        Route(method="GET", path="/metrics", handler=page, replies={200: text}, tag="operator"),
+        Route(
+            method="GET", path="/metrics", handler=page, replies={200: prometheus}, tag="operator"
+        ),
     )

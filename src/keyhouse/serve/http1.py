@@ -348,7 +348,9 @@ class Connection(asyncio.Protocol):
         exchange = Exchange(
             self,
             scope,
-            keep_alive=version != "1.0" and parser.should_keep_alive(),
+            keep_alive=version != "1.0"
+            and parser.should_keep_alive()
+            and not self.server.is_draining,
             expects_continue=b"expect" in names and _expects_continue(headers),
         )
         if self._header_timer is not None:

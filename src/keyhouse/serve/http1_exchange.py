@@ -161,7 +161,9 @@ class Exchange(ResponseSender):
         self._write(head, body, is_last=not more_body)
 
     async def send_response(self, request_id: str, response: EncodedResponse) -> None:
-        if not await self._can_write():
+        connection = self._connection
+        is_idle = connection.writable is None and not connection.transport.is_closing()
+        if not is_idle and not await self._can_write():
             return
         if self.is_started:
             raise RuntimeError("The response has started.")

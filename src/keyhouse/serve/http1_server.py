@@ -120,6 +120,8 @@ class Http1Server:
         self.pending_writes: list[tuple[asyncio.Transport, bytes]] = []
         self._date = 0
         self._date_line = b""
+        self.is_draining = False
+        """Each further response is the last one of its connection."""
 
     def date_line(self) -> bytes:
         """Return the Date header, which changes each second."""
@@ -157,19 +159,31 @@ class Http1Server:
         if self._idle is not None and not self._tasks and not self.connections:
             self._idle.set()
 
-    async def drain(self, seconds: float) -> None:
+    async def drain(self, seconds: float, *, linger_seconds: float = 0.0) -> None:
         """Close idle connections, and the others after the response to their last request. After
-        the timeout the remaining requests are cancelled."""
+        the timeout the remaining requests are cancelled.
+
+        A client may send a request on an idle connection at the moment in which it is closed. So
+        connections stay open for `linger_seconds`: each request in this time is answered with
+        `Connection: close`, and the next one comes over a new connection.
+        """
         self.flush()
+        self.is_draining = True
+        if linger_seconds and await self._is_idle_within(linger_seconds):
+            return
         for connection in [*self.connections]:
             connection.shut_down()
-        self._idle = asyncio.Event()
-        self._check_idle()
-        try:
-            async with asyncio.timeout(seconds):
-                await self._idle.wait()
-        except TimeoutError:
+        if not await self._is_idle_within(seconds):
             if self._tasks:
                 _log.warning("requests cancelled", count=len(self._tasks))
             for task in self._tasks:
                 task.cancel()
+
+    async def _is_idle_within(self, seconds: float) -> bool:
+        self._idle = asyncio.Event()
+        self._check_idle()
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._idle.wait()
+        except TimeoutError:
+            return False

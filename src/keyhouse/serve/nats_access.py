@@ -10,13 +10,15 @@ restarted if it exits. It must be started from the main thread, and lives as lon
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from subprocess import SubprocessError
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+import msgspec
 import structlog
 
 from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
@@ -27,31 +29,57 @@ from keyhouse.nats.endpoint import Endpoint
 from keyhouse.nats.limits import NATS_PARTITIONS
 from keyhouse.nats.server import NatsServer
 from keyhouse.serve.data_dir import DataDir
+from keyhouse.service.worker import ALONE, Worker
 from keyhouse.settings.engine_urls import with_server
 from keyhouse.settings.settings import EMBEDDED, OFF, ServerSettings
 
 _log = structlog.get_logger("keyhouse.serve")
 
 
+class NatsAddresses(msgspec.Struct, frozen=True, tag=True):
+    """The URLs of the embedded server for its users, with their passwords."""
+
+    url: str
+    listener_url: str
+    monitor: str | None
+
+
+class NatsOwner(Protocol):
+    """Runs the embedded server: this process (`OwnNats`), or its parent."""
+
+    async def start_nats(self, *, jetstream: bool) -> NatsAddresses:
+        """Start the server unless it runs; restart it if it lacks JetStream."""
+        ...
+
+    async def set_public(self, subjects: Sequence[str], mappings: Mapping[str, str]) -> None:
+        """Let clients call the public endpoints, and map their subjects: now, or once it runs."""
+        ...
+
+
 class NatsAccess:
-    """`credentials` are nats-py's options. `stack` stops what is started here."""
+    """`credentials` are nats-py's options. `owner` runs the embedded server. `stack` closes the
+    connections.
+
+    A worker reads the partitions whose number, modulo the count of workers, is its own: a tenant
+    stays in one worker.
+    """
 
     def __init__(
         self,
         settings: ServerSettings,
         credentials: dict[str, Any],
-        data: DataDir,
+        owner: NatsOwner,
         stack: AsyncExitStack,
+        worker: Worker = ALONE,
     ) -> None:
         self._settings = settings
         self._credentials = credentials
-        self._data = data
+        self._owner = owner
         self._stack = stack
-        self._embedded: EmbeddedNats | None = None
+        self._embedded: NatsAddresses | None = None
         self._client: NatsClient | None = None
         self._public_client: NatsClient | None = None
-        self._mappings: dict[str, str] = {}
-        self._subjects: list[str] = []
+        self.own_partitions = range(worker.number, NATS_PARTITIONS, worker.count)
 
     @property
     def is_off(self) -> bool:
@@ -66,23 +94,10 @@ class NatsAccess:
 
     async def start(self, *, jetstream: bool = False) -> str:
         """Start the embedded server unless it runs, and return the address of NATS."""
-        settings = self._settings
-        if settings.nats != EMBEDDED:
-            return settings.nats
-        if self._embedded is None:
-            self._embedded = await self._stack.enter_async_context(
-                embedded_nats(
-                    self._data,
-                    settings.nats_port,
-                    jetstream=jetstream,
-                    monitor_port=settings.nats_monitor_port,
-                    require_password=settings.nats_auth,
-                    mappings=self._mappings,
-                    subjects=self._subjects,
-                )
-            )
-        elif jetstream:
-            await enable_jetstream(self._embedded)
+        if self._settings.nats != EMBEDDED:
+            return self._settings.nats
+        if self._embedded is None or jetstream:
+            self._embedded = await self._owner.start_nats(jetstream=jetstream)
         return self._embedded.url
 
     async def client(self) -> NatsClient:
@@ -112,25 +127,26 @@ class NatsAccess:
         opening = connect(url, name=name, is_further=True, **self._credentials)
         return await self._stack.enter_async_context(opening)
 
-    async def partitions(self, endpoints: Iterable[Endpoint]) -> list[NatsClient]:
+    async def partitions(self, endpoints: Iterable[Endpoint]) -> dict[int, NatsClient]:
         """Let clients of the embedded server call the public endpoints, and open the connections of
-        their partitions, if some have them and the settings allow it."""
+        this worker's partitions, if some have them and the settings allow it."""
         public = [each for each in endpoints if each.public]
-        self._subjects = [subject for each in public for subject in each.subjects]
+        mappings: dict[str, str] = {}
         if self._settings.has_nats_partitions:
-            self._mappings = dict(each.mapping for each in public if each.partition_by is not None)
-        if self._embedded is not None:
-            await set_public(self._embedded, self._subjects, self._mappings)
-        if not self._mappings:
-            return []
+            mappings = dict(each.mapping for each in public if each.partition_by is not None)
+        if self._settings.nats == EMBEDDED:
+            subjects = [subject for each in public for subject in each.subjects]
+            await self._owner.set_public(subjects, mappings)
+        if not mappings:
+            return {}
         await self.start()  # once, not by each of them
-        names = (f"keyhouse-{number}" for number in range(NATS_PARTITIONS))
-        opening = (self._open(name, public=True) for name in names)
+        opening = (self._open(f"keyhouse-{each}", public=True) for each in self.own_partitions)
         opened = await asyncio.gather(*opening, return_exceptions=True)
         for each in opened:
             if isinstance(each, BaseException):
                 raise each
-        return [each for each in opened if isinstance(each, NatsClient)]
+        clients = (each for each in opened if isinstance(each, NatsClient))
+        return dict(zip(self.own_partitions, clients, strict=True))
 
     async def engine_url(self, url: str) -> str:
         """Return the URL of an engine on the service's own server (`nats:`), started if need be.
@@ -176,9 +192,94 @@ class EmbeddedNats(NatsServer):
         super().__init__(folder, **options)
         self.restarting = asyncio.Lock()
 
+    @property
+    def addresses(self) -> NatsAddresses:
+        return NatsAddresses(self.url, self.listener_url, self.monitor)
+
+
+class OwnNats:
+    """The embedded server of a process that serves alone; `stack` stops it."""
+
+    def __init__(self, settings: ServerSettings, data: DataDir, stack: AsyncExitStack) -> None:
+        self._start = partial(embedded_nats, data, **_options(settings))
+        self._stack = stack
+        self._server: EmbeddedNats | None = None
+        self._public: tuple[Sequence[str], Mapping[str, str]] = ((), {})
+
+    async def start_nats(self, *, jetstream: bool) -> NatsAddresses:
+        if self._server is None:
+            subjects, mappings = self._public
+            running = self._start(jetstream=jetstream, subjects=subjects, mappings=mappings)
+            self._server = await self._stack.enter_async_context(running)
+        elif jetstream:
+            await enable_jetstream(self._server)
+        return self._server.addresses
+
+    async def set_public(self, subjects: Sequence[str], mappings: Mapping[str, str]) -> None:
+        self._public = subjects, mappings
+        if self._server is not None:
+            await set_public(self._server, subjects, mappings)
+
+
+class SharedNats:
+    """The embedded server of a process whose workers serve. That process has an event loop, and
+    threads, only while a method runs; then it can be forked. `check` is called every
+    CHECK_SECONDS."""
+
+    def __init__(self, settings: ServerSettings, data: DataDir) -> None:
+        self._start = partial(start_embedded, data, **_options(settings))
+        self._public: tuple[Sequence[str], Mapping[str, str]] = ((), {})
+        self.server: EmbeddedNats | None = None
+
+    def start_nats(self, *, jetstream: bool) -> NatsAddresses:
+        if self.server is None:
+            subjects, mappings = self._public
+            starting = self._start(jetstream=jetstream, subjects=subjects, mappings=mappings)
+            self.server = asyncio.run(starting)
+        elif jetstream:
+            asyncio.run(enable_jetstream(self.server))
+        return self.server.addresses
+
+    def set_public(self, subjects: Sequence[str], mappings: Mapping[str, str]) -> None:
+        """Reload the server for the first worker; the others have the same endpoints."""
+        if self.server is not None and self._public != (subjects, mappings):
+            asyncio.run(set_public(self.server, subjects, mappings))
+        self._public = subjects, mappings
+
+    def check(self) -> None:
+        if self.server is not None:
+            asyncio.run(_check(self.server))
+
+    def stop(self) -> None:
+        if self.server is not None:
+            time.sleep(LEAVE_SECONDS)
+            self.server.stop()
+
+
+def _options(settings: ServerSettings) -> dict[str, Any]:
+    return {
+        "port": settings.nats_port,
+        "monitor_port": settings.nats_monitor_port,
+        "require_password": settings.nats_auth,
+    }
+
 
 @asynccontextmanager
-async def embedded_nats(
+async def embedded_nats(data: DataDir, port: int, **options: Any) -> AsyncIterator[EmbeddedNats]:
+    """Run a server until the block ends, with the options of `start_embedded`."""
+    server = await start_embedded(data, port, **options)
+    watching = asyncio.create_task(_watch(server))
+    try:
+        yield server
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+        await asyncio.sleep(LEAVE_SECONDS)
+        await asyncio.to_thread(server.stop)
+
+
+async def start_embedded(
     data: DataDir,
     port: int,
     *,
@@ -187,9 +288,9 @@ async def embedded_nats(
     require_password: bool = False,
     mappings: Mapping[str, str] | None = None,
     subjects: Iterable[str] = (),
-) -> AsyncIterator[EmbeddedNats]:
-    """Run a server until the block ends. Raises UsageError if the port is in use. `subjects` are
-    those of public endpoints."""
+) -> EmbeddedNats:
+    """Start a server. Raises UsageError if the port is in use. `subjects` are those of public
+    endpoints."""
     users = EmbeddedUsers(data.path, require_password=require_password)
     users.subjects = subjects
     make = partial(
@@ -201,16 +302,7 @@ async def embedded_nats(
         users=users,
         mappings=mappings,
     )
-    server = await _started(make, port)
-    watching = asyncio.create_task(_restart(server))
-    try:
-        yield server
-    finally:
-        watching.cancel()
-        with suppress(asyncio.CancelledError):
-            await watching
-        await asyncio.sleep(LEAVE_SECONDS)
-        await asyncio.to_thread(server.stop)
+    return await _started(make, port)
 
 
 async def enable_jetstream(server: EmbeddedNats) -> None:
@@ -254,14 +346,18 @@ async def _started(make: Callable[..., EmbeddedNats], port: int) -> EmbeddedNats
     raise AssertionError("unreachable")
 
 
-async def _restart(server: EmbeddedNats) -> None:
+async def _watch(server: EmbeddedNats) -> None:
     while True:
         await asyncio.sleep(CHECK_SECONDS)
-        async with server.restarting:
-            if server.process_id is None:
-                _start_again(server)
-            elif server.users.has_changed():
-                await _reload_users(server)
+        await _check(server)
+
+
+async def _check(server: EmbeddedNats) -> None:
+    async with server.restarting:
+        if server.process_id is None:
+            _start_again(server)
+        elif server.users.has_changed():
+            await _reload_users(server)
 
 
 async def _reload_users(server: EmbeddedNats) -> None:

@@ -12,7 +12,8 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 from io import StringIO
 from typing import Any, Final, Literal, TextIO
 
@@ -20,7 +21,9 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, ExcInfo, Processor
 
+from keyhouse.serve.parent import Parent
 from keyhouse.serve.server import Addresses, Build, Server
+from keyhouse.serve.supervisor import supervise
 from keyhouse.service.thread_priority import prefer_event_loop
 from keyhouse.settings.sources import LoadedSettings
 
@@ -28,6 +31,9 @@ __all__ = ["serve", "set_up_logs", "tune_gc"]
 
 GC_THRESHOLD: Final = 20_000
 """Allocations between two garbage collections; Python's default is 700."""
+
+LINGER_SECONDS: Final = 1.0
+"""Time for which a worker that was replaced keeps idle connections open (`Http1Server.drain`)."""
 
 Format = Literal["auto", "json", "text"]
 
@@ -39,39 +45,61 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT, then drain requests and return. A second signal exits at once.
 
-    `announce` is called once, when all listeners are ready and all engines answer.
+    `announce` is called once, when all listeners are ready and all engines answer. With several
+    workers, this process supervises them, and each returns from here too.
     """
+    parent = None
+    if loaded.settings.worker_count > 1:
+        parent = supervise(loaded, announce)
+        if parent is None:
+            _log.info("stopped")
+            return
+        settings = loaded.settings
+        set_up_logs(settings.log_level, settings.log_format, worker=parent.worker.number)
     prefer_event_loop()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(serve_until_stopped(loaded, services, announce))
+        runner.run(serve_until_stopped(loaded, services, announce, parent))
 
 
 async def serve_until_stopped(
-    loaded: LoadedSettings, services: Mapping[str, Build], announce: Callable[[Addresses], None]
+    loaded: LoadedSettings,
+    services: Mapping[str, Build],
+    announce: Callable[[Addresses], None],
+    parent: Parent | None = None,
 ) -> None:
     ready, stopping = asyncio.Event(), asyncio.Event()
+    server = Server(loaded, services, parent)
 
     async def run() -> None:
-        server = Server(loaded, services)
-        async with server as addresses:
+        async with AsyncExitStack() as stack:
+            if parent is not None:
+                await stack.enter_async_context(parent.connected(retire))
+            addresses = await stack.enter_async_context(server)
             await server.wait_loaded()
             ready.set()
             tune_gc()
             _log.info("ready", systems=list(services), http=addresses.http, nats=addresses.nats)
-            announce(addresses)
+            if parent is None:
+                announce(addresses)
+            else:
+                await parent.ready(addresses)
             await stopping.wait()
             _log.info("shutting down: draining requests")
 
     running = asyncio.create_task(run())
 
     def on_signal(number: int) -> None:
-        if stopping.is_set():
+        if stopping.is_set() and parent is None:
             os._exit(128 + number)
         stopping.set()
         if not ready.is_set():
             running.cancel()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    def retire() -> None:
+        server.linger_seconds = LINGER_SECONDS
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT) if parent is None else (signal.SIGTERM,):
         asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
     await asyncio.wait([running])
     if not running.cancelled():
@@ -104,14 +132,18 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 # Logging
 
 
-def set_up_logs(level: str, form: Format, stream: TextIO | None = None) -> None:
-    """Configure logging. Called once, when the program starts."""
+def set_up_logs(
+    level: str, form: Format, stream: TextIO | None = None, *, worker: int | None = None
+) -> None:
+    """Configure logging, when the program starts, and in each worker, whose lines have its
+    number."""
     output = _LossyStream(stream or sys.stderr)
     minimum = logging.getLevelNamesMapping()[level.upper()]
     as_json = form == "json" or (form == "auto" and not output.isatty())
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
+        *([] if worker is None else [partial(_add_worker, worker)]),
         structlog.processors.TimeStamper(
             fmt="iso" if as_json else "%H:%M:%S", utc=as_json, key="time"
         ),
@@ -146,6 +178,11 @@ def set_up_logs(level: str, form: Format, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(minimum, logging.WARNING))  # of libraries only warnings and errors
+
+
+def _add_worker(worker: int, _logger: Any, _method: str, event: EventDict) -> EventDict:
+    event.setdefault("worker", worker)
+    return event
 
 
 def _escaped(text: str, allowed: str = "") -> str:

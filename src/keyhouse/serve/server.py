@@ -36,11 +36,15 @@ from keyhouse.serve.engine_opener import EngineOpener, Tracer
 from keyhouse.serve.health import Health, health_routes
 from keyhouse.serve.listener import bind, listening
 from keyhouse.serve.metrics import Metrics
-from keyhouse.serve.nats_access import NatsAccess
+from keyhouse.serve.nats_access import NatsAccess, OwnNats
 from keyhouse.serve.own_pages import PAGES, check_pages, page_routes
+from keyhouse.serve.parent import Parent
+from keyhouse.serve.peers import Peers
 from keyhouse.service.blocking import BlockingPool
 from keyhouse.service.host import ServiceHost
+from keyhouse.service.limit_table import LimitTable
 from keyhouse.service.spec import ServiceContext, ServiceSpec
+from keyhouse.service.worker import ALONE
 from keyhouse.settings.parser import read_settings
 from keyhouse.settings.settings import OFF, Address
 from keyhouse.settings.sources import STUDIO, LoadedSettings
@@ -76,7 +80,14 @@ class Server:
     Raises KeyhouseError if startup fails; everything already started is stopped.
     """
 
-    def __init__(self, loaded: LoadedSettings, services: Mapping[str, Build]) -> None:
+    def __init__(
+        self, loaded: LoadedSettings, services: Mapping[str, Build], parent: Parent | None = None
+    ) -> None:
+        self._parent = parent
+        self._worker = ALONE if parent is None else parent.worker
+        self._peers: Peers | None = None
+        self._table: LimitTable | None = None
+        self.linger_seconds = 0.0
         self._loaded = loaded
         self._settings = loaded.settings
         self._services = services
@@ -109,19 +120,31 @@ class Server:
 
     async def _start(self, stack: AsyncExitStack) -> Addresses:
         http_settings, credentials = self.read_settings()
-        data = DataDir.take(Path(self._settings.data))
-        stack.callback(data.release)
+        if self._parent is None:
+            data = DataDir.take(Path(self._settings.data))
+            stack.callback(data.release)
+            address = self._settings.http_address
+            bound = None if address is None else stack.enter_context(bind(address))
+        else:
+            data, bound = self._parent.data, self._parent.bound
+            name = f"{self._worker.number}-{self._parent.serial}"
+            self._peers = Peers(data.path, name, self._metrics, self._health)
+            await stack.enter_async_context(self._peers.counted())
         if data.is_open_to_others:
             _log.warning("other users can read the data folder: chmod 700 it", data=str(data.path))
-        address = self._settings.http_address
-        bound = None if address is None else stack.enter_context(bind(address))
         self._tracing = _open_tracing(self._settings.otlp_endpoint)
         if self._tracing is not None:
             stack.push_async_callback(self._tracing.close)
-        nats = NatsAccess(self._settings, credentials, data, stack)
-        opener = EngineOpener(self._loaded, self._metrics, self._health, nats, self._tracing, stack)
+        owner = self._parent or OwnNats(self._settings, data, stack)
+        nats = NatsAccess(self._settings, credentials, owner, stack, self._worker)
+        opener = EngineOpener(
+            self._loaded, self._metrics, self._health, nats, self._tracing, stack, self._worker
+        )
         self._opener = opener
-        hosts = {name: _host(name, opener, self._blocking, self._bus) for name in self._services}
+        if self._worker.count > 1:
+            self._table = LimitTable.open(data.path, self._worker.count)
+            stack.callback(self._table.close)
+        hosts = {name: self._host(name, opener) for name in self._services}
         specs = [await self._build(name, data.path, opener, hosts[name]) for name in self._services]
         if bound is not None:
             specs += await self._build_studio(specs, data.path, opener, has_docs=http_settings.docs)
@@ -129,11 +152,15 @@ class Server:
         stack.push_async_callback(self._blocking.close, self._settings.drain_seconds)
         await stack.enter_async_context(BackgroundTasks(specs, self._metrics))
         stack.push_async_callback(self._stop_listeners)
+        if self._parent is not None and self._parent.others_serve:
+            await self.wait_loaded()  # requests are theirs until then
         for listener in nats_listeners:
             await self._start_listener(listener)
         http = None
         if bound is not None:
             http = (await self._start_listener(self.http_listener(specs, bound, http_settings))).url
+        if self._peers is not None:
+            await stack.enter_async_context(self._peers.listening())
         studio = None
         if http is not None and self._studio is not None:
             link = await self._studio.sessions.new_link()
@@ -154,6 +181,19 @@ class Server:
         return http, sign_in(file) if file else {}
 
     # Services
+
+    def _host(self, system: str, opener: EngineOpener) -> ServiceHost:
+        async def open(url: str, name: str) -> Engine:
+            return await opener.open(url, system, f"{system}.{name}")
+
+        return ServiceHost(
+            opener=open,
+            blocking=self._blocking,
+            bus=self._bus,
+            worker=self._worker,
+            table=self._table,
+            shares_engines=not self._loaded.has_own_file(system),
+        )
 
     async def _build(
         self, name: str, data: Path, opener: EngineOpener, host: ServiceHost
@@ -204,7 +244,12 @@ class Server:
             return []
         engine = await opener.open(self._loaded.studio_url(), STUDIO, STUDIO, is_required=False)
         self._studio = Studio(
-            SystemCatalog(systems), engine, data, settings, self._health.readiness
+            SystemCatalog(systems),
+            engine,
+            data,
+            settings,
+            (self._peers or self._health).readiness,
+            host=self._host(STUDIO, opener),
         )
         return [self._studio.spec()]
 
@@ -238,13 +283,13 @@ class Server:
         nats: NatsAccess,
         spec: ServiceSpec,
         endpoints: list[Endpoint],
-        partitions: list[NatsClient],
+        partitions: dict[int, NatsClient],
         *,
         public: bool,
     ) -> NatsListener:
         client = await nats.listener_client(public=public)
-        own = partitions if public else []
-        self._health.add(spec.name, nats_check(client, own), first=True)
+        further = partitions if public else {}
+        self._health.add(spec.name, nats_check(client, [*further.values()]), first=True)
         return NatsListener(
             client,
             endpoints,
@@ -253,17 +298,25 @@ class Server:
             description=spec.title,
             queue=spec.queue,
             push_client=await nats.push_client(public=public),
-            partitions=own,
+            partitions=further or dict.fromkeys(nats.own_partitions, client),
             replies=self._bus.replies,
         )
 
     def http_listener(
         self, specs: list[ServiceSpec], bound: socket, settings: HttpSettings
     ) -> AbstractAsyncContextManager[Address]:
-        routes = [*health_routes(self._health, self._metrics)]
+        routes = [*health_routes(self._health, self._metrics, self._peers)]
         if self._pages is not None:
             routes += page_routes(self._pages, self._blocking.run)
-        app = make_app(specs, settings=settings, registry=self._metrics.registry, routes=routes)
+        table = self._table
+        app = make_app(
+            specs,
+            settings=settings,
+            registry=self._metrics.registry,
+            routes=routes,
+            workers=self._worker.count,
+            slots=lambda kind: None if table is None else table.slots(kind),
+        )
         if self._studio is not None:
             self._studio.show_requests(app.metrics)
         return listening(
@@ -274,6 +327,8 @@ class Server:
             write_timeout_seconds=settings.write_timeout_seconds,
             reject=app.reject,
             stopping=app.end_streams,
+            linger_seconds=lambda: self.linger_seconds,
+            share=None if self._parent is None else self._parent.share,
             root_path=settings.root_path,
         )
 
@@ -289,7 +344,8 @@ class Server:
         stopping = [asyncio.create_task(listener.aclose()) for listener in listeners]
         if not stopping:
             return
-        _, late = await asyncio.wait(stopping, timeout=self._settings.drain_seconds + 1)
+        seconds = self._settings.drain_seconds + self.linger_seconds + 1
+        _, late = await asyncio.wait(stopping, timeout=seconds)
         if late:
             _log.warning("requests aborted", listeners=len(late))
             for task in late:
@@ -343,13 +399,6 @@ class BackgroundTasks:
             failures.inc()
             await asyncio.sleep(backoff)
             backoff = min(2 * backoff, RESTART_SECONDS_MAX)
-
-
-def _host(system: str, opener: EngineOpener, blocking: BlockingPool, bus: Bus) -> ServiceHost:
-    async def open(url: str, name: str) -> Engine:
-        return await opener.open(url, system, f"{system}.{name}")
-
-    return ServiceHost(opener=open, blocking=blocking, bus=bus)
 
 
 def _open_tracing(endpoint: str | None) -> Tracer | None:

@@ -130,9 +130,9 @@ class EventHub:
         encoder = encode or _default_encoder(records[0])
         watched = Watched(store, records, prefix, fields, encoder, encode_unreadable)
         key = (
-            id(store.engine),
+            store.engine,
             store.space,
-            tuple(id(record) for record in records),
+            records,
             prefix,
             tuple(sorted(fields.items())),
             encode,

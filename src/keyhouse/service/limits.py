@@ -16,7 +16,13 @@ PAGE_REQUESTS_BURST: Final = 1_000
 """Such requests at once: the files that a page loads count too, and many share an address."""
 
 RATE_TENANTS_MAX: Final = 100_000
-"""Tenants in the rate limiter. Beyond it, the eighth that was idle longest is evicted."""
+"""Tenants in the rate limiter of a process. Beyond it, the eighth that was idle longest is evicted.
+"""
+
+LIMIT_BUCKETS: Final = 2**14
+"""Buckets of eight slots in the table of limits that workers share: each tenant in use has a slot
+for its rate, and one for its event streams. In a full bucket, the slot that can be spared first is
+used again."""
 
 TENANT_LABELS_MAX: Final = 1_000
 """Tenants with separate metrics. Further ones share the label `(others)`: a client must not
@@ -28,10 +34,17 @@ too, and rows expire."""
 
 USAGE_NEAR_SECONDS_MAX: Final = 10
 """Age of the count of a tenant that has used nine tenths of its quota at which a write counts
-again: each further process exceeds the quota by what it writes in this time."""
+again, in a process that has the quota to itself: other programs may write too."""
 
 USAGE_RECOUNT_SECONDS_MIN: Final = 1
 """Age of a count at which it is repeated before a quota rejects a write."""
+
+GRANT_SECONDS: Final = 60
+"""Time for which a process may grow what a tenant stores by what it was granted, if several
+processes write for the tenant."""
+
+GRANT_MARGIN_SECONDS: Final = 10
+"""Time before the end of a grant at which its process stops using it: clocks may differ by it."""
 
 SWEEP_ROWS_MAX: Final = 100_000
 """Rows of one sweep. If more have expired, the next one starts a second later."""

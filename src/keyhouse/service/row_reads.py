@@ -88,9 +88,9 @@ def _shown(store: Store, row: Row, *, keys_only: bool = False) -> ShownRow:
 
 def _value(store: Store, row: Row) -> msgspec.Raw | None:
     """Return the value as JSON; None if it is unreadable and may hold secrets, or is not JSON."""
-    found = store.find(row.key)
-    if found is not None and found.is_record and not isinstance(found.record.declared, Counter):
-        record = found.record
+    match = store.find(row.key)
+    if match is not None and match.is_record and not isinstance(match.record.declared, Counter):
+        record = match.record
         try:
             return msgspec.Raw(_encode(record.json.shown(record.decode(row.value, row.key))))
         except KeyhouseError:

@@ -108,12 +108,12 @@ class RowsRemote(Remote):
         }
         while True:
             with translated():
-                found = await self._read(ROWS, params)
-            for plain in found["items"]:
+                page = await self._read(ROWS, params)
+            for plain in page["items"]:
                 yield _row(plain)
-            if "cursor" not in found:
+            if "cursor" not in page:
                 return
-            params["after"] = found["cursor"]
+            params["after"] = page["cursor"]
 
     async def close(self) -> None:
         self._client.close()
@@ -121,8 +121,8 @@ class RowsRemote(Remote):
     async def _read(self, path: str, params: dict[str, Any]) -> Any:
         query = {**self._query, **params}
         response = await asyncio.to_thread(self._client.request, "GET", path, params=query)
-        found = response.json()
-        return found if self._member is None else found[self._member]
+        answer = response.json()
+        return answer if self._member is None else answer[self._member]
 
 
 def _row(plain: dict[str, Any]) -> RemoteRow:

@@ -60,7 +60,7 @@ class SharedRuntime:
         self.log = log or OperationLog(system.name, settings.slow_seconds)
         self.quota = quota or Quota()
         self.key_ring = read_key_ring(key_ring, system.schemas, table=system.name)
-        self.rates = rate_limiter(settings, context.engine.clock)
+        self.rates = rate_limiter(settings, context.engine.clock, context.shared_limit("rates"))
         self.sweeper = Sweeper(self.engine, settings.sweep_seconds, metrics, self.log)
 
     @cached_property
@@ -127,7 +127,9 @@ class ServiceRuntime(SharedRuntime, Generic[T]):
         tenant: Callable[[str, Engine, Quota], T],
         **options: Any,
     ) -> None:
-        super().__init__(system, context, settings, quota=quota(settings), **options)
+        super().__init__(
+            system, context, settings, quota=quota(settings, is_shared=context.is_shared), **options
+        )
         self.settings = settings
         self.tenants: Tenants[T] = Tenants(lambda name: tenant(name, self.engine, self.quota))
         self.usage_scan = UsageScan(

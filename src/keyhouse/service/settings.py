@@ -9,7 +9,8 @@ import msgspec
 
 from keyhouse.auth import JwtSettings
 from keyhouse.clock import Clock, monotonic
-from keyhouse.service.rates import RateLimiter
+from keyhouse.service.rates import RateLimiter, limiter
+from keyhouse.service.shared_limit import SharedLimit
 from keyhouse.service.usage import Quota
 from keyhouse.settings import setting
 
@@ -119,15 +120,18 @@ class RuntimeSettings(Protocol):
     def slow_seconds(self) -> float: ...
 
 
-def quota(settings: AnyTenantSettings) -> Quota:
+def quota(settings: AnyTenantSettings, *, is_shared: bool = False) -> Quota:
     if isinstance(settings, TenantSettings | JwtTenantSettings):
-        return Quota(settings.quota_keys, settings.quota_bytes)
+        return Quota(settings.quota_keys, settings.quota_bytes, is_shared)
     return Quota()
 
 
-def rate_limiter(settings: RuntimeSettings, clock: Clock) -> RateLimiter | None:
-    """Return the rate limiter of the settings; None if rates are unlimited."""
+def rate_limiter(
+    settings: RuntimeSettings, clock: Clock, shared: SharedLimit | None = None
+) -> RateLimiter | None:
+    """Return the rate limiter of the settings; None if rates are unlimited. `shared`: other
+    processes have the same limit together with this one."""
     if not settings.rate_per_second:
         return None
     burst = settings.rate_burst or None
-    return RateLimiter(settings.rate_per_second, burst=burst, clock=monotonic(clock))
+    return limiter(shared, settings.rate_per_second, burst=burst, clock=monotonic(clock))

@@ -26,6 +26,7 @@ from keyhouse.schema import Schema
 from keyhouse.service.host import ServiceHost
 from keyhouse.service.operator_figures import OperatorFigures
 from keyhouse.service.rates import RateLimiter
+from keyhouse.service.shared_limit import SharedLimit
 from keyhouse.service.worker import ALONE, Worker
 from keyhouse.settings import read_settings
 
@@ -77,6 +78,18 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
         UnavailableError if NATS is off.
         """
         return self._host().bus
+
+    def shared_limit(self, kind: str) -> SharedLimit | None:
+        """Return a limit of this service that other processes have together with this one; None
+        without others. `kind` names the limit within the service."""
+        if self.host is None:
+            return None
+        return self.host.shared_limit(f"{kind}:{self.name}", self.engine)
+
+    @property
+    def is_shared(self) -> bool:
+        """True if other processes may write what this service stores."""
+        return self.host is not None and self.host.shares(self.engine)
 
     def _host(self) -> ServiceHost:
         if self.host is None:

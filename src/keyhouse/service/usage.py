@@ -1,7 +1,7 @@
 """Usage and quotas: how many keys and bytes a tenant stores, and whether it may store more.
 
 Theory of operation. Usage is counted by a scan, and then adjusted by every write of this process.
-No row is stored for it, so the keyspace stays the schema's own.
+No row of the tenant is stored for it, so the keyspace stays the schema's own.
 
 - *Counting while others write.* A scan reads page after page, each at one revision. A write is
   identified by its key and the revision of its commit: if that revision is not newer than that of
@@ -13,7 +13,9 @@ No row is stored for it, so the keyspace stays the schema's own.
   it is committed.
 - *Unknown outcomes.* After a timeout or a cancelled write, its growth counts as stored until the
   next count.
-- *Staleness.* Writes of other processes and expired rows are seen by the next count. A count is
+- *Several processes.* If others write for the tenant too, growth must be granted beforehand, and
+  counts are made for grants: see `quota_grants`. The rest of this page holds for one process.
+- *Staleness.* Writes of other programs and expired rows are seen by the next count. A count is
   repeated when it is older than `USAGE_AGE_SECONDS_MAX`, near the quota (nine tenths of it) when it
   is older than `USAGE_NEAR_SECONDS_MAX`, and before a write is rejected, unless it was made within
   the last second. A count takes at most a twentieth of the time: one that took long is repeated
@@ -28,12 +30,10 @@ No row is stored for it, so the keyspace stays the schema's own.
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from time import perf_counter
-from typing import Final, NamedTuple, TypeVar
-
-import msgspec
+from typing import NamedTuple, TypeVar
 
 from keyhouse.errors import QuotaError, UnknownOutcomeError
 from keyhouse.service.limits import (
@@ -41,69 +41,13 @@ from keyhouse.service.limits import (
     USAGE_NEAR_SECONDS_MAX,
     USAGE_RECOUNT_SECONDS_MIN,
 )
+from keyhouse.service.quota import COUNT_PAUSE_FACTOR, EMPTY, Quota, Size
+from keyhouse.service.quota_grants import QuotaGrants
 from keyhouse.store import RowChange, Store, Transaction, UsagePage
 
 __all__ = ["Quota", "Reservation", "Size", "Usage", "UsageDelta", "measure", "row_size"]
 
 T = TypeVar("T")
-
-_COUNT_PAUSE_FACTOR: Final = 20
-"""A count is not repeated before this many times the time it took: it includes the turns of other
-long reads, so counts give way under load."""
-
-_RETRY_AFTER_SECONDS: Final = 3_600
-"""Sent with a rejection: space is freed by deleting, or by rows that expire, and neither is a
-matter of seconds."""
-
-
-class Size(msgspec.Struct, frozen=True):
-    """A number of keys, and of the bytes of keys and values."""
-
-    keys: int = 0
-    bytes: int = 0
-
-    def __add__(self, other: "Size") -> "Size":
-        return Size(self.keys + other.keys, self.bytes + other.bytes)
-
-    def __sub__(self, other: "Size") -> "Size":
-        return Size(self.keys - other.keys, self.bytes - other.bytes)
-
-    @property
-    def growth(self) -> "Size":
-        """The size with negative numbers set to 0."""
-        return Size(max(self.keys, 0), max(self.bytes, 0))
-
-
-EMPTY: Final = Size()
-
-
-class Quota(msgspec.Struct, frozen=True):
-    """Keys and bytes that one tenant may store; 0 means unlimited."""
-
-    keys: int = 0
-    bytes: int = 0
-
-    def __bool__(self) -> bool:
-        return bool(self.keys or self.bytes)
-
-    def is_near(self, used: Size) -> bool:
-        """True if nine tenths of it are used."""
-        return (0 < self.keys * 9 <= used.keys * 10) or (0 < self.bytes * 9 <= used.bytes * 10)
-
-    def check(self, used: Size, added: Size) -> None:
-        """Raise QuotaError if `added` does not fit. A write that does not grow is always
-        allowed."""
-        for unit in ("keys", "bytes"):
-            limit, more = getattr(self, unit), getattr(added, unit)
-            if limit and more > 0 and getattr(used, unit) + more > limit:
-                raise QuotaError(
-                    f"The quota of {unit} is used up: delete something first.",
-                    quota=unit,
-                    used=getattr(used, unit),
-                    needed=more,
-                    limit=limit,
-                    retry_after=_RETRY_AFTER_SECONDS,
-                )
 
 
 class UsageDelta(NamedTuple):
@@ -151,7 +95,16 @@ class _Count:
 class Usage:
     """The usage of one tenant."""
 
-    __slots__ = ("_count", "_lock", "_pending", "_quota", "_reserved", "_since_scan", "_store")
+    __slots__ = (
+        "_count",
+        "_grants",
+        "_lock",
+        "_pending",
+        "_quota",
+        "_reserved",
+        "_since_scan",
+        "_store",
+    )
 
     def __init__(self, store: Store, quota: Quota) -> None:
         self._store = store
@@ -161,6 +114,15 @@ class Usage:
         self._pending = 0
         self._since_scan: list[UsageDelta] | None = None
         self._lock = asyncio.Lock()
+        self._grants: QuotaGrants | None = None
+        if quota.is_shared:
+            self._grants = QuotaGrants(
+                store.engine,
+                store.space,
+                quota,
+                pending=lambda: self._reserved,
+                count=self._count_again,
+            )
 
     @property
     def current(self) -> Size | None:
@@ -174,6 +136,9 @@ class Usage:
 
     async def count(self) -> Size:
         """Count again, while others write."""
+        return (await self._count_again()).size
+
+    async def _count_again(self) -> _Count:
         async with self._lock:
             return await self._scan()
 
@@ -192,6 +157,8 @@ class Usage:
         """
         self._pending += 1
         try:
+            if self._grants is not None:
+                return await self._transact(work, reservation, batch_id)
             await self._refresh(self._age_seconds_max())
             try:
                 return await self._transact(work, reservation, batch_id)
@@ -205,6 +172,9 @@ class Usage:
     async def reserve(self, size: Size) -> Reservation:
         """Hold space for several transactions; QuotaError if there is not enough. Release it
         afterwards."""
+        if self._grants is not None:
+            await self._grants.require(size.growth)
+            return self._hold(Reservation(), size)
         await self._refresh(self._age_seconds_max())
         try:
             return self._hold(Reservation(), size)
@@ -234,6 +204,8 @@ class Usage:
             growth = sum((delta.size for delta in deltas), EMPTY)
             if reservation is not None:
                 self._draw(reservation, growth.growth)
+            if self._grants is not None:
+                await self._grants.require(growth.growth)
             self._hold(held, growth)
             return result
 
@@ -249,7 +221,8 @@ class Usage:
         return result, revision
 
     def _hold(self, held: Reservation, size: Size) -> Reservation:
-        self._quota.check((self.current or EMPTY) + self._reserved, size)
+        if self._grants is None:
+            self._quota.check((self.current or EMPTY) + self._reserved, size)
         held.size = size.growth
         self._reserved += held.size
         return held
@@ -259,7 +232,7 @@ class Usage:
         reservation.size -= drawn
         self._reserved -= drawn
 
-    def _settle(self, deltas: Iterable[UsageDelta], revision: int) -> None:
+    def _settle(self, deltas: Sequence[UsageDelta], revision: int) -> None:
         for delta in deltas:
             size = delta.size if revision else delta.size.growth
             settled = UsageDelta(delta.key, size, revision)
@@ -267,6 +240,9 @@ class Usage:
                 self._since_scan.append(settled)
             if self._count is not None:
                 self._count.apply(settled)
+        if self._grants is not None:
+            change = sum((delta.size for delta in deltas), EMPTY)
+            self._grants.settle(change if revision else change.growth)
 
     async def _refresh(self, age_seconds_max: float) -> bool:
         """Count again if the count is older than this; return whether it was counted."""
@@ -286,10 +262,10 @@ class Usage:
         count = self._count
         if count is None:
             return True
-        least = max(seconds, count.seconds * _COUNT_PAUSE_FACTOR)
+        least = max(seconds, count.seconds * COUNT_PAUSE_FACTOR)
         return not 0 <= self._store.engine.clock.now() - count.counted_at < least * 1_000
 
-    async def _scan(self) -> Size:
+    async def _scan(self) -> _Count:
         since: list[UsageDelta] = []
         self._since_scan = since
         try:
@@ -299,7 +275,7 @@ class Usage:
         for delta in since:
             count.apply(delta)
         self._count = count
-        return count.size
+        return count
 
 
 async def measure(store: Store) -> Size:

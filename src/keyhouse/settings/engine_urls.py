@@ -101,7 +101,8 @@ def url_of(system: str, url: str, *, alone: bool) -> str:
                 names = {"prefix": layout.prefix}
             return _with_parameters(url, names, {"bucket", "prefix"}, alone)
         case "rocksdb":
-            return f"{url.rstrip('/')}/{system}"
+            folder, mark, query = url.partition("?")
+            return f"{folder.rstrip('/')}/{system}{mark}{query}"
         case "dynamodb":
             front, mark, query = url.partition("?")
             if alone and "layout" in dict(parse_qsl(query)):
@@ -122,7 +123,7 @@ def make_folder(url: str) -> None:
     Errors are ignored; opening the engine reports them.
     """
     scheme, _, rest = url.partition(":")
-    folder = rest.removeprefix("///")
+    folder = rest.partition("?")[0].removeprefix("///")
     if scheme == "rocksdb" and PLACEHOLDER not in url and not folder.startswith("//"):
         with suppress(OSError):
             Path(folder).mkdir(0o700, exist_ok=True)

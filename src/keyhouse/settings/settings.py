@@ -4,7 +4,11 @@ A system's own settings are a Struct in its service, with the same rules. `sourc
 values.
 """
 
+import os
 import re
+import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -17,11 +21,27 @@ __all__ = ["EMBEDDED", "OFF", "Address", "ServerSettings"]
 
 _PORT_MAX = 65_535
 
+WORKERS_MAX: Final = 64
+"""Processes of one `keyhouse serve`."""
+
+_CPU_MAX: Final = Path("/sys/fs/cgroup/cpu.max")
+"""The share of a container in the processors: microseconds, in a period of so many."""
+
 OFF: Final = "off"
 EMBEDDED: Final = "embedded"
 HTTP_DEFAULT: Final = "127.0.0.1:8080"
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:/@?#\s]+):(?P<port>[0-9]{1,5})")
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this program may use: by its affinity, and by the share of
+    its container."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # ValueError: "max", no limit
+        quota, period = map(int, _CPU_MAX.read_text().split())
+        cores = min(cores, max(1, quota // period))
+    return min(cores, WORKERS_MAX)
 
 
 class Address(NamedTuple):
@@ -110,6 +130,14 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             path=True,
         ),
     ] = None
+    workers: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=WORKERS_MAX)] | Literal["auto"],
+        setting(
+            "Processes that serve, which share the data folder and the HTTP address; `auto`: one"
+            " for each core that the program may use. Several need engines that processes can"
+            " share: SQLite, PostgreSQL, NATS, DynamoDB."
+        ),
+    ] = 1
     drain_seconds: Annotated[
         float,
         msgspec.Meta(ge=0, le=3_600),
@@ -161,6 +189,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
                 http=self.http,
             )
         return Address(match["host"].strip("[]"), int(match["port"]))
+
+    @property
+    def worker_count(self) -> int:
+        return usable_cores() if self.workers == "auto" else self.workers
 
     @property
     def has_nats_partitions(self) -> bool:

@@ -94,6 +94,12 @@ class LoadedSettings(msgspec.Struct, frozen=True, kw_only=True):
             return url_of(system, shared, alone=alone)
         return default_url(system, Path(self.settings.data))
 
+    def has_own_file(self, system: str) -> bool:
+        """Return whether a system's rows are in a SQLite file of the data folder, which no other
+        host serves."""
+        file = f"sqlite:{Path(self.settings.data) / system}.db"
+        return self.engine_url(system, alone=True).startswith(file)
+
     def studio_url(self) -> str:
         """Return the URL of the engine that holds the Studio's own rows: that of its setting, else
         the one that the systems share, if it is a server, else a file in the data folder."""

@@ -38,6 +38,7 @@ from keyhouse.store.reads.raw_rows import RawRows
 from keyhouse.store.reads.record_watch import check_watch_start
 from keyhouse.store.reads.stored_spaces import stored_spaces
 from keyhouse.store.reads.unreadable import OnUnreadable, UnreadableRow, UnreadableRows
+from keyhouse.store.service_rows import update_service_row
 from keyhouse.store.store import Store
 from keyhouse.store.transfer.backup import BackupResult, back_up, restore
 from keyhouse.store.transfer.backup_file import BackupReader, read_backup
@@ -146,6 +147,7 @@ __all__ = [
     "try_job",
     "unbuilt_indexes",
     "unfinished_move",
+    "update_service_row",
     "verify",
     "version",
 ]

@@ -34,7 +34,7 @@ async def read_record(engine: Engine, space: str, bound: BoundRecord[Any], key: 
     """Return the row of the record at a key, or None."""
     if not bound.moves:
         return (await engine.read(space, (key,)))[0]
-    legacy, own = await engine.read(space, bound.stored_keys(key))
+    legacy, own = await engine.read(space, (bound.legacy_key(key), key))
     return own or legacy or (await engine.read(space, (key,)))[0]
 
 

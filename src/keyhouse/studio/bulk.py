@@ -78,11 +78,11 @@ class Bulk:
     async def _counted(
         self, system: str, space: str, selection: RecordSelection, *, whole: bool
     ) -> BulkPage:
-        found = self._catalog.system(system)
-        stores = self._catalog.stores(found, space)
+        served = self._catalog.system(system)
+        stores = self._catalog.stores(served, space)
         page = BulkPage(
             system=system,
-            engine=found.engine,
+            engine=served.engine,
             space=space,
             selection=selection,
             text="" if selection.is_empty else selection.text,
@@ -91,7 +91,7 @@ class Bulk:
         if selection.is_empty:
             return page
         deadline = float("inf") if whole else perf_counter() + COUNT_SECONDS
-        records = SelectedRecords(self._catalog, found, space, selection, to_write=True)
+        records = SelectedRecords(self._catalog, served, space, selection, to_write=True)
         page.counted = await records.count(deadline)
         page.can_undo = page.counted.is_exact and page.counted.count <= UNDO_RECORDS_MAX
         page.has_hidden = any(

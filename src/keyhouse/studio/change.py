@@ -215,11 +215,11 @@ class Changes:
 
     def editable(self, system: str, space: str, key: str) -> tuple[StudioSystem, Store, KeyMatch]:
         """Return where a record is stored. Raises UsageError for the key of another row."""
-        found = self._catalog.system(system)
-        store, match = self._catalog.find(found, space, key)
+        served = self._catalog.system(system)
+        store, match = self._catalog.find(served, space, key)
         if match is None or not is_editable(store, match):
             raise UsageError("Only records can be edited, by the key of the record.", key=key)
-        return found, store, match
+        return served, store, match
 
     async def commit(
         self, operator: str, action: str, system: str, change: RecordChange, job: str = ""

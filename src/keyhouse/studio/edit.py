@@ -105,19 +105,19 @@ class Edit:
 
     async def page(self, system: str, space: str, query: EditQuery, caller: Caller) -> EditPage:
         """The form of one record."""
-        found, store, match, _ = self._editable(system, space, query.k, caller)
+        served, store, match, _ = self._editable(system, space, query.k, caller)
         row = await store.row(query.k)
-        return _edit_page(found, store, match, query.k, row, mode=query.mode)
+        return _edit_page(served, store, match, query.k, row, mode=query.mode)
 
     async def submit(
         self, system: str, space: str, query: EditQuery, form: EditForm, caller: Caller
     ) -> PageReply | Redirect:
         """Preview, save or delete. The page keeps typed text, also when edits are locked or
         unlocked."""
-        found, store, match, view = self._editable(system, space, query.k, caller)
+        served, store, match, view = self._editable(system, space, query.k, caller)
         row = await store.row(query.k)
         mode = "form" if form.member else "text"
-        page = _edit_page(found, store, match, query.k, row, mode=mode)
+        page = _edit_page(served, store, match, query.k, row, mode=mode)
         page.revision, page.ttl, page.never_expires = form.revision, form.ttl, form.never_expires
         page.is_deletion = form.action in ("delete", "preview-delete")
         _keep_typed(page, form)
@@ -142,7 +142,7 @@ class Edit:
                 never_expires=form.never_expires,
             )
             if form.action in ("save", "delete"):
-                await self._changes.commit(caller.tenant, form.action, found.name, change)
+                await self._changes.commit(caller.tenant, form.action, served.name, change)
                 return Redirect(studio_path(system, space, "key", k=query.k))
             page.preview = await change.preview(view)
         except RevisionError as error:

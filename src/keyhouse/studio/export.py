@@ -47,9 +47,9 @@ class Export:
         return Response(lines(), headers=headers, media_type="application/jsonl")
 
 
-async def _lines(found: list[tuple[Store, str]]) -> bytes:
+async def _lines(selected: list[tuple[Store, str]]) -> bytes:
     lines: list[bytes] = []
-    for store, group in groupby(found, key=itemgetter(0)):
+    for store, group in groupby(selected, key=itemgetter(0)):
         for row in await store.rows([key for _, key in group]):
             if row is None:
                 continue

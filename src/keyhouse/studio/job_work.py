@@ -254,8 +254,8 @@ def _finding_text(finding: Finding, view: KeyView) -> str:
 
 async def _of(store: Store, selected: SelectedRecords) -> AsyncIterator[str]:
     """Yield the keys of the selected records that are of this store's schema."""
-    async for found, key in selected.records():
-        if found.schema is store.schema:
+    async for match, key in selected.records():
+        if match.schema is store.schema:
             yield key
 
 

@@ -102,10 +102,10 @@ class KeyPages:
         self, system: str, space: str, key: str, caller: Caller, *, reveal: bool
     ) -> KeyPage:
         check_key(key)
-        found = self._catalog.system(system)
-        view = KeyView(self._catalog.stores(found, space), caller)
+        served = self._catalog.system(system)
+        view = KeyView(self._catalog.stores(served, space), caller)
         view.check(key)
-        store, match = self._catalog.find(found, space, key)
+        store, match = self._catalog.find(served, space, key)
         row = await store.row(key)
         _log.info(
             "operator read a value",
@@ -114,13 +114,13 @@ class KeyPages:
             space=space,
             key=masked_key(match, key),
         )
-        return await key_page(found, store, match, key, row, view, reveal=reveal)
+        return await key_page(served, store, match, key, row, view, reveal=reveal)
 
     async def live(self, system: str, space: str, query: KeyQuery, caller: Caller) -> EventStream:
         """Stream the changes of a record, until the session ends."""
-        found = self._catalog.system(system)
-        KeyView(self._catalog.stores(found, space), caller).check(query.k)
-        store, match = self._catalog.find(found, space, query.k)
+        served = self._catalog.system(system)
+        KeyView(self._catalog.stores(served, space), caller).check(query.k)
+        store, match = self._catalog.find(served, space, query.k)
         if match is None or not match.is_record:
             raise UsageError(
                 "Only the changes of a record can be followed, by the key of the record.",

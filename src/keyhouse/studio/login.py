@@ -70,11 +70,13 @@ class LoginPage(msgspec.Struct):
 
 
 class Login:
-    def __init__(self, pages: PageRoutes, sessions: Sessions, journal: Journal) -> None:
+    def __init__(
+        self, pages: PageRoutes, sessions: Sessions, journal: Journal, guard: LoginGuard
+    ) -> None:
         self._pages = pages
         self._sessions = sessions
         self._journal = journal
-        self._guard = LoginGuard()
+        self._guard = guard
 
     async def show(self, query: LoginQuery, root: str) -> HtmlPage:
         """The page to sign in."""
@@ -93,7 +95,7 @@ class Login:
             session, cookie = await self._sessions.sign_in(form.token, client, headers.host, root)
         except TokenError as error:
             try:
-                self._guard.check_address(client)
+                await self._guard.check_address(client)
             except RateError as limited:
                 return self._failed(form, root, limited)
             return self._failed(form, root, error)

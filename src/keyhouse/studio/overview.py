@@ -12,8 +12,6 @@ from keyhouse.service.served_engine import ServedEngine
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog
 from keyhouse.studio.diagram import Diagram, diagram
 from keyhouse.studio.figures import CallFigures, operation_figures
-from keyhouse.studio.saved_views import SavedViews
-from keyhouse.studio.schema import SavedView
 from keyhouse.studio.space_size import (
     COUNT_SECONDS,
     NewestRevision,
@@ -47,10 +45,9 @@ class SystemLine(msgspec.Struct, kw_only=True):
 
 
 class Landing(msgspec.Struct):
-    """The systems, and the views that the operator has saved."""
+    """The systems."""
 
     systems: list[SystemLine]
-    views: list[SavedView]
 
 
 class SpaceLine(msgspec.Struct):
@@ -139,11 +136,8 @@ class SchemaPage(msgspec.Struct, kw_only=True):
 
 
 class Overview:
-    def __init__(
-        self, catalog: SystemCatalog, readiness: Readiness | None, views: SavedViews
-    ) -> None:
+    def __init__(self, catalog: SystemCatalog, readiness: Readiness | None) -> None:
         self._catalog = catalog
-        self._views = views
         self._readiness = readiness
         self._rates = OperationRates()
 
@@ -157,7 +151,7 @@ class Overview:
         for each in systems:
             deadline = perf_counter() + COUNT_SECONDS / len(systems)
             lines.append(self._line(each, health, await self._size(each, deadline)))
-        return Landing(lines, await self._views.of(caller.tenant))
+        return Landing(lines)
 
     async def _size(self, system: StudioSystem, deadline: float) -> SpaceSize:
         """Count the rows of all spaces, until the deadline."""
@@ -176,9 +170,9 @@ class Overview:
 
     async def system(self, system: str, query: SpacesQuery, caller: Caller) -> SpaceList:
         """List the spaces of a system with their sizes."""
-        found = self._catalog.system(system)
+        served = self._catalog.system(system)
         names: list[str] = []
-        async for space in self._catalog.spaces(found, query.after):
+        async for space in self._catalog.spaces(served, query.after):
             names.append(space)
             if len(names) > SPACES_PAGE:
                 break
@@ -186,25 +180,25 @@ class Overview:
         deadline = perf_counter() + COUNT_SECONDS
         return SpaceList(
             system=system,
-            title=found.title,
-            about=found.about,
-            engine=found.engine,
-            is_durable=found.is_durable,
-            space_is=[space_text(schema.space) for schema in found.schemas],
-            spaces=[await self._space_line(found, name, deadline) for name in shown],
+            title=served.title,
+            about=served.about,
+            engine=served.engine,
+            is_durable=served.is_durable,
+            space_is=[space_text(schema.space) for schema in served.schemas],
+            spaces=[await self._space_line(served, name, deadline) for name in shown],
             after=query.after,
             next=shown[-1] if len(names) > SPACES_PAGE else "",
         )
 
     async def space(self, system: str, space: str, query: SizeQuery, caller: Caller) -> SpacePage:
         """One space: its records, and its size."""
-        found = self._catalog.system(system)
-        stores = await self._catalog.stored(found, space)
+        served = self._catalog.system(system)
+        stores = await self._catalog.stored(served, space)
         deadline = float("inf") if query.count == "all" else perf_counter() + COUNT_SECONDS
         sizes = await count_by_record(stores, deadline)
         return SpacePage(
             system=system,
-            engine=found.engine,
+            engine=served.engine,
             space=space,
             size=sizes.total,
             newest=sizes.newest,
@@ -222,17 +216,17 @@ class Overview:
                 for each in describe(store.schema).records
             ],
             other=sizes.other,
-            use=space_use(found, space),
+            use=space_use(served, space),
         )
 
     async def schema(self, system: str, caller: Caller) -> SchemaPage:
         """The keyspace document of a system."""
-        found = self._catalog.system(system)
-        texts = [describe(schema) for schema in found.schemas]
+        served = self._catalog.system(system)
+        texts = [describe(schema) for schema in served.schemas]
         return SchemaPage(
             system=system,
-            title=found.title,
-            about=found.about,
+            title=served.title,
+            about=served.about,
             schemas=texts,
             diagrams=[diagram(text) for text in texts],
         )

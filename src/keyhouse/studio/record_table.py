@@ -23,8 +23,6 @@ from keyhouse.store import Store
 from keyhouse.studio.catalog import StudioSystem, SystemCatalog, is_writable, record_of
 from keyhouse.studio.private_keys import KeyView, private_error, private_fields
 from keyhouse.studio.rendering import MASK, hidden_members, record_name, record_path
-from keyhouse.studio.saved_views import SavedViews
-from keyhouse.studio.schema import SavedView
 
 ROWS_PAGE: Final = 50
 CELL_CHARS_MAX: Final = 200
@@ -78,7 +76,6 @@ class TablePage(msgspec.Struct, kw_only=True):
     cursor: str
     revision: int
     is_writable: bool
-    views: list[SavedView] = []
     error: str = ""
 
 
@@ -92,34 +89,27 @@ class Filter(msgspec.Struct):
 
 
 class RecordTable:
-    def __init__(self, catalog: SystemCatalog, views: SavedViews) -> None:
+    def __init__(self, catalog: SystemCatalog) -> None:
         self._catalog = catalog
-        self._views = views
 
     async def page(
         self, system: str, space: str, record: str, query: RecordQuery, caller: Caller
     ) -> TablePage:
         """List records as a table. A filter may begin with the name of a record: that of another
         one leads to its table."""
-        found = self._catalog.system(system)
+        served = self._catalog.system(system)
         name = record_name(record)
-        await self._catalog.stored(found, space)
-        store = self._catalog.store(found, space, name)
+        await self._catalog.stored(served, space)
+        store = self._catalog.store(served, space, name)
         declared = record_of(store, name)
         view = KeyView([store], caller)
         view.check_record(declared)
         text = _with_fields(store, declared, query, view)
-        named, rest = self._named(found, space, text)
+        named, rest = self._named(served, space, text)
         if named and named != name:
             return Redirect(record_path(system, space, named, q=rest))  # type: ignore[return-value]
         query.q = rest
-        page = self._empty(found, store, declared, query, view)
-        below = record_path(system, space, name)
-        page.views = [
-            each
-            for each in await self._views.of(caller.tenant, below)
-            if each.path in (below, f"{below}?{each.path.partition('?')[2]}")
-        ]
+        page = self._empty(served, store, declared, query, view)
         try:
             chosen = parse_filter(store, declared, query.q, query.by, view)
         except UsageError as error:
@@ -274,16 +264,16 @@ def _filter(
     exact: dict[str, str],
     terms: list[tuple[str, str, str]],
 ) -> Filter:
-    found = Filter(index, {name: _value(template, name, text) for name, text in exact.items()})
+    chosen = Filter(index, {name: _value(template, name, text) for name, text in exact.items()})
     bounds: dict[str, Any] = {}
     for name, mark, text in terms:
         if mark == ":":
-            found.prefix = text.removesuffix("*")
+            chosen.prefix = text.removesuffix("*")
         elif mark != "=":
             bounds[mark] = _value(template, name, text)
     if bounds:
-        found.between = (bounds.get(">="), bounds.get("<"))
-    return found
+        chosen.between = (bounds.get(">="), bounds.get("<"))
+    return chosen
 
 
 def _terms(text: str) -> list[tuple[str, str, str]]:

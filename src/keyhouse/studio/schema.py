@@ -1,4 +1,4 @@
-"""The rows of the Studio itself: sessions, links and views of operators, the journal, jobs."""
+"""The rows of the Studio itself: sessions and links of operators, the journal, jobs."""
 
 from typing import Final
 
@@ -51,28 +51,18 @@ class JournalLine(msgspec.Struct, kw_only=True):
     after: str | None = None
 
 
-class SavedView(msgspec.Struct, kw_only=True):
-    """The address of a page that an operator has named."""
-
-    operator: str
-    name: str
-    path: str
-
-
 SESSION: Final = Record(
     Session, "session:{id}", name="session", private=("secret_hash",), expiry=per_write()
 )
 LINK: Final = Record(SignInLink, "link:{code_hash}", name="link", expiry=per_write())
 JOURNAL: Final = Record(JournalLine, "journal:{id:ulid}", name="journal")
-VIEW: Final = Record(SavedView, "view:{operator}:{name}", name="view")
 OPERATIONS: Final = DefaultOperationRecords()
 SCHEMA: Final = Schema(
     "studio",
     SESSION,
     LINK,
     JOURNAL,
-    VIEW,
     *OPERATIONS.records,
     space=Space("all operators", name=SPACE),
-    doc="Sessions, sign-in links, journal, saved views and jobs of the Studio.",
+    doc="Sessions, sign-in links, journal and jobs of the Studio.",
 )

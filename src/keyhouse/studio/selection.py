@@ -162,12 +162,12 @@ class SelectedRecords:
 
     async def count(self, deadline: float) -> SelectionCount:
         """Count the records, until `perf_counter()` passes the deadline."""
-        found = SelectionCount(sample=[])
+        counted = SelectionCount(sample=[])
         async for _, key in self.records():
-            found.count += 1
-            if len(found.sample) < SAMPLE_RECORDS:
-                found.sample.append(key)
-            if found.count % _LOOKED_AT == 0 and perf_counter() > deadline:
-                found.is_exact = False
+            counted.count += 1
+            if len(counted.sample) < SAMPLE_RECORDS:
+                counted.sample.append(key)
+            if counted.count % _LOOKED_AT == 0 and perf_counter() > deadline:
+                counted.is_exact = False
                 break
-        return found
+        return counted

@@ -8,6 +8,8 @@ from keyhouse.engine import Engine
 from keyhouse.http import ResponseSpec, Route, file_route
 from keyhouse.http.metrics import HttpMetrics
 from keyhouse.http.static import VENDOR
+from keyhouse.service.accounts.login_guard import LoginGuard
+from keyhouse.service.host import ServiceHost
 from keyhouse.service.rates import page_rates
 from keyhouse.service.secret_ids import SecretIds, secret_id
 from keyhouse.service.spec import ServiceSpec
@@ -26,7 +28,6 @@ from keyhouse.studio.login import Login
 from keyhouse.studio.overview import Overview, Readiness
 from keyhouse.studio.page_routes import PageRoutes
 from keyhouse.studio.record_table import RecordTable
-from keyhouse.studio.saved_views import SavedViews
 from keyhouse.studio.schema import SCHEMA, SPACE
 from keyhouse.studio.sessions import Sessions
 from keyhouse.studio.settings import (
@@ -70,8 +71,12 @@ class Studio:
         readiness: Readiness | None = None,
         *,
         takes_tokens: bool = True,
+        host: ServiceHost | None = None,
     ) -> None:
         self._catalog = catalog
+        self._address_limit = (
+            None if host is None else host.shared_limit(f"addresses:{NAME}", engine)
+        )
         store = Store(SCHEMA, engine, SPACE)
         tokens = None
         if takes_tokens:
@@ -85,11 +90,12 @@ class Studio:
         self.sessions = Sessions(store, tokens, hours=settings.session_hours)
         self.pages = PageRoutes()
         self.journal = Journal(store, catalog)
-        self._login = Login(self.pages, self.sessions, self.journal)
-        self._views = SavedViews(store)
-        self._overview = Overview(catalog, readiness, self._views)
+        is_shared = host is not None and host.shares(engine)
+        guard = LoginGuard(shared=engine if is_shared else None)
+        self._login = Login(self.pages, self.sessions, self.journal, guard)
+        self._overview = Overview(catalog, readiness)
         self._tree = Tree(catalog)
-        self._table = RecordTable(catalog, self._views)
+        self._table = RecordTable(catalog)
         self._keys = KeyPages(catalog, self.journal, self.sessions)
         self.changes = Changes(catalog, self.journal)
         self._edit = Edit(catalog, self.journal, self.changes, self._login)
@@ -113,7 +119,7 @@ class Studio:
             examples=examples,
             routes=self._routes(),
             auth=self.sessions,
-            address_rates=page_rates(),
+            address_rates=page_rates(shared=self._address_limit),
             tasks=[self._jobs.operations.run, self._secrets.run],
         )
 
@@ -130,7 +136,6 @@ class Studio:
             *page("/jobs", self._jobs.list_page, "jobs.html"),
             *page("/job", self._jobs.page, "job.html"),
             form("/job", self._jobs.change, scope=ADMIN, locked=False),
-            form("/views", self._views.submit, scope=READ, locked=False, back="/"),
             *page("/{system}/", overview.system, "system.html"),
             *page("/{system}/schema", overview.schema, "schema.html"),
             *page("/{system}/{space}/", overview.space, "space.html"),

@@ -69,14 +69,14 @@ class Tree:
 
     async def page(self, system: str, space: str, query: TreeQuery, caller: Caller) -> TreePage:
         """List the children of a prefix."""
-        found = self._catalog.system(system)
-        stores = await self._catalog.stored(found, space)
+        served = self._catalog.system(system)
+        stores = await self._catalog.stored(served, space)
         view = KeyView(stores, caller)
         view.check(query.at, query.after)
         nodes, following = await children(stores, query.at, query.after, view=view)
         return TreePage(
             system=system,
-            engine=found.engine,
+            engine=served.engine,
             space=space,
             at=query.at,
             parents=_parents(stores, query.at, nodes),
@@ -160,14 +160,14 @@ def _child(stores: list[Store], at: str, key: str, view: KeyView) -> TreeNode:
 
 def _templates(stores: list[Store], prefix: str) -> list[str]:
     """Return the templates whose keys may start with the prefix of a node."""
-    found = {
+    templates = {
         template.text: None
         for store in stores
         for _, declared in store.schema.declared()
         if (head := (template := declared.template).head).startswith(prefix)
         or (prefix.startswith(head) and _starts(template).fullmatch(prefix))
     }
-    return list(found)
+    return list(templates)
 
 
 @lru_cache(maxsize=4_096)

@@ -32,9 +32,9 @@ class Upkeep:
 
     async def page(self, system: str, space: str, caller: Caller) -> UpkeepPage:
         """Verify a space, and repair what is found; its version and its derived rows."""
-        found = self._catalog.system(system)
-        stores = self._catalog.stores(found, space)
-        return UpkeepPage(system, found.engine, space, await space_state(stores))
+        served = self._catalog.system(system)
+        stores = self._catalog.stores(served, space)
+        return UpkeepPage(system, served.engine, space, await space_state(stores))
 
     async def start(self, system: str, space: str, form: UpkeepForm, caller: Caller) -> Redirect:
         """Start a job. All but a verification need an unlocked session."""

@@ -75,6 +75,13 @@ async def test_a_page_with_a_partly_applied_transaction_is_read_again() -> None:
         assert page.rows == [Row("a", b"2", 2), Row("b", b"2", 2)]
 
 
+@pytest.fixture
+def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Polls do not take the steps that a test has planned."""
+    monkeypatch.setattr("keyhouse.engines.dynamodb.feed.POLL_SECONDS", 3_600)
+
+
+@pytest.mark.usefixtures("no_polls")
 @scenario
 async def test_a_watch_waits_for_a_row_older_than_its_log_entry() -> None:
     async with opened() as engine:
@@ -96,6 +103,7 @@ async def _do_nothing() -> None:
     pass
 
 
+@pytest.mark.usefixtures("no_polls")
 @scenario
 async def test_a_started_watch_waits_for_dynamodb_and_a_new_one_raises() -> None:
     async with opened() as engine:

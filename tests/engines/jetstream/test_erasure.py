@@ -295,7 +295,7 @@ def test_an_erasure_leaves_later_rows_and_other_spaces() -> None:
     assert mirror.entry("s", "b") is None
     assert mirror.values.get(1) is None
     assert mirror.tombstones(100) == []
-    assert [row_key for row_key, _ in mirror.take_expired(100, 10)] == [("t", "b"), ("s", "a")]
+    assert {row_key for row_key, _ in mirror.expired(100, 10)} == {("t", "b"), ("s", "a")}
     mirror.erase(digest_of("s"), 6)
     assert mirror.spaces(0) == ["t"]
     deliver(mirror, 7, "s", "z")

@@ -11,18 +11,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import nats
 import pytest
+from nats.aio.msg import Msg
 from nats.errors import ConnectionClosedError
 
 from keyhouse.engine import Add, Batch, Put
 from keyhouse.engines.jetstream import JetstreamEngine, bucket, retry
 from keyhouse.engines.jetstream import connection as connection
 from keyhouse.engines.jetstream.message import Message
+from keyhouse.engines.jetstream.settings import parse
 from keyhouse.errors import UnavailableError, UnknownOutcomeError, UsageError
 from keyhouse.nats.server import NatsServer
 from keyhouse.testing.conformance.harness import step
-from tests.engines.support.jetstream_rows import ALL, put, value
-from tests.support.nats_servers import nats_server, own_server, url_of
+from tests.engines.support.jetstream_rows import ALL, put, run, value
+from tests.support.nats_servers import SharedBucket, nats_server, own_server, url_of
 from tests.support.polling import until, wait_until
 
 
@@ -102,6 +105,75 @@ def test_calls_wait_for_a_short_restart(server: NatsServer) -> None:
         await engine.close()
 
     asyncio.run(scenario())
+
+
+def test_reads_of_the_mirror_continue_while_no_server_runs(server: NatsServer) -> None:
+    """`reads=mirror` promises no commits of other processes, but a lost server failed the reads."""
+
+    async def scenario() -> None:
+        engine = JetstreamEngine.open(url_of(server, "&reads=mirror"))
+        await put(engine, "a", value=b"2")
+        assert await value(engine, "a") == b"2"
+        server.kill()
+        await until_disconnected(engine)
+        assert await value(engine, "a") == b"2"
+        assert [row.key for row in (await engine.scan("s", ALL, limit=10)).rows] == ["a"]
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_read_needs_no_consumer_if_nothing_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lost leader took the consumer with it: a new one had to be created before the first read,
+    seconds after the election. A read that could be stale still waits for it."""
+
+    async def refuse(*_: object) -> None:
+        raise UnavailableError("No consumer for now.")
+
+    async def scenario(there: SharedBucket) -> None:
+        await put(there.engine, "a", value=b"1")
+        other = JetstreamEngine.open(there.url)
+        assert await value(other, "a") == b"1"
+        with monkeypatch.context() as patch:
+            patch.setattr(other.connection, "subscribe", refuse)
+            for each in other.buckets.values():
+                each.on_disconnect()
+            assert await value(other, "a") == b"1"
+            await put(there.engine, "a", value=b"2")
+            with short_timeouts(), pytest.raises(UnavailableError, match="cannot be read"):
+                await value(other, "a")
+        assert await value(other, "a") == b"2"
+        await other.close()
+
+    run(tmp_path, scenario)
+
+
+def test_a_request_that_met_no_leader_is_sent_again(tmp_path: Path) -> None:
+    """A new leader never saw it: the caller waited for its timeout, 2.5 seconds, and then again.
+    Here the first request and the second get no reply."""
+    asked: list[bytes] = []
+
+    async def scenario(server: NatsServer) -> None:
+        client = await nats.connect(server.url)
+
+        async def reply(message: Msg) -> None:
+            asked.append(message.data)
+            if len(asked) == 3:
+                await message.respond(b'{"created":"now"}')
+
+        await client.subscribe("$JS.API.STREAM.INFO.KV_b", cb=reply)
+        await client.flush()
+        opened = connection.Connection(parse(server.url), on_disconnect=lambda: None)
+        await opened.open()
+        assert await opened.api("STREAM.INFO.KV_b") == {"created": "now"}
+        await opened.close()
+        await client.close()
+
+    with own_server(tmp_path / "nats", jetstream=False) as server:
+        asyncio.run(scenario(server))
+    assert asked == [b""] * 3
 
 
 def test_a_watch_waits_through_a_long_outage(server: NatsServer) -> None:

@@ -10,6 +10,7 @@ from keyhouse.engine import Batch, Change, Put
 from keyhouse.engines.jetstream import JetstreamEngine
 from tests.engines.support.jetstream_rows import ALL, put, run
 from tests.support.nats_servers import SharedBucket, name_of, nats_server
+from tests.support.polling import until
 
 
 async def config_of(js: JetStreamContext, bucket: str) -> Any:
@@ -92,5 +93,31 @@ def test_spaces_lists_a_bucket_of_the_prefix_that_another_program_filled(tmp_pat
         every_bucket = JetstreamEngine.open(f"{nats_server().url}/?prefix=")
         assert f"{prefix}theirs" not in [space async for space in every_bucket.spaces()]
         await every_bucket.close()
+
+    run(tmp_path, scenario)
+
+
+def test_a_subject_that_is_not_utf_8_is_no_row(tmp_path: Path) -> None:
+    """The client dropped such a message. The consumer's numbers had a gap, so the feed started
+    again, and met the message again: the bucket could not be read until it was purged."""
+
+    async def scenario(there: SharedBucket) -> None:
+        await put(there.engine, "a")
+        reader, writer = await asyncio.open_connection("127.0.0.1", nats_server().port)
+        subject = f"$KV.{there.bucket}.".encode() + b"\xff"
+        writer.write(b"CONNECT {}\r\nPUB %b 1\r\n1\r\nPING\r\n" % subject)
+        async with asyncio.timeout(30):
+            await reader.readuntil(b"PONG\r\n")
+        writer.close()
+
+        async def is_stored() -> bool:
+            return (await there.state()).messages == 2
+
+        await until(is_stored)
+        await put(there.engine, "b")
+        other = JetstreamEngine.open(there.url)
+        for engine in (there.engine, other):
+            assert [row.key for row in (await engine.scan("s", ALL, limit=10)).rows] == ["a", "b"]
+        await other.close()
 
     run(tmp_path, scenario)

@@ -10,10 +10,10 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Change, Row, Span
 from keyhouse.engines.jetstream import JetstreamEngine, feed, sweep
 from keyhouse.engines.jetstream import bucket as bucket_module
-from keyhouse.engines.jetstream.feed import BATCH_MESSAGES, PRUNE_DELAY_SECONDS
+from keyhouse.engines.jetstream.feed import PRUNE_DELAY_SECONDS
 from keyhouse.engines.jetstream.layout import RowKey
 from keyhouse.engines.jetstream.message import Entry, entry
-from keyhouse.engines.jetstream.mirror import Mirror
+from keyhouse.engines.jetstream.mirror import RECENT_CHANGES, Mirror
 from keyhouse.engines.jetstream.sweep import ID_MARGIN_MILLISECONDS
 from keyhouse.engines.jetstream.value_cache import ValueCache
 from keyhouse.errors import CounterError, UnreadableError, WatchExpiredError
@@ -89,13 +89,25 @@ def test_changes_since_a_revision_are_the_newest_of_each_key_in_order() -> None:
     assert mirror.changes_since("s", 6) == []
 
 
-def test_stale_expiries_of_rewritten_rows_are_compacted() -> None:
+def test_expired_rows_are_those_that_were_not_written_again() -> None:
     mirror = filled()
-    for number in range(1, 20_000):
+    for number in range(1, 3_000):
         mirror.deliver(RowKey("s", f"k{number % 10}"), Entry(number, number, expires=number), b"1")
-    assert len(mirror.expiries) < 5_000
-    assert len(mirror.take_expired(10**9, 100)) == 10
-    assert mirror.take_expired(10**9, 100) == []
+    mirror.deliver(RowKey("s", "k1"), Entry(3_000, 3_000), b"1")
+    assert {sequence for _, sequence in mirror.expired(2_995, 100)} == {2_990, *range(2_992, 2_996)}
+    assert len(mirror.expired(10**9, 100)) == 9
+    assert len(mirror.expired(10**9, 4)) == 4
+    assert mirror.spaces(10**9) == ["s"]
+
+
+def test_changes_older_than_the_log_are_found_among_all_rows() -> None:
+    """The log is short: a watch that resumes after a long time reads the rows of its space."""
+    keys = [f"k{number:05d}" for number in range(RECENT_CHANGES)]
+    mirror = filled((1, "first", 0), *[(number, key, 0) for number, key in enumerate(keys, 2)])
+    mirror.deliver(RowKey("t", "k"), Entry(20_000, 20_000), b"1")
+    assert len(mirror.changes_since("s", 0)) == RECENT_CHANGES + 1
+    for since in (1, 5, 1_000, RECENT_CHANGES):
+        assert [key for key, _ in mirror.changes_since("s", since)] == keys[since - 1 :]
 
 
 def test_values_are_cached_up_to_a_number_of_bytes() -> None:
@@ -115,7 +127,14 @@ def test_values_are_cached_up_to_a_number_of_bytes() -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "²", "1" * 40])
 def test_a_foreign_header_value_is_ignored(text: str) -> None:
-    assert entry(7, {"Keyhouse-Expires": text, "Keyhouse-Behind": text}) == Entry(7, 7)
+    headers = f"NATS/1.0\r\nKeyhouse-Expires: {text}\r\nKeyhouse-Behind: {text}\r\n\r\n"
+    assert entry(7, headers.encode()) == Entry(7, 7)
+
+
+def test_a_commit_is_not_larger_than_the_server_allows() -> None:
+    """A foreign message could announce a commit that never ends, and no read would be answered."""
+    assert entry(7, b"NATS/1.0\r\nKeyhouse-Behind: 999\r\n\r\n") == Entry(7, 1_006)
+    assert entry(7, b"NATS/1.0\r\nKeyhouse-Behind: 1000\r\n\r\n") == Entry(7, 7)
 
 
 # With a server
@@ -164,7 +183,7 @@ def test_a_page_with_fetched_values_is_consistent(tmp_path: Path) -> None:
 def test_a_deleted_consumer_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its silence is noticed after three to four seconds, which is as long as a read waits."""
     monkeypatch.setattr(bucket_module, "TIMEOUT_SECONDS", 30.0)
-    monkeypatch.setattr("keyhouse.engines.jetstream.feed.SILENCE_SECONDS", 1.2)
+    monkeypatch.setattr("keyhouse.engines.jetstream.consumer.SILENCE_SECONDS", 1.2)
 
     async def scenario(there: SharedBucket) -> None:
         await put(there.engine, "a")
@@ -240,9 +259,9 @@ def test_a_read_ends_although_another_program_has_purged_a_row(
     run(tmp_path, scenario, more="&values=300")
 
 
-def test_a_large_bucket_is_loaded_in_batches_while_it_is_written(tmp_path: Path) -> None:
+def test_a_large_bucket_is_loaded_while_it_is_written(tmp_path: Path) -> None:
     async def scenario(there: SharedBucket) -> None:
-        rows = 4 * BATCH_MESSAGES
+        rows = 4_000
         for start in range(0, rows, 500):
             await put(there.engine, *(f"k{number:05d}" for number in range(start, start + 500)))
         last = await there.engine.commit(

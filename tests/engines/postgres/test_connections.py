@@ -7,29 +7,35 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from keyhouse import open_engine
-from keyhouse.engine import Engine
 from keyhouse.engines.postgres import PostgresEngine
 from keyhouse.engines.postgres.server import CONNECTIONS_DEFAULT
 from keyhouse.errors import UnavailableError, UsageError
+from keyhouse.testing.conformance.harness import leave
 from keyhouse.testing.servers.postgres import PostgresServer
 from tests.engines.support.postgres_schemas import ALL, database, operator, put, take
+from tests.support.polling import loop_turns, until
 
 SYSTEMS = ("rosey", "streamkit", "audiobooks", "playlist", "history", "box")
 
 
 @asynccontextmanager
-async def engines(url: str, *, layouts: tuple[str, ...] = SYSTEMS) -> AsyncIterator[list[Engine]]:
+async def engines(
+    url: str, *, layouts: tuple[str, ...] = SYSTEMS
+) -> AsyncIterator[list[PostgresEngine]]:
     """Open an engine for each system, as a service does."""
     async with AsyncExitStack() as stack:
-        yield [
-            await stack.enter_async_context(open_engine(f"{url}&layout={name}")) for name in layouts
-        ]
+        opened = []
+        for name in layouts:
+            engine = await stack.enter_async_context(open_engine(f"{url}&layout={name}"))
+            assert isinstance(engine, PostgresEngine)
+            opened.append(engine)
+        yield opened
 
 
-async def load(opened: list[Engine]) -> None:
+async def load(opened: list[PostgresEngine]) -> None:
     """Read and write in all engines at once, each in many spaces."""
 
-    async def use(engine: Engine, number: int) -> None:
+    async def use(engine: PostgresEngine, number: int) -> None:
         for turn in range(2):
             assert await put(engine, f"k{turn}", space=f"s{number}") is not None
             assert await engine.read(f"s{number}", [f"k{turn}"]) != [None]
@@ -61,18 +67,28 @@ def test_six_systems_of_a_process_share_their_connections() -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("connections", [2, 3, 5])
+@pytest.mark.parametrize("connections", [3, 4, 12])
 def test_a_process_opens_as_many_connections_as_the_url_allows(connections: int) -> None:
+    """Each watched system had one more, to listen."""
+
     async def scenario() -> None:
         url = await database()
-        async with engines(f"{url}&connections={connections}") as opened:
+        async with engines(f"{url}&connections={connections}") as opened, AsyncExitStack() as stack:
+            for engine in opened:
+                watch = engine.watch("s0", ALL, since=0)
+                stack.push_async_callback(leave, watch)
+                await put(engine, "a", space="s0")
+                assert (await anext(watch)).key == "a"
             await load(opened)
-            assert await count(url) == connections
+            await until(lambda: all(engine.feed.listening for engine in opened))
+            assert await count(url) <= connections
+            if connections < CONNECTIONS_DEFAULT:
+                assert await count(url) == connections
 
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("text", ["", "1", "0", "-3", "many", "2.5", "9999", "4&connections=5"])
+@pytest.mark.parametrize("text", ["", "2", "0", "-3", "many", "2.5", "9999", "4&connections=5"])
 def test_an_invalid_number_of_connections_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="connections=NUMBER"):
         PostgresEngine.open(f"postgresql://localhost/x?connections={text}")
@@ -86,7 +102,6 @@ def test_connections_that_nobody_needs_are_closed() -> None:
             before = await count(url)
             assert before > 4
             one = opened[0]
-            assert isinstance(one, PostgresEngine)
             pools = (one.reads.shared, one.writes.shared)
             for pool in pools:
                 pool.trim()  # of the time of the load
@@ -117,10 +132,9 @@ def test_an_engine_that_is_closed_leaves_the_connections_to_the_others() -> None
 def test_backups_take_no_connection_from_readers() -> None:
     async def scenario() -> None:
         url = await database()
-        async with engines(f"{url}&connections=2") as opened, AsyncExitStack() as stack:
+        async with engines(f"{url}&connections=3") as opened, AsyncExitStack() as stack:
             await load(opened)
             for engine in opened:
-                assert isinstance(engine, PostgresEngine)
                 view = await stack.enter_async_context(engine.snapshot())
                 assert (await view.scan("s0", ALL, limit=1)).rows
             async with asyncio.timeout(30):
@@ -144,7 +158,6 @@ def test_a_process_works_with_the_connections_it_has_if_the_server_has_no_more(
     async def scenario() -> None:
         async with engines(small_server.url) as opened:
             one = opened[0]
-            assert isinstance(one, PostgresEngine)
             await put(one, "a")
             await one.read("s", ["a"])
             taken = await take(small_server.url, leave=0)
@@ -159,9 +172,11 @@ def test_a_process_works_with_the_connections_it_has_if_the_server_has_no_more(
     asyncio.run(scenario())
 
 
-def test_a_process_without_any_connection_says_that_the_server_has_no_more(
+def test_a_process_without_any_connection_waits_then_says_that_the_server_has_no_more(
     small_server: PostgresServer,
 ) -> None:
+    """It failed at once, although others return their connections soon."""
+
     async def scenario() -> None:
         url = small_server.url
         async with engines(url, layouts=("first",)):
@@ -170,12 +185,17 @@ def test_a_process_without_any_connection_says_that_the_server_has_no_more(
         taken = await take(url, leave=1)
         try:
             assert await engine.read("s", ["a"]) == [None]
-            for call in (engine.connect(), put(engine, "a")):
-                with pytest.raises(UnavailableError, match="out of connections"):
-                    await call
+            for result in await asyncio.gather(
+                *(put(engine, f"k{number}") for number in range(3)),
+                engine.connect(),
+                return_exceptions=True,
+            ):
+                assert isinstance(result, UnavailableError) and "out of connections" in str(result)
+            waiting = [asyncio.ensure_future(put(engine, f"k{number}")) for number in range(3)]
+            await loop_turns(20)
             await taken.pop().close()
+            assert None not in await asyncio.gather(*waiting)
             await engine.connect()
-            assert await put(engine, "a") is not None
         finally:
             for connection in taken:
                 await connection.close()

@@ -259,7 +259,7 @@ def test_a_started_watch_waits_for_the_server_and_a_new_one_raises(
 
 def test_a_waiting_watch_is_notified_of_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Polling would find the commits too late."""
-    monkeypatch.setattr("keyhouse.engines.postgres.feed.POLL_SECONDS", 3_600)
+    monkeypatch.setattr("keyhouse.engines.postgres.listener.POLL_SECONDS", 3_600)
 
     async def scenario() -> None:
         url = await postgres_schema()
@@ -305,7 +305,7 @@ def test_polling_finds_commits_of_a_process_that_died_before_notifying(
         pass
 
     monkeypatch.setattr(Feed, "notify", skip_notify)
-    monkeypatch.setattr("keyhouse.engines.postgres.feed.POLL_SECONDS", 0.1)
+    monkeypatch.setattr("keyhouse.engines.postgres.listener.POLL_SECONDS", 0.1)
     asyncio.run(scenario())
 
 

@@ -38,8 +38,8 @@ async def on_engine(kind: str, folder: Path, work: Callable[[Engine], Awaitable[
         await engine.close()
 
 
-def space(engine: Engine, **quota: int) -> SchemaSpace:
-    return SchemaSpace("ann", engine, Quota(**quota), schema=SCHEMA)
+def space(engine: Engine, keys: int = 0, bytes: int = 0) -> SchemaSpace:
+    return SchemaSpace("ann", engine, Quota(keys, bytes), schema=SCHEMA)
 
 
 @pytest.mark.parametrize("kind", ALL)

@@ -292,7 +292,7 @@ async def test_a_rejected_event_leaves_nothing_in_the_transaction(
         with pytest.raises(RecordError):
             await tx.append(HEARD, heard("x"))  # type: ignore[arg-type]
         with (
-            mock.patch.object(HEARD, "fold", side_effect=ValueError("no")),
+            mock.patch.dict(vars(HEARD), fold=mock.Mock(side_effect=ValueError("no"))),
             pytest.raises(ValueError, match="no"),
         ):
             await tx.append(HEARD, heard(5))

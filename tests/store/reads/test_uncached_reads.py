@@ -95,7 +95,7 @@ async def test_a_result_by_another_cached_result_is_not_kept(harness: Harness) -
     assert await shouts.get("1") == "two 0!"
 
 
-async def _then_write(cache: CachedReads[str], tx: Transaction) -> str | None:
+async def _then_write(cache: CachedReads[str, str], tx: Transaction) -> str | None:
     found = await cache.get_in(tx, "1")
     await tx.put(MAP, {}, id="a")
     return found

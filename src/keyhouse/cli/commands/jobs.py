@@ -45,8 +45,8 @@ def _page(job: str | None, store: str | None, token: str | None) -> dict[str, An
         raise UsageError("Give an operator's token: `keyhouse token --operator` makes one.")
     with translated(), HttpClient(service_url(service, "/studio"), token=token) as client:
         path, query = ("/jobs.json", {}) if job is None else ("/job.json", {"id": job})
-        found: dict[str, Any] = client.request("GET", path, params=query).json()
-        return found
+        page: dict[str, Any] = client.request("GET", path, params=query).json()
+        return page
 
 
 def _list(page: dict[str, Any]) -> Report:

@@ -1,16 +1,20 @@
-"""`keyhouse serve`: run systems as a service."""
+"""`keyhouse serve` and `keyhouse restart`: run systems as a service, and replace its workers."""
 
 import os
+import signal
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from keyhouse.advice import install_line, systems_line
-from keyhouse.cli.options import ConfigFile, complete_system, examples
+from keyhouse.cli.options import ConfigFile, Json, complete_system, examples
+from keyhouse.cli.output import show
 from keyhouse.cli.systems import find_modules_beside, load_object, own_system, schemas_beside
+from keyhouse.errors import UnavailableError, UsageError
 from keyhouse.schema import Operation, Schema
 from keyhouse.service.registry import has_service, load_service, system_names
 from keyhouse.service.system import System
@@ -25,12 +29,15 @@ from keyhouse.settings.sources import (
     load_settings,
 )
 
+RESTART_POLL_SECONDS: Final = 0.1
+
 
 @examples(
     "keyhouse serve",
     "keyhouse serve recipes:BOX",
     "keyhouse serve songs:SONGS --pages overlay",
     "keyhouse serve rosey --nats nats://host:4222 --http off",
+    "keyhouse serve --workers auto",
     "keyhouse serve --engine postgresql://user@host/database --http 0.0.0.0:8080",
 )
 def serve(
@@ -89,6 +96,13 @@ def serve(
             metavar="N", help="Port of the embedded NATS server; 0 picks a free port. [4222]"
         ),
     ] = None,
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="Processes that serve, to use several cores; `auto`: one for each. [1]",
+        ),
+    ] = None,
     config: ConfigFile = None,
     json: Annotated[
         bool,
@@ -113,8 +127,53 @@ def serve(
         CORS_ORIGINS: cors or None,
         "nats": nats,
         "nats_port": nats_port,
+        "workers": workers,
     }
     _serve(flags | {"log_format": "json" if json else None}, config, json)
+
+
+@examples("keyhouse restart", "keyhouse restart --data /var/lib/keyhouse")
+def restart(
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The data folder of keyhouse serve. [keyhouse-data]"),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Replace the workers of a running keyhouse serve, one after the other.
+
+    A new worker serves before the former one finishes its requests and ends, so that no request
+    fails. The workers run the version and the settings with which keyhouse serve was started: to
+    change these, stop it and start it again. Exits with 1 if a new worker does not start; the
+    former ones continue.
+    """
+    from keyhouse.cli.target import serve_settings
+    from keyhouse.serve.data_dir import holder_of
+
+    folder = Path(serve_settings(data=data).settings.data)
+    former = current = holder_of(folder)
+    if former.workers < 2:
+        raise UsageError(
+            "This keyhouse serve has one process, which cannot be replaced without a pause: stop it"
+            " and start it again, with --workers 2 for the next time.",
+            data=str(folder),
+        )
+    try:
+        os.kill(former.process, signal.SIGHUP)
+    except PermissionError:
+        raise UsageError(
+            "The process belongs to another user: run this as that one.", process=former.process
+        ) from None
+    while (current.restarts, current.failed) == (former.restarts, former.failed):
+        time.sleep(RESTART_POLL_SECONDS)
+        current = holder_of(folder)
+    if current.failed != former.failed:
+        raise UnavailableError("A new worker did not start; the former ones continue: see the log.")
+    show(
+        {"restarted": current.workers},
+        lambda _: f"{current.workers} workers are restarted.",
+        json=json,
+    )
 
 
 def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:

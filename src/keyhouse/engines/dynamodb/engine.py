@@ -22,6 +22,7 @@ from keyhouse.engines.dynamodb.settings import Settings
 from keyhouse.engines.dynamodb.sweeper import Sweeper
 from keyhouse.engines.dynamodb.table import prepare
 from keyhouse.engines.dynamodb.writer import DynamodbWriter
+from keyhouse.engines.retention import Kept, kept_of
 from keyhouse.limits import CHANGES_KEPT
 
 CONNECT_SECONDS: Final = 3
@@ -51,7 +52,11 @@ class DynamoDBEngine:
     capabilities: Final = CAPABILITIES
 
     def __init__(
-        self, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT
+        self,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        changes_kept: Kept = CHANGES_KEPT,
     ) -> None:
         table, items = settings.table, Items(settings.layout)
         self.clock = clock = clock or SystemClock()
@@ -62,12 +67,18 @@ class DynamoDBEngine:
         self._reader = Reader(self.client, items, table, clock, self._writer)
         self._feed = Feed(self._reader, clock)
         self._sweeper = Sweeper(
-            self.client, items, table, clock, self._reader, self._writer, changes_kept
+            self.client,
+            items,
+            table,
+            clock,
+            self._reader,
+            self._writer,
+            kept_of(changes_kept),
         )
 
     @classmethod
     async def open(
-        cls, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT
+        cls, settings: Settings, *, clock: Clock | None = None, changes_kept: Kept = CHANGES_KEPT
     ) -> "DynamoDBEngine":
         """Open the tables; create missing ones and wait until they are active."""
         engine = cls(settings, clock=clock, changes_kept=changes_kept)
@@ -116,7 +127,7 @@ class DynamoDBEngine:
         return self._reader.spaces()
 
     async def close(self) -> None:
-        self._feed.close()
+        await self._feed.close()
         await self._writer.stop()
         await self.client.close()
 

@@ -15,8 +15,12 @@ rows that it names, and the state of each row is compared with its log entry:
 | older, or absent otherwise    | the transaction is being applied | by a second read  |
 | foreign, by the second read   | another program replaced it      | the row           |
 
-The second read is transactional and waits for the transaction. A watch that has caught up polls for
-commits of other processes, at an interval that doubles from POLL_SECONDS_MIN to POLL_SECONDS_MAX.
+The second read is transactional and waits for the transaction.
+
+For commits of other processes one task polls the heads of all watched spaces, those of 100 spaces
+in one request, and wakes the watches that have not reached the head of their space. The interval of
+a space doubles from POLL_SECONDS to POLL_TICKS_MAX times as long while nothing is new. Spaces are
+polled at common multiples of POLL_SECONDS, so that idle ones share their requests.
 """
 
 import asyncio
@@ -30,38 +34,32 @@ from keyhouse.engine import FOREIGN_REVISION, CaughtUp, Change, Row, Span
 from keyhouse.engines.dynamodb.log import newest
 from keyhouse.engines.dynamodb.reader import Reader
 from keyhouse.engines.watch_loop import ChangedKey, LogPage, watch_log, without_expired
-from keyhouse.errors import ClosedError
+from keyhouse.errors import ClosedError, KeyhouseError
 
-POLL_SECONDS_MIN: Final = 0.1
-POLL_SECONDS_MAX: Final = 1.0
-"""Delay until a watch sees a commit of another process: each poll is one small read."""
+POLL_SECONDS: Final = 0.1
+POLL_TICKS_MAX: Final = 8
+"""Delay until a watch sees a commit of another process, and how often as long it is at most."""
 
 PAGE_ENTRIES: Final = 100
 """Log entries per page."""
 
 
-class _Poll:
-    """Set by commits of this process. A wait also ends after an interval that doubles."""
+class _WatchedSpace:
+    """The watches of a space, which is polled every so many ticks."""
+
+    __slots__ = ("logs", "ticks")
 
     def __init__(self) -> None:
-        self.event = asyncio.Event()
-        self.idle = 0
-
-    def is_set(self) -> bool:
-        return self.event.is_set()
-
-    async def wait(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(min(POLL_SECONDS_MAX, POLL_SECONDS_MIN * 2**self.idle)):
-                await self.event.wait()
-        self.idle = 0 if self.event.is_set() else min(self.idle + 1, 10)
+        self.logs: set[_SpaceLog] = set()
+        self.ticks = 1
 
 
 class Feed:
     def __init__(self, reader: Reader, clock: Clock) -> None:
         self.reader = reader
         self.clock = clock
-        self.polls: defaultdict[str, set[_Poll]] = defaultdict(set)
+        self._watched: defaultdict[str, _WatchedSpace] = defaultdict(_WatchedSpace)
+        self._poller: asyncio.Task[None] | None = None
         self._closed = False
 
     def changes(
@@ -70,17 +68,55 @@ class Feed:
         return watch_log(_SpaceLog(self, space, span), since, caught_up)
 
     def wake(self, space: str) -> None:
-        for poll in self.polls.get(space, ()):
-            poll.event.set()
+        if space in self._watched:
+            for log in self._watched[space].logs:
+                log.woken.set()
 
-    def close(self) -> None:
+    def join(self, space: str, log: "_SpaceLog") -> None:
+        self.check_open()
+        self._watched[space].logs.add(log)
+        self._watched[space].ticks = 1
+        if self._poller is None:
+            self._poller = asyncio.ensure_future(self._poll())
+
+    def leave(self, space: str, log: "_SpaceLog") -> None:
+        self._watched[space].logs.discard(log)
+        if not self._watched[space].logs:
+            del self._watched[space]
+
+    async def close(self) -> None:
         self._closed = True
-        for space in self.polls:
+        for space in self._watched:
             self.wake(space)
+        if self._poller is not None:
+            self._poller.cancel()
+            await asyncio.wait([self._poller])
 
     def check_open(self) -> None:
         if self._closed:
             raise ClosedError("The engine is closed.")
+
+    async def _poll(self) -> None:
+        """Poll until nothing is watched."""
+        tick = 0
+        while self._watched:
+            await asyncio.sleep(POLL_SECONDS)
+            tick += 1
+            due = [name for name, watched in self._watched.items() if tick % watched.ticks == 0]
+            if due:
+                with suppress(KeyhouseError):  # the next tick is another attempt
+                    self._on_heads(await self.reader.heads(due))
+        self._poller = None
+
+    def _on_heads(self, heads: Mapping[str, int]) -> None:
+        for space, head in heads.items():
+            if space not in self._watched:
+                continue
+            watched = self._watched[space]
+            late = [log for log in watched.logs if log.position < head]
+            for log in late:
+                log.woken.set()
+            watched.ticks = 1 if late else min(POLL_TICKS_MAX, 2 * watched.ticks)
 
 
 class _SpaceLog:
@@ -92,8 +128,9 @@ class _SpaceLog:
         self._feed = feed
         self._space = space
         self._span = span
-        self._poll = _Poll()
         self._pruned = 0
+        self.woken = asyncio.Event()
+        self.position = 0
 
     async def start(self, since: int | None) -> int:
         self._feed.check_open()
@@ -101,19 +138,19 @@ class _SpaceLog:
         if since is not None and since > revision:
             # A transaction that advances the head may be being applied.
             revision = await self._feed.reader.head_applied(self._space)
-        self._feed.polls[self._space].add(self._poll)
+        self._feed.join(self._space, self)
         return revision
 
-    def wakeup(self) -> _Poll:
-        self._poll.event.clear()
-        return self._poll
+    def wakeup(self) -> asyncio.Event:
+        self.woken.clear()
+        return self.woken
 
     async def page(self, position: int) -> LogPage[Change]:
         self._feed.check_open()
+        self.position = position
         entries = await self._feed.reader.entries(self._space, position, PAGE_ENTRIES)
         if not entries:
             return LogPage([], position, self._pruned)
-        self._poll.idle = 0
         if entries[0].before > position:
             return LogPage([], position, entries[0].before)
         changes = await self._newest(newest(entries, position))
@@ -123,10 +160,7 @@ class _SpaceLog:
         return without_expired(entry, self._feed.clock)
 
     def leave(self) -> None:
-        polls = self._feed.polls
-        polls[self._space].discard(self._poll)
-        if not polls[self._space]:
-            del polls[self._space]
+        self._feed.leave(self._space, self)
 
     async def _newest(self, changed_keys: list[ChangedKey]) -> list[Change]:
         reader = self._feed.reader

@@ -2,13 +2,17 @@
 
 | space       | key                | attributes                                                   |
 |-------------|--------------------|--------------------------------------------------------------|
-| `spaces`    | the space          | none                                                         |
+| `spaces`    | the space          | `row` or `empty`, if known: see below                        |
 | `s:{space}` | `head`             | `revision`: of the newest commit; `pruned`: see below        |
 | `s:{space}` | `c{revision:016d}` | `before`, `token`, `changes`: one transaction                |
 | `s:{space}` | `b{batch id}`      | `revision`, `at`, `ttl`: an applied batch                    |
 
 A transaction may hold several commits. Its log entry is stored at the revision of the last one;
 `before` is the head that it replaced, and `changes` names each key once, at its newest revision.
+
+`row` is a key that was live when spaces were listed, `empty` the head at which none was. They are
+hints for the next listing, which checks those of 100 spaces in one request, and looks into a space
+only if its hint does not hold any longer. No commit maintains them.
 
 The entries form a chain: each entry's `before` is the `revision` of the previous one, back to the
 retention floor `pruned`. A watch at position p reads the entries after p:
@@ -74,6 +78,17 @@ def applied_key(space: str, batch_id: str) -> Item:
 
 def space_item(space: str) -> Item:
     return {"space": {"S": SPACES}, "key": {"S": space}}
+
+
+def hint_update(row: str | None, head: int) -> dict[str, Any]:
+    """Return the update of a space's hint, unless the space was erased."""
+    name, other = ("row", "empty") if row is not None else ("empty", "row")
+    return {
+        "UpdateExpression": "SET #hint = :hint REMOVE #other",
+        "ConditionExpression": "attribute_exists(#key)",
+        "ExpressionAttributeNames": {"#hint": name, "#other": other, "#key": "key"},
+        "ExpressionAttributeValues": {":hint": {"N": str(head)} if row is None else {"S": row}},
+    }
 
 
 def entry_item(space: str, entry: Entry) -> Item:

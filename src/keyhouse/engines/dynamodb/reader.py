@@ -19,21 +19,26 @@ Otherwise it is the newest log entry, whose transaction may be partly applied: t
 also agree with the latest entries, or with a serializable read of the rows that differ.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
 from keyhouse.engines.dynamodb import log
-from keyhouse.engines.dynamodb.client import Client, backoff
+from keyhouse.engines.dynamodb.client import GET_ITEMS_MAX, Client, backoff
 from keyhouse.engines.dynamodb.flattening import Item
 from keyhouse.engines.dynamodb.items import Items, is_live
 from keyhouse.engines.dynamodb.writer import DynamodbWriter
-from keyhouse.errors import UnavailableError
+from keyhouse.errors import KeyhouseError, UnavailableError
 from keyhouse.limits import KEY_BYTES_MAX
 
 QUERY_ROWS_MAX: Final = 1_000
 """Rows per Query; DynamoDB also limits it to 1 MB."""
+
+SPACES_AT_ONCE: Final = GET_ITEMS_MAX
+"""Spaces whose hints are checked in one request."""
 
 RECENT_ENTRIES: Final = 4
 """Log entries whose transactions may still be being applied."""
@@ -90,6 +95,12 @@ class Reader:
     async def head(self, space: str) -> log.Head:
         return log.head_of(await self._client.get(self._log, log.head_key(space)))
 
+    async def heads(self, spaces: Sequence[str]) -> dict[str, int]:
+        """Return the newest revision of each space that has one."""
+        items = await self._client.get_many([(self._log, log.head_key(space)) for space in spaces])
+        start = len(log.partition(""))
+        return {item["space"]["S"][start:]: log.head_of(item).revision for _, item in items}
+
     async def head_applied(self, space: str) -> int:
         """Return the newest revision from a serializable read."""
         (item,) = await self._client.transact_get([(self._log, log.head_key(space))])
@@ -128,12 +139,62 @@ class Reader:
         return page_alone
 
     async def spaces(self) -> AsyncIterator[str]:
-        async for space in self.named_spaces():
-            if (await self._scan_rows(space, Span(), 0, False, True, self._clock.now())).rows:
-                yield space
+        items: list[Item] = []
+        async for item in self.named_spaces():
+            items.append(item)
+            if len(items) == SPACES_AT_ONCE:
+                for space in await self._live_spaces(items):
+                    yield space
+                items = []
+        for space in await self._live_spaces(items):
+            yield space
 
-    async def named_spaces(self, start: Item | None = None) -> AsyncIterator[str]:
-        """Yield every space that ever had a row, in order."""
+    async def _live_spaces(self, items: list[Item]) -> list[str]:
+        """Return those of the named spaces that have a live row, by their hints where they hold."""
+        keys = [
+            (self._table, self._items.key(item["key"]["S"], item["row"]["S"]))
+            if "row" in item
+            else (self._log, log.head_key(item["key"]["S"]))
+            for item in items
+        ]
+        found = await self._client.get_many(keys) if keys else []
+        live, heads, now = set(), {}, self._clock.now()
+        for table, stored in found:
+            if table == self._log:
+                heads[stored["space"]["S"]] = stored["revision"]
+            elif is_live(self._items.row(stored, keys_only=True), now):
+                live.add(stored[self._items.layout.space]["S"])
+        unknown = []
+        for item in items:
+            space = item["key"]["S"]
+            is_empty = "empty" in item and item["empty"] == heads.get(log.partition(space))
+            if space not in live and not is_empty:
+                unknown.append(space)
+        live.update(
+            space
+            for space, has_row in zip(
+                unknown, await asyncio.gather(*map(self._look_into, unknown)), strict=True
+            )
+            if has_row
+        )
+        return [item["key"]["S"] for item in items if item["key"]["S"] in live]
+
+    async def _look_into(self, space: str) -> bool:
+        """Return whether the space has a live row, and leave a hint of it."""
+        head = await self.head_applied(space)
+        rows = (await self._scan_rows(space, Span(), 0, False, True, self._clock.now())).rows
+        with suppress(KeyhouseError):  # a user who may only read leaves no hint
+            await self._client.update(
+                TableName=self._log,
+                Key=log.space_item(space),
+                **log.hint_update(rows[0].key if rows else None, head),
+            )
+        return bool(rows)
+
+    async def named_spaces(
+        self, start: Item | None = None, limit: int | None = None
+    ) -> AsyncIterator[Item]:
+        """Yield the item of every space that ever had a row, in order. `limit`: of one request."""
         while True:
             answer = await self._client.query(
                 TableName=self._log,
@@ -141,9 +202,10 @@ class Reader:
                 ExpressionAttributeNames={"#s": "space"},
                 ExpressionAttributeValues={":s": {"S": log.SPACES}},
                 **({"ExclusiveStartKey": start} if start else {}),
+                **({"Limit": limit} if limit else {}),
             )
             for item in answer["Items"]:
-                yield item["key"]["S"]
+                yield item
             start = answer.get("LastEvaluatedKey")
             if not start:
                 return

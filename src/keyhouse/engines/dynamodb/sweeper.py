@@ -4,7 +4,7 @@ Only rows with an expiry are in the index, oldest first in each of its few parti
 reads nothing but expired rows. The index is eventually consistent and only nominates rows: each is
 read, and deleted by a commit of its space if it has expired, so that watches see it.
 
-A space keeps a number of newest changes. No index lists the spaces with more, so each sweep
+`trimming` decides how many changes a space keeps. No index lists the spaces with more, so a sweep
 continues through the list of spaces where the last one stopped, up to a limit. Batch ids are left
 to DynamoDB's own TTL, which is free; an old one is ignored even if it still exists.
 """
@@ -20,7 +20,9 @@ from keyhouse.engines.dynamodb.pending import DynamodbRemoval
 from keyhouse.engines.dynamodb.plan import ROWS_MAX
 from keyhouse.engines.dynamodb.reader import Reader
 from keyhouse.engines.dynamodb.table import BY_EXPIRY
+from keyhouse.engines.dynamodb.trimming import Trimming
 from keyhouse.engines.dynamodb.writer import DynamodbWriter
+from keyhouse.engines.retention import ChangesKept
 
 PRUNED_SPACES: Final = 1_000
 """Spaces whose heads one sweep reads."""
@@ -38,7 +40,7 @@ class Sweeper:
         clock: Clock,
         reader: Reader,
         writer: DynamodbWriter,
-        changes_kept: int,
+        kept: ChangesKept,
     ) -> None:
         self._client = client
         self._items = items
@@ -47,7 +49,7 @@ class Sweeper:
         self._clock = clock
         self._reader = reader
         self._writer = writer
-        self._changes_kept = changes_kept
+        self._trimming = Trimming(kept)
         self._shard = 0
         self._space = ""  # where the next prune resumes
 
@@ -133,8 +135,8 @@ class Sweeper:
     async def _prune(self) -> None:
         start = {"space": {"S": log.SPACES}, "key": {"S": self._space}} if self._space else None
         spaces: list[str] = []
-        async for space in self._reader.named_spaces(start):
-            spaces.append(space)
+        async for item in self._reader.named_spaces(start, PRUNED_SPACES):
+            spaces.append(item["key"]["S"])
             if len(spaces) == PRUNED_SPACES:
                 break
         self._space = spaces[-1] if len(spaces) == PRUNED_SPACES else ""
@@ -146,11 +148,13 @@ class Sweeper:
                 await self._prune_space(
                     item["space"]["S"].removeprefix(log.partition("")), log.head_of(item)
                 )
+        if not self._space:
+            self._trimming.finish_walk(self._clock.now())
 
     async def _prune_space(self, space: str, head: log.Head) -> None:
         """Raise the retention floor, then delete the entries: a watch never meets an undeclared
         gap."""
-        last = head.revision - self._changes_kept
+        last = self._trimming.floor(space, head)
         if last <= head.pruned:
             return
         await self._client.update(

@@ -23,7 +23,7 @@ from keyhouse.engines.jetstream.connection import Connection
 from keyhouse.engines.jetstream.feed import Feed
 from keyhouse.engines.jetstream.layout import BucketNames, RowKey
 from keyhouse.engines.jetstream.message import Entry
-from keyhouse.engines.jetstream.mirror import Mirror
+from keyhouse.engines.jetstream.mirror import Mirror, MirrorState
 from keyhouse.engines.jetstream.retry import TIMEOUT_SECONDS, until_available
 from keyhouse.engines.jetstream.settings import Settings, parse
 from keyhouse.engines.jetstream.value_cache import ValueCache
@@ -69,15 +69,14 @@ class Bucket:
         self._shared_sync = _SingleFlight(lambda: until_available(self.sync))
 
     async def open(self, *, writing: bool = False) -> bool:
-        """Return whether the bucket exists, after filling its mirror. Creates it for `writing`."""
+        """Return whether the bucket exists, after loading its mirror. Creates it for `writing`."""
         if self._state is BucketState.UNKNOWN or (
             writing and self._state is not BucketState.WRITABLE
         ):
             async with self._lock:
                 await until_available(lambda: self._prepare(writing))
-        if not self._exists:
-            return False
-        await self.wait_live()
+        if self._exists and self.mirror.state is not MirrorState.SERVING:
+            await self.wait_live()
         return self._exists
 
     async def refresh(self) -> bool:
@@ -96,16 +95,17 @@ class Bucket:
         if info is None:
             await self._on_deleted()
             return False
-        self.feed.follow(info)
+        if not self.feed.follow(info):
+            await self.wait_live()
         await self.wait_for(max(info["state"]["last_seq"], self.acknowledged))
         return True
 
     async def wait_for(self, sequence: int) -> None:
         """Wait until the mirror has published everything up to `sequence`."""
         for _ in range(int(TIMEOUT_SECONDS / BEHIND_SECONDS)):
-            await self.wait_live()
-            if self.mirror.position >= sequence:
+            if self.mirror.state is MirrorState.SERVING and self.mirror.position >= sequence:
                 return
+            await self.wait_live()
             try:
                 async with asyncio.timeout(BEHIND_SECONDS):
                     await self.mirror.position_reached(sequence)
@@ -161,7 +161,9 @@ class Bucket:
 
     def loaded(self) -> tuple[int, int]:
         """Return how many messages the mirror has loaded, and how many it loads."""
-        return min(self.mirror.delivered, self.feed.target), self.feed.target
+        total = self.feed.target
+        is_loaded = self.mirror.state is MirrorState.SERVING
+        return total if is_loaded else min(self.mirror.delivered, total), total
 
     def on_disconnect(self) -> None:
         """Restart the feed: the connection was lost."""
@@ -268,9 +270,9 @@ class Bucket:
             self.feed = Feed(self.connection, self.names, self._clock, self._renew)
 
     async def _fetch(self, sequence: int) -> bytes | None:
-        message = await self.connection.get_direct(self.names.stream, sequence)
-        if message is not None:
-            return message.data
+        value = await self.connection.get_direct(self.names.stream, sequence)
+        if value is not None:
+            return value
         answer = await self.connection.api(f"STREAM.MSG.GET.{self.names.stream}", seq=sequence)
         return None if answer is None else b64decode(answer["message"].get("data", ""))
 

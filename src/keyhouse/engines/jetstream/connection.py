@@ -7,13 +7,12 @@ that they expect (see `writer`), so the server rejects them if anything was writ
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
 from keyhouse.engines.jetstream.error_map import (
@@ -34,7 +33,7 @@ from keyhouse.engines.jetstream.retry import until_available
 from keyhouse.engines.jetstream.settings import Settings
 from keyhouse.errors import ClosedError, KeyhouseError, UnknownOutcomeError, UsageError
 from keyhouse.limits import VALUE_BYTES_MAX
-from keyhouse.nats.client import NatsClient
+from keyhouse.nats.client import HandlerSubscription, NatsClient, RawHandler
 from keyhouse.nats.credentials import sign_in
 from keyhouse.nats.errors import is_permanent, reported_cause, unreachable
 
@@ -51,14 +50,30 @@ REPLY_SECONDS: Final = 5.0
 API_SECONDS: Final = 2.5
 """Timeout of requests that are safe to repeat: a newly elected leader never saw the first one."""
 
+REPEAT_SECONDS: Final = 0.25
+"""Interval at which a request is sent again that its leader answers at once, or not at all: while
+a leader is elected, requests are lost."""
+
+_REPEATED: Final = ("STREAM.INFO.", "STREAM.MSG.GET.", "CONSUMER.CREATE.")
+
 PING_SECONDS: Final = 3
 PINGS_UNANSWERED_MAX: Final = 2
 """A server that hangs is dropped after about three ping intervals."""
 
 RECONNECT_SECONDS: Final = 0.1
 
-_UNLIMITED: Final = -1
+_NO_RESPONDERS: Final = b"NATS/1.0 503"
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Reply(NamedTuple):
+    headers: bytes
+    data: bytes
+
+    @property
+    def has_status(self) -> bool:
+        """True for a reply that is not a message: the request failed."""
+        return self.headers.startswith(b"NATS/1.0 ")
 
 
 class Connection:
@@ -68,7 +83,9 @@ class Connection:
         self._settings = settings
         self._on_disconnect = on_disconnect
         self.client = NatsClient()
-        self._pending: dict[str, asyncio.Future[Msg | None]] = {}  # None: the connection was lost
+        self._pending: dict[
+            bytes, asyncio.Future[Reply | None]
+        ] = {}  # None: the connection was lost
         self._requests = 0
         self._inbox = ""
         self._reported: Exception | None = None
@@ -95,7 +112,7 @@ class Connection:
                 await self._connect(client)
                 self._check(client)
                 self._inbox = client.new_inbox()
-                await client.subscribe(f"{self._inbox}.*", cb=self._on_reply)
+                await client.handle_raw(f"{self._inbox}.*", self._on_reply)
         except (NatsError, OSError) as error:  # TimeoutError is an OSError
             await _close_quietly(client)
             raise unreachable(self._settings.address, self._reported_error() or error) from error
@@ -113,8 +130,14 @@ class Connection:
         await _close_quietly(self.client)
         self.abandon_pending()
 
-    async def request(self, messages: Sequence[Message], *, seconds: float = REPLY_SECONDS) -> Msg:
-        """Publish all messages and return the reply to the last.
+    async def request(
+        self,
+        messages: Sequence[Message],
+        *,
+        seconds: float = REPLY_SECONDS,
+        repeat_seconds: float | None = None,
+    ) -> Reply:
+        """Publish all messages, again every `repeat_seconds`, and return the reply to the last.
 
         Raises UnavailableError if the last one was not sent or had no receiver, and
         UnknownOutcomeError if no reply arrived.
@@ -122,22 +145,24 @@ class Connection:
         if self._closed:
             raise ClosedError("The engine is closed.")
         self._requests += 1
-        token = str(self._requests)
-        reply: asyncio.Future[Msg | None] = asyncio.get_running_loop().create_future()
+        token = b"%d" % self._requests
+        reply: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
         self._pending[token] = reply
+        deadline = time.monotonic() + seconds
         try:
-            await self._send(messages, f"{self._inbox}.{token}")
-            async with asyncio.timeout(seconds):
-                message = await reply
-        except TimeoutError:
-            raise reply_timeout(seconds) from None
+            while not reply.done() and (remaining := deadline - time.monotonic()) > 0:
+                await self.send(messages, f"{self._inbox}.{token.decode()}")
+                await asyncio.wait([reply], timeout=min(remaining, repeat_seconds or remaining))
+            if not reply.done():
+                raise reply_timeout(seconds)
+            answer = reply.result()
         finally:
             self._pending.pop(token, None)
-        if message is None:
+        if answer is None:
             raise connection_lost()
-        if message.headers is not None and message.headers.get("Status") == "503":
+        if answer.headers.startswith(_NO_RESPONDERS):
             raise no_responders()
-        return message
+        return answer
 
     async def find_jetstream(self, subject: str) -> bool:
         """Make a first API request; return whether the requested object exists."""
@@ -157,60 +182,28 @@ class Connection:
             return None
         raise translate(error)
 
-    async def get_direct(self, stream: str, sequence: int) -> Msg | None:
-        """Return a message by sequence from any replica, or None if missing there: it may lag."""
+    async def get_direct(self, stream: str, sequence: int) -> bytes | None:
+        """Return the data of a message from any replica, or None if missing there: it may lag."""
         reply = await self._api_request(
             f"DIRECT.GET.{stream}", msgspec.json.encode({"seq": sequence})
         )
-        return None if reply.headers is not None and "Status" in reply.headers else reply
-
-    async def request_many(self, subject: str, /, **body: object) -> list[Msg]:
-        """Make a JetStream API request whose reply is a series of messages with an end marker."""
-        replies: list[Msg] = []
-        end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-        async def receive(message: Msg) -> None:
-            status = None if message.headers is None else message.headers.get("Status")
-            if status is None:
-                replies.append(message)
-            elif not end.done():
-                end.set_result(status)
-
-        inbox = self.new_inbox()
-        subscription = await self.subscribe(inbox, receive)
-        try:
-            await self._send([Message(f"$JS.API.{subject}", msgspec.json.encode(body), {})], inbox)
-            async with asyncio.timeout(API_SECONDS):
-                status = await end
-        except TimeoutError:
-            raise no_reply(subject, self._reported_error()) from None
-        finally:
-            await self.unsubscribe(subscription)
-        if status not in ("204", "404"):
-            raise no_responders()
-        return replies
+        return None if reply.has_status else reply.data
 
     def new_inbox(self) -> str:
         return self.client.new_inbox()
 
-    async def subscribe(
-        self, subject: str, receive: Callable[[Msg], Awaitable[None]]
-    ) -> Subscription:
+    async def subscribe(self, subject: str, handler: RawHandler) -> HandlerSubscription:
         try:
-            return await self.client.subscribe(
-                subject, cb=receive, pending_msgs_limit=_UNLIMITED, pending_bytes_limit=_UNLIMITED
-            )
+            return await self.client.handle_raw(subject, handler)
         except NatsError as error:
             raise not_connected(error) from error
 
-    async def unsubscribe(self, subscription: Subscription) -> None:
-        with suppress(NatsError):
-            await subscription.unsubscribe()
+    async def unsubscribe(self, subscription: HandlerSubscription) -> None:
+        await self.client.unsubscribe(subscription)
 
-    async def publish_empty(self, subject: str) -> None:
-        """Publish an empty message without a reply."""
-        with suppress(NatsError):
-            await self.client.publish(subject)
+    def publish_empty(self, subject: str) -> None:
+        """Publish an empty message without a reply, unless the connection is lost or busy."""
+        self.client.try_publish(subject, b"")
 
     async def _connect(self, client: NatsClient) -> None:
         credentials = self._settings.credentials
@@ -242,7 +235,9 @@ class Connection:
                 needed=MESSAGE_BYTES_NEEDED,
             )
 
-    async def _send(self, messages: Sequence[Message], reply: str) -> None:
+    async def send(self, messages: Sequence[Message], reply: str) -> None:
+        """Publish all messages, the last with a reply subject. Raises UnavailableError if it was
+        not sent."""
         publish = self.client.publish
         try:
             for message in messages[:-1]:
@@ -252,19 +247,21 @@ class Connection:
         except NatsError as error:
             raise not_connected(error) from error
 
-    async def _api_request(self, subject: str, payload: bytes) -> Msg:
+    async def _api_request(self, subject: str, payload: bytes) -> Reply:
         self._reported = None
         try:
             return await self.request(
-                [Message(f"$JS.API.{subject}", payload, {})], seconds=API_SECONDS
+                [Message(f"$JS.API.{subject}", payload, {})],
+                seconds=API_SECONDS,
+                repeat_seconds=REPEAT_SECONDS if subject.startswith(_REPEATED) else None,
             )
         except UnknownOutcomeError as error:
             raise no_reply(subject, self._reported_error()) from error
 
-    async def _on_reply(self, message: Msg) -> None:
-        reply = self._pending.get(message.subject.rpartition(".")[2])
+    def _on_reply(self, subject: bytes, _: bytes, headers: bytes, data: bytes) -> None:
+        reply = self._pending.get(subject.rpartition(b".")[2])
         if reply is not None and not reply.done():
-            reply.set_result(message)
+            reply.set_result(Reply(headers, data))
 
     async def _on_error(self, error: Exception) -> None:
         if self._opening is None:

@@ -5,6 +5,9 @@ its last sequence and the mirror is awaited; concurrent reads share one request.
 the URL skips the request: a client then reads its own writes, and those of others some milliseconds
 late, or not at all during a network partition.
 
+While the stream has no leader, fresh reads wait. As soon as there is one, a read needs no consumer
+if the stream's last sequence is the mirror's; `reads=mirror` needs no server once it has loaded.
+
 **Durability.** `durable` reports what the operator declared: JetStream does not tell a client how
 it syncs. With `sync_interval: always`, an acknowledged commit is on the disk of the one server (R1)
 or of a majority (R3). With the server's default it is in memory for up to two minutes: it survives
@@ -35,6 +38,7 @@ from keyhouse.engines.jetstream.settings import Settings, parse
 from keyhouse.engines.jetstream.sweep import prune, sweep
 from keyhouse.engines.jetstream.watch import MirrorLog
 from keyhouse.engines.jetstream.writer import JetstreamWriter
+from keyhouse.engines.retention import Kept, Retention
 from keyhouse.engines.url import public_url
 from keyhouse.engines.watch_loop import watch_log
 from keyhouse.errors import (
@@ -66,12 +70,16 @@ class JetstreamEngine:
     """See `keyhouse.engine` for each method's contract. It connects on first use."""
 
     def __init__(
-        self, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT
+        self,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        changes_kept: Kept = CHANGES_KEPT,
     ) -> None:
         self.capabilities = replace(CAPABILITIES, durable=settings.sync_always)
         self._settings = settings
         self.clock = clock or SystemClock()
-        self._changes_kept = changes_kept
+        self._retention = Retention(changes_kept, self.clock)
         self.connection: Connection | None = None
         self.buckets: dict[str, Bucket] = {}
         self._writers: dict[str, JetstreamWriter] = {}
@@ -84,11 +92,15 @@ class JetstreamEngine:
         url: str,
         *,
         clock: Clock | None = None,
-        changes_kept: int = CHANGES_KEPT,
+        changes_kept: Kept = CHANGES_KEPT,
         create: bool = True,
     ) -> "JetstreamEngine":
         """Open the engine for a URL (see `settings`). `create`: create a missing bucket."""
-        return cls(replace(parse(url), create=create), clock=clock, changes_kept=changes_kept)
+        return cls(
+            replace(parse(url), create=create),
+            clock=clock,
+            changes_kept=changes_kept,
+        )
 
     async def connect(self) -> None:
         """Connect to the server and check JetStream. The bucket is opened on first use."""
@@ -161,7 +173,7 @@ class JetstreamEngine:
             for bucket in await self._all_buckets(own=True):
                 await bucket.open(writing=True)
                 swept += await sweep(bucket, self._writer(bucket), self.clock, limit - swept)
-                await prune(bucket, self.clock, self._changes_kept)
+                await prune(bucket, self.clock, self._retention)
             return swept
 
     async def forget(self, space: str, *, last: str | None = None) -> None:

@@ -1,12 +1,11 @@
-"""Keeps a mirror up to date with an ordered consumer of the bucket's stream, and restarts it.
+"""Keeps a mirror up to date with an ordered consumer of the bucket's stream, and replaces it.
 
 Theory of operation
 -------------------
 One task runs the cycle *start, follow, tear down* until the feed is stopped. A cycle ends whenever
 the consumer can no longer be trusted:
 
-- a message is missing: the consumer's own numbering has a gap;
-- the server is silent: no message and no heartbeat for `SILENCE_SECONDS`;
+- the consumer is lost: a message is missing, or the server is silent;
 - the connection was lost, or the bucket's configuration changed (`restart`);
 - the stream is a different one, or entries may have been pruned unseen.
 
@@ -29,10 +28,7 @@ the stream's last sequence when the cycle started.
 A LIVE mirror lags the stream only by messages in flight. Readers that need more wait for a sequence
 (`Bucket.wait_for`); `settle` resolves the case that the awaited messages no longer exist.
 
-A consumer that starts far behind is not used for the backlog. The server sends as much as the
-network takes, and the driver blocks the event loop while it reads, so the backlog is requested in
-batches before the consumer is created. Batches may come from a replica that lags the leader: it
-holds an earlier part of the same stream, and the consumer continues from there.
+The consumer (`consumer`) also loads the bucket: there is no other way for the backlog.
 
 Pruning is announced. The `horizon` message states up to where tombstones may be purged; they are
 purged `PRUNE_DELAY_SECONDS` later. A feed that receives the message in time has seen all of them. A
@@ -42,40 +38,27 @@ messages were purged: the mirror drops what it holds of them.
 """
 
 import asyncio
-import time
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, Final
 
 import msgspec
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 
 from keyhouse.clock import Clock
 from keyhouse.engines.jetstream.connection import Connection
+from keyhouse.engines.jetstream.consumer import HEARTBEAT_SECONDS, Consumer
 from keyhouse.engines.jetstream.layout import BucketNames
 from keyhouse.engines.jetstream.message import entry
 from keyhouse.engines.jetstream.mirror import Mirror, MirrorState
 from keyhouse.errors import KeyhouseError, UnavailableError
-
-HEARTBEAT_SECONDS: Final = 1
-SILENCE_SECONDS: Final = 3.0
-"""Without a message or heartbeat for this long, the consumer counts as lost."""
 
 PRUNE_DELAY_SECONDS: Final = 60
 """Delay between announcing a horizon and purging up to it."""
 
 RESTART_SECONDS: Final = 0.1
 """Delay before a failed start is retried."""
-
-BATCH_MESSAGES: Final = 1_000
-"""Messages per backlog request: they block the event loop for about 40 ms."""
-
-BATCH_BYTES: Final = 2 * 1_024 * 1_024
-
-_SECOND: Final = 1_000_000_000
 
 _UNKNOWN_STREAM: Final = ""
 
@@ -123,9 +106,9 @@ class Feed:
         """Creation time of the mirrored stream: identifies it across a delete and re-create."""
         self._has_horizon: bool | None = None
         """True if the stream had the engine's own subjects when the cycle started."""
-        self._consumer: _Consumer | None = None
+        self._consumer: Consumer | None = None
         self._task: asyncio.Task[None] | None = None
-        self._stale = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self.live = asyncio.Event()
         """Set while LIVE, and when CLOSED so that waiters wake up."""
         self.state = FeedState.STOPPED
@@ -141,14 +124,20 @@ class Feed:
         if self.state not in (FeedState.STOPPED, FeedState.CLOSED):
             self._enter(FeedState.STALE)
 
-    def follow(self, info: Mapping[str, Any]) -> None:
+    def follow(self, info: Mapping[str, Any]) -> bool:
         """Restart if the stream is a different one, or has got the subjects of the engine, since
-        the feed started."""
+        the feed started. Returns whether the mirror is of this stream and lacks nothing of it: then
+        it can be read even without a consumer."""
         if self._stream_created not in (_UNKNOWN_STREAM, info["created"]):
             self.restart()
         elif self._has_horizon is False and set(self._names.all) <= set(info["config"]["subjects"]):
             self._has_horizon = None
             self.restart()
+        return (
+            self._stream_created == info["created"]
+            and self._mirror.state is MirrorState.SERVING
+            and self._mirror.position == info["state"]["last_seq"]
+        )
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -186,22 +175,19 @@ class Feed:
         else:
             self.live.clear()
         if state is FeedState.STALE:
-            self._stale.set()
-        else:
-            self._stale.clear()
+            self._wakeup.set()
 
     async def _run(self) -> None:
         while True:
             self._enter(FeedState.STARTING)
             try:
-                await self._start_consumer()
-                await self._follow()
+                await self._follow(await self._start_consumer())
             except KeyhouseError:
                 await asyncio.sleep(RESTART_SECONDS)
             self._enter(FeedState.STALE)
             await self._tear_down()
 
-    async def _start_consumer(self) -> None:
+    async def _start_consumer(self) -> Consumer:
         info = await self._connection.api(f"STREAM.INFO.{self._names.stream}")
         if info is None:
             raise self._bucket_missing()
@@ -212,26 +198,18 @@ class Feed:
         self._has_horizon = set(self._names.all) <= set(info["config"]["subjects"])
         if self._has_horizon:
             await self._check_horizon()
-        await self._fetch_backlog(last)
-        if self.state is FeedState.STALE:
-            return
-        consumer = self._consumer = _Consumer(self._receive, self._connection.new_inbox(), last)
-        consumer.subscription = await self._connection.subscribe(consumer.inbox, consumer.receive)
-        created = await self._connection.api(
-            f"CONSUMER.CREATE.{self._names.stream}",
-            stream_name=self._names.stream,
-            config=self._consumer_config(
-                consumer, self._names.followed if self._has_horizon else [self._names.rows]
-            ),
+        consumer = self._consumer = Consumer(
+            self._connection, self._names.stream, self._deliver, self._wakeup.set
         )
-        if created is None:
+        subjects = self._names.followed if self._has_horizon else [self._names.rows]
+        if not await consumer.start(self._mirror.delivered + 1, subjects):
             raise self._bucket_missing()
-        consumer.name = created["name"]
         if self.state is FeedState.STARTING:
             self._enter(FeedState.FOLLOWING)
-        if created["num_pending"] == 0 and self._mirror.delivered < last:
+        if consumer.is_drained and self._mirror.delivered < last:
             await self.settle(last)
         self._check_live(last)
+        return consumer
 
     def _bucket_missing(self) -> UnavailableError:
         return UnavailableError(
@@ -247,101 +225,47 @@ class Feed:
         if answer is not None and answer["message"]["seq"] > self._mirror.horizon_sequence:
             self._on_horizon(answer["message"]["seq"], b64decode(answer["message"].get("data", "")))
 
-    async def _fetch_backlog(self, last: int) -> None:
-        """Request messages in batches while the mirror is far behind `last`."""
-        while last - self._mirror.delivered > BATCH_MESSAGES and self.state is not FeedState.STALE:
-            messages = await self._connection.request_many(
-                f"DIRECT.GET.{self._names.stream}",
-                seq=self._mirror.delivered + 1,
-                # All subjects: for a subset the server counts the remaining messages every time.
-                next_by_subj=">",
-                batch=BATCH_MESSAGES,
-                max_bytes=BATCH_BYTES,
-            )
-            if not messages:
-                return
-            for message in messages:
-                headers = message.headers or {}
-                self._deliver(
-                    int(headers["Nats-Sequence"]), headers["Nats-Subject"], headers, message.data
-                )
-
-    def _consumer_config(self, consumer: "_Consumer", filters: list[str]) -> dict[str, Any]:
-        return {
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": self._mirror.delivered + 1,
-            "filter_subjects": filters,
-            "deliver_subject": consumer.inbox,
-            "ack_policy": "none",
-            "max_deliver": 1,
-            "flow_control": True,
-            "idle_heartbeat": HEARTBEAT_SECONDS * _SECOND,
-            "inactive_threshold": 5 * HEARTBEAT_SECONDS * _SECOND,
-            "mem_storage": True,
-            "num_replicas": 1,
-        }
-
-    async def _follow(self) -> None:
-        """Return when the feed is stale or the server has been silent for too long."""
-        while (
-            self._consumer is not None
-            and time.monotonic() - self._consumer.last_heard < SILENCE_SECONDS
-        ):
+    async def _follow(self, consumer: Consumer) -> None:
+        """Return when the feed is stale or the consumer is lost."""
+        received = -1
+        while self.state is not FeedState.STALE and not consumer.is_lost:
+            self._wakeup.clear()
+            await consumer.request()
             try:
                 async with asyncio.timeout(HEARTBEAT_SECONDS):
-                    await self._stale.wait()
+                    await self._wakeup.wait()
+                is_idle = consumer.is_drained
             except TimeoutError:
-                if self.state is not FeedState.LIVE:
-                    await self.settle(self._consumer.target)
-            else:
-                return
+                is_idle, received = consumer.received == received, consumer.received
+            if is_idle and self.state is FeedState.FOLLOWING:
+                await self.settle(self.target)
 
     async def _tear_down(self) -> None:
         consumer, self._consumer = self._consumer, None
-        if consumer is not None and consumer.subscription is not None:
-            await self._connection.unsubscribe(consumer.subscription)
-            if consumer.name:  # it would expire by itself, so no reply is awaited
-                await self._connection.publish_empty(
-                    f"$JS.API.CONSUMER.DELETE.{self._names.stream}.{consumer.name}"
-                )
+        if consumer is not None:
+            await consumer.stop()
 
     def replace_mirror(self) -> None:
         before, self._mirror = self._mirror, self._renew()
         before.close()
 
-    async def _receive(self, consumer: "_Consumer", message: Msg) -> None:
-        if consumer is not self._consumer or self.state is FeedState.STALE:
+    def _deliver(self, sequence: int, subject_bytes: bytes, headers: bytes, data: bytes) -> None:
+        if self.state is FeedState.STALE:
             return
-        headers = message.headers
-        if headers is not None and headers.get("Status") == "100":
-            if stalled := headers.get("Nats-Consumer-Stalled") or message.reply:
-                await self._connection.publish_empty(stalled)
-            received = str(consumer.received)
-            if headers.get("Nats-Last-Consumer", received) != received:
-                self.restart()
-            return
-        sequence, number, pending = _positions(message.reply)
-        consumer.received += 1
-        if number != consumer.received:
-            return self.restart()
-        self._deliver(sequence, message.subject, headers, message.data)
-        self._check_live(consumer.target)
-        if pending == 0 and self.state is not FeedState.LIVE:
-            with suppress(KeyhouseError):
-                await self.settle(consumer.target)
-
-    def _deliver(
-        self, sequence: int, subject: str, headers: Mapping[str, str] | None, data: bytes
-    ) -> None:
-        if subject == self._names.horizon:
-            self._on_horizon(sequence, data)
-            self._mirror.advance(sequence)
-        elif (row_key := self._names.read(subject)) is not None:
+        subject = subject_bytes.decode(errors="replace")
+        if (row_key := self._names.read(subject)) is not None:
             self._mirror.deliver(row_key, entry(sequence, headers), data)
         else:
-            if (digest := self._names.erased_digest(subject)) is not None:
-                self._on_erased(digest, data)
-            self._mirror.advance(sequence)
+            self._deliver_own(sequence, subject, data)
+        if self.state is not FeedState.LIVE:
+            self._check_live(self.target)
+
+    def _deliver_own(self, sequence: int, subject: str, data: bytes) -> None:
+        if subject == self._names.horizon:
+            self._on_horizon(sequence, data)
+        elif (digest := self._names.erased_digest(subject)) is not None:
+            self._on_erased(digest, data)
+        self._mirror.advance(sequence)
 
     def _on_erased(self, digest: str, data: bytes) -> None:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):  # written by another program
@@ -372,25 +296,6 @@ class Feed:
             self._enter(FeedState.LIVE)
 
 
-class _Consumer:
-    """The consumer of one cycle. `target`: the stream's last sequence when it started."""
-
-    def __init__(
-        self, receive: Callable[["_Consumer", Msg], Awaitable[None]], inbox: str, target: int
-    ) -> None:
-        self._receive = receive
-        self.inbox = inbox
-        self.target = target
-        self.received = 0
-        self.last_heard = time.monotonic()
-        self.name = ""
-        self.subscription: Subscription | None = None
-
-    async def receive(self, message: Msg) -> None:
-        self.last_heard = time.monotonic()
-        await self._receive(self, message)
-
-
 def _parse_horizon(sequence: int, data: bytes) -> HorizonRecord | None:
     """Return the record, or None if Keyhouse did not write the message."""
     try:
@@ -398,14 +303,3 @@ def _parse_horizon(sequence: int, data: bytes) -> HorizonRecord | None:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return record if 0 <= record.pruned <= record.horizon < sequence else None
-
-
-def _positions(reply: str) -> tuple[int, int, int]:
-    """Return stream sequence, consumer sequence and pending count from a message's reply subject.
-
-    `$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<number>.<time>.<pending>`, or the same
-    with domain and account after `$JS.ACK`.
-    """
-    tokens = reply.split(".")
-    at = 5 if len(tokens) == 9 else 7
-    return int(tokens[at]), int(tokens[at + 1]), int(tokens[at + 3])

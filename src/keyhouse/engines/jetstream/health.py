@@ -8,12 +8,16 @@ import time
 from collections.abc import Iterator
 from datetime import datetime
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 
 from keyhouse.engines.health import HealthCheck, clock_skew, format_size, measured
 from keyhouse.engines.jetstream.connection import Connection
 from keyhouse.engines.jetstream.layout import BucketNames
 from keyhouse.engines.jetstream.settings import Settings, parse
+
+MIRRORED_KEYS_MAX: Final = 2_000_000
+"""Keys of a bucket, beyond which another engine is the better choice: every process holds all of
+them in memory, and reads all of them when it starts (docs/guides/jetstream.md)."""
 
 
 async def check_health(url: str) -> list[HealthCheck]:
@@ -68,6 +72,7 @@ def bucket_checks(stream: dict[str, Any]) -> list[HealthCheck]:
         if not each.get("current") or each.get("offline")
     ]
     state = ", all current" if replicas > 1 else ": one disk holds every row"
+    messages = stream["state"].get("messages", 0)
     return [
         measured(
             "bucket",
@@ -76,6 +81,13 @@ def bucket_checks(stream: dict[str, Any]) -> list[HealthCheck]:
             else f"{name}, in {config.get('storage')}",
             "A restart loses every row: `keyhouse move` them to a bucket with file storage.",
             bad=not in_files,
+        ),
+        measured(
+            "keys",
+            f"about {messages:,}, in the memory of every process",
+            "Move the store to PostgreSQL or DynamoDB with `keyhouse move`, or give its spaces"
+            f" several buckets: a process mirrors up to {MIRRORED_KEYS_MAX:,} keys well.",
+            warn=messages > MIRRORED_KEYS_MAX,
         ),
         measured(
             "replicas",

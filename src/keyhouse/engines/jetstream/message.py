@@ -14,7 +14,7 @@ A delete is a KV delete marker, as every KV client writes it. The server's own m
 (`Nats-Marker-Reason`: the TTL ended) are deletes as well.
 """
 
-from collections.abc import Mapping
+import re
 from typing import Final, NamedTuple
 
 import msgspec
@@ -33,8 +33,13 @@ FOLLOWING: Final = "Keyhouse-Behind"
 
 _TTL: Final = "Nats-TTL"
 _OPERATION: Final = "KV-Operation"
-_DELETED: Final = frozenset({"DEL", "PURGE"})
-_MARKER: Final = "Nats-Marker-Reason"
+_DELETED: Final = frozenset({b"DEL", b"PURGE"})
+_FIELDS: Final = re.compile(
+    rb"\n(Keyhouse-Expires|Keyhouse-Behind|KV-Operation|Nats-Marker-Reason):([^\r\n]*)"
+)
+
+MESSAGES_MAX: Final = 1_000
+"""Messages in one atomic batch: the server's limit."""
 
 TTL_MARGIN_SECONDS: Final = 60
 """Time that the server keeps a row after its expiry."""
@@ -58,6 +63,17 @@ class Message(NamedTuple):
             len(self.value)
             + 12
             + sum([len(name) + len(value) + 4 for name, value in self.headers.items()])
+        )
+
+    def entry(self, sequence: int) -> "Entry":
+        """Return the entry of the message once it is written at `sequence`."""
+        headers = self.headers
+        expires = headers.get(EXPIRES)
+        return Entry(
+            sequence,
+            sequence + int(headers.get(FOLLOWING, 0)),
+            None if expires is None else int(expires),
+            _OPERATION in headers,
         )
 
 
@@ -87,24 +103,23 @@ def delete(subject: str, row_key: RowKey) -> Message:
     return Message(subject, b"", {_OPERATION: "DEL"}, row_key)
 
 
-def entry(sequence: int, headers: Mapping[str, str] | None) -> Entry:
+def entry(sequence: int, headers: bytes) -> Entry:
     """Decode the headers of the message at `sequence`."""
-    if not headers:
+    fields: dict[bytes, bytes] = dict(_FIELDS.findall(headers))
+    if not fields:
         return Entry(sequence, sequence)
-    is_tombstone = _MARKER in headers or headers.get(_OPERATION) in _DELETED
-    following = _number(headers.get(FOLLOWING)) or 0
+    following = _number(fields.get(b"Keyhouse-Behind")) or 0
+    operation = fields.get(b"KV-Operation", b"").strip()
+    is_tombstone = b"Nats-Marker-Reason" in fields or operation in _DELETED
     return Entry(
         sequence,
-        sequence + following,
-        None if is_tombstone else _number(headers.get(EXPIRES)),
+        sequence + following if following < MESSAGES_MAX else sequence,
+        None if is_tombstone else _number(fields.get(b"Keyhouse-Expires")),
         is_tombstone,
     )
 
 
-def _number(text: str | None) -> int | None:
+def _number(text: bytes | None) -> int | None:
     """Parse a number as Keyhouse writes it; None for anything else."""
-    return (
-        int(text)
-        if text is not None and text.isascii() and text.isdigit() and len(text) < 19
-        else None
-    )
+    digits = b"" if text is None else text.strip()
+    return int(digits) if digits.isdigit() and len(digits) < 19 else None

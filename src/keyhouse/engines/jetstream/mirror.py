@@ -14,12 +14,12 @@ commit may be among the pending messages of a later one.
 
 | state                 | a message is            | readers see        | ends when                |
 |-----------------------|-------------------------|--------------------|--------------------------|
-| LOADING               | applied, keys unsorted  | nothing: they wait | all commits complete (1) |
+| LOADING               | applied                 | nothing: they wait | all commits complete (1) |
 | SERVING, none pending | applied if it completes | all delivered      | a commit arrives in part |
 | SERVING, some pending | appended to the pending | up to `position`   | all commits complete (2) |
 | closed                | never delivered         | the last state     | never (3)                |
 
-1. `finish_loading` sorts the keys and publishes the state.
+1. `finish_loading` publishes the state.
 2. `delivered` has reached `_complete_at`: the pending messages are applied.
 3. `close` releases all waiters; they continue on the mirror that replaces this one.
 
@@ -29,60 +29,32 @@ floor: the newest revision up to which tombstones may have been pruned.
 
 An erased space is dropped as a whole (`erase`): the rows of other spaces are not touched.
 
-The entries of a space are kept in sequence order, newest last, so the changes since a revision are
-the tail of the dict. Values live in a bounded cache beside the index (`value_cache`).
+The rows of a space are columns, without an object for each (`space_rows`). A watch reads the newest
+changes of the bucket from a short log, and older ones from all rows of its space. Values live in a
+bounded cache beside the rows (`value_cache`).
 """
 
 import asyncio
 import heapq
-from bisect import bisect_left, insort
+from collections import deque
 from collections.abc import Iterator
 from enum import Enum, auto
-from itertools import count, takewhile
+from itertools import count
 from typing import Final, NamedTuple
 
 from keyhouse.engine import Span
 from keyhouse.engines.jetstream.layout import RowKey, digest_of
-from keyhouse.engines.jetstream.message import Entry
+from keyhouse.engines.jetstream.message import MESSAGES_MAX, Entry
+from keyhouse.engines.jetstream.space_rows import SpaceRows
 from keyhouse.engines.jetstream.value_cache import ValueCache
 
-_HEAP_SLACK: Final = 1_024
-"""Stale expiries tolerated before the heap is rebuilt, beyond one per live expiry."""
+RECENT_CHANGES: Final = 16_384
+"""Changes in the log. A watch that is further behind reads all rows of its space."""
 
 
 class MirrorState(Enum):
     LOADING = auto()
     SERVING = auto()
-
-
-class _SpaceIndex:
-    """The rows of one space. `keys` is sorted, without tombstones; it is empty while loading."""
-
-    __slots__ = ("entries", "keys")
-
-    def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
-        self.keys: list[str] = []
-
-    def put(self, key: str, entry: Entry, *, is_sorted: bool) -> Entry | None:
-        """Store an entry and return the one it replaces."""
-        before = self.entries.pop(key, None)
-        self.entries[key] = entry
-        if is_sorted:
-            was_row = before is not None and not before.is_tombstone
-            if entry.is_tombstone and was_row:
-                del self.keys[bisect_left(self.keys, key)]
-            elif not entry.is_tombstone and not was_row:
-                insort(self.keys, key)
-        return before
-
-    def remove(self, key: str) -> None:
-        entry = self.entries.pop(key, None)
-        if entry is not None and not entry.is_tombstone:
-            del self.keys[bisect_left(self.keys, key)]
-
-    def sort(self) -> None:
-        self.keys = sorted(key for key, entry in self.entries.items() if not entry.is_tombstone)
 
 
 class Expired(NamedTuple):
@@ -107,11 +79,11 @@ class Mirror:
         self._complete_at = 0
         """Once this sequence is delivered, every pending commit is complete."""
         self._pending: list[tuple[RowKey, Entry]] = []
-        self._spaces: dict[str, _SpaceIndex] = {}
+        self._spaces: dict[str, SpaceRows] = {}
         self._names: dict[str, str] = {}  # of the spaces, by their digests
-        self._tombstones: dict[RowKey, int] = {}  # in sequence order
-        self.expiries: list[tuple[int, int, RowKey]] = []  # a heap; entries may be stale
-        self._expiring = 0
+        self._recent: deque[tuple[int, RowKey]] = deque()  # revision and row of each change
+        self._forgotten = 0
+        """The newest revision that the log may lack."""
         self._next_change: asyncio.Event | None = None
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._order = count()
@@ -142,8 +114,6 @@ class Mirror:
     def finish_loading(self) -> bool:
         """Publish the loaded rows if every commit is complete; return whether the mirror serves."""
         if self.state is MirrorState.LOADING and self.delivered >= self._complete_at:
-            for rows in self._spaces.values():
-                rows.sort()
             self.state = MirrorState.SERVING
             self.advance(self.delivered)
         return self.state is MirrorState.SERVING
@@ -161,7 +131,6 @@ class Mirror:
         )
         for row_key, _ in self.tombstones(pruned):
             self._spaces[row_key.space].remove(row_key.key)
-            del self._tombstones[row_key]
 
     def erase(self, digest: str, upto: int) -> None:
         """Drop the entries of one space up to a sequence: their messages were purged."""
@@ -174,26 +143,21 @@ class Mirror:
         space = self._names.get(digest)
         if space is None:
             return
-        rows = self._spaces[space]
-        erased = list(takewhile(lambda item: item[1].sequence <= upto, rows.entries.items()))
-        for key, entry in erased:
-            del rows.entries[key]
-            self._tombstones.pop(RowKey(space, key), None)
-            self._expiring -= entry.expires is not None
-            self.values.drop(entry.sequence)
-        if not rows.entries:
+        rows, later = self._spaces[space], SpaceRows()
+        for sequence in rows.sequences(upto):
+            self.values.drop(sequence)
+        for key, entry in rows.newer(upto):
+            later.put(key, entry)
+        if later:
+            self._spaces[space] = later
+        else:
             del self._spaces[space], self._names[digest]
-        elif self.state is MirrorState.SERVING:
-            rows.sort()
 
     def remove_purged(self, row_key: RowKey, sequence: int) -> None:
         """Remove a row that another program purged: the server has no message up to `sequence`."""
-        rows = self._spaces.get(row_key.space)
-        entry = rows.entries.get(row_key.key) if rows is not None else None
-        if rows is not None and entry is not None and entry.sequence <= sequence:
-            rows.remove(row_key.key)
-            self._tombstones.pop(row_key, None)
-            self._expiring -= entry.expires is not None
+        entry = self.entry(*row_key)
+        if entry is not None and entry.sequence <= sequence:
+            self._spaces[row_key.space].remove(row_key.key)
             self.values.drop(entry.sequence)
             self._notify()
 
@@ -201,60 +165,54 @@ class Mirror:
 
     def entry(self, space: str, key: str) -> Entry | None:
         rows = self._spaces.get(space)
-        return rows.entries.get(key) if rows is not None else None
+        return rows.get(key) if rows is not None else None
 
     def scan(self, space: str, span: Span, *, reverse: bool) -> Iterator[tuple[str, Entry]]:
         """Yield the rows of the span, expired ones included. Do not hold the iterator over an
         await."""
         rows = self._spaces.get(space)
-        if rows is None:
-            return
-        start = bisect_left(rows.keys, span.start)
-        stop = len(rows.keys) if span.stop is None else bisect_left(rows.keys, span.stop)
-        for index in range(stop - 1, start - 1, -1) if reverse else range(start, stop):
-            key = rows.keys[index]
-            yield key, rows.entries[key]
+        return iter(()) if rows is None else rows.scan(span, reverse=reverse)
 
     def changes_since(self, space: str, revision: int) -> list[tuple[str, Entry]]:
         """Return the newest entry of each key that changed after `revision`, in order."""
         rows = self._spaces.get(space)
-        changed: list[tuple[str, Entry]] = []
-        if rows is not None:
-            for key in reversed(rows.entries):
-                entry = rows.entries[key]
-                if entry.revision <= revision:
-                    break
-                changed.append((key, entry))
-        changed.reverse()
-        return changed
+        if rows is None:
+            return []
+        if revision < self._forgotten:
+            return [
+                item for item in rows.newer(revision - MESSAGES_MAX) if item[1].revision > revision
+            ]
+        changed: dict[str, Entry] = {}
+        for changed_at, (changed_space, key) in reversed(self._recent):
+            if changed_at <= revision:
+                break
+            if changed_space == space and key not in changed and (entry := rows.get(key)):
+                changed[key] = entry
+        return list(reversed(changed.items()))
 
     def spaces(self, now: int) -> list[str]:
         """Return the spaces with a live row, sorted."""
-        return sorted(
-            space
-            for space, rows in self._spaces.items()
-            if any(rows.entries[key].is_live(now) for key in rows.keys)
-        )
+        return sorted(space for space, rows in self._spaces.items() if rows.has_live(now))
 
-    def take_expired(self, now: int, limit: int) -> list[Expired]:
-        """Return expired rows, each once. Callers that do not remove one must `requeue` it."""
+    def expired(self, now: int, limit: int) -> list[Expired]:
+        """Return up to `limit` expired rows."""
         expired: list[Expired] = []
-        while self.expiries and len(expired) < limit and self.expiries[0][0] <= now:
-            _, sequence, row_key = heapq.heappop(self.expiries)
-            entry = self.entry(*row_key)
-            if entry is not None and entry.sequence == sequence:
-                expired.append(Expired(row_key, sequence))
+        for space, rows in self._spaces.items():
+            expired += [
+                Expired(RowKey(space, key), sequence)
+                for key, sequence in rows.expired(now, limit - len(expired))
+            ]
+            if len(expired) == limit:
+                break
         return expired
-
-    def requeue(self, expired: list[Expired]) -> None:
-        for row_key, sequence in expired:
-            entry = self.entry(*row_key)
-            if entry is not None and entry.sequence == sequence and entry.expires is not None:
-                heapq.heappush(self.expiries, (entry.expires, sequence, row_key))
 
     def tombstones(self, upto: int) -> list[tuple[RowKey, int]]:
         """Return the tombstones up to sequence `upto`, each with its sequence."""
-        return list(takewhile(lambda item: item[1] <= upto, self._tombstones.items()))
+        return [
+            (RowKey(space, key), entry.sequence)
+            for space, rows in self._spaces.items()
+            for key, entry in rows.old_tombstones(upto)
+        ]
 
     # Waiting
 
@@ -282,31 +240,17 @@ class Mirror:
         self._notify()
 
     def _apply(self, row_key: RowKey, entry: Entry) -> None:
-        rows = self._spaces.get(row_key.space)
+        space, key = row_key
+        rows = self._spaces.get(space)
         if rows is None:
-            rows = self._spaces[row_key.space] = _SpaceIndex()
-            self._names[digest_of(row_key.space)] = row_key.space
-        before = rows.put(row_key.key, entry, is_sorted=self.state is MirrorState.SERVING)
-        self._tombstones.pop(row_key, None)
-        if entry.is_tombstone:
-            self._tombstones[row_key] = entry.sequence
-        if before is not None:
-            self.values.drop(before.sequence)
-            self._expiring -= before.expires is not None
-        if entry.expires is not None:
-            self._expiring += 1
-            heapq.heappush(self.expiries, (entry.expires, entry.sequence, row_key))
-            if len(self.expiries) > 2 * self._expiring + _HEAP_SLACK:
-                self._compact()
-
-    def _compact(self) -> None:
-        """Drop the stale expiries of rows that were written again."""
-        self.expiries = [
-            (expires, sequence, row_key)
-            for expires, sequence, row_key in self.expiries
-            if (entry := self.entry(*row_key)) is not None and entry.sequence == sequence
-        ]
-        heapq.heapify(self.expiries)
+            rows = self._spaces[space] = SpaceRows()
+            self._names[digest_of(space)] = space
+        if before := rows.put(key, entry):
+            self.values.drop(before)
+        recent = self._recent
+        recent.append((entry.revision, row_key))
+        if len(recent) > RECENT_CHANGES:
+            self._forgotten = recent.popleft()[0]
 
     def _notify(self) -> None:
         while self._waiters and self._waiters[0][0] <= self.position:

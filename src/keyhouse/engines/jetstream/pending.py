@@ -23,6 +23,7 @@ from keyhouse.engines.jetstream.message import (
     EXPECTED_STREAM,
     EXPECTED_SUBJECT,
     FOLLOWING,
+    MESSAGES_MAX,
     Entry,
     Message,
     delete,
@@ -30,9 +31,6 @@ from keyhouse.engines.jetstream.message import (
 )
 from keyhouse.engines.jetstream.mirror import Expired, Mirror
 from keyhouse.errors import CounterError, UnreadableError
-
-MESSAGES_MAX: Final = 1_000
-"""Messages in one atomic batch: the server's limit."""
 
 _UNASSIGNED: Final = -1
 """The revision of a row that the group itself writes: no check can expect it."""

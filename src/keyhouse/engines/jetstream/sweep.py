@@ -18,6 +18,7 @@ from keyhouse.engines.jetstream.feed import PRUNE_DELAY_SECONDS, HorizonRecord
 from keyhouse.engines.jetstream.message import EXPECTED, Message
 from keyhouse.engines.jetstream.pending import Applied, JetstreamSweep
 from keyhouse.engines.jetstream.writer import JetstreamWriter
+from keyhouse.engines.retention import Retention
 
 SWEEP_ROWS: Final = 500
 """Rows deleted per commit: other commits run in between."""
@@ -42,18 +43,15 @@ async def sweep(bucket: Bucket, writer: JetstreamWriter, clock: Clock, limit: in
     """Delete up to `limit` expired rows and return their number."""
     swept = 0
     while swept < limit:
-        expired = bucket.mirror.take_expired(clock.now(), min(SWEEP_ROWS, limit - swept))
+        expired = bucket.mirror.expired(clock.now(), min(SWEEP_ROWS, limit - swept))
         if not expired:
             break
-        try:
-            swept += await writer.submit(JetstreamSweep(expired))
-        except BaseException:
-            bucket.mirror.requeue(expired)
-            raise
+        swept += await writer.submit(JetstreamSweep(expired))
+        await bucket.wait_for(bucket.acknowledged)
     return swept
 
 
-async def prune(bucket: Bucket, clock: Clock, changes_kept: int) -> None:
+async def prune(bucket: Bucket, clock: Clock, retention: Retention) -> None:
     """Purge old tombstones and batch ids, and announce the next horizon."""
     mirror, now = bucket.mirror, clock.now()
     pruned = mirror.pruned
@@ -71,8 +69,12 @@ async def prune(bucket: Bucket, clock: Clock, changes_kept: int) -> None:
             await bucket.purge(bucket.names.erasures, mirror.horizon + 1)
             pruned = mirror.horizon
     own_messages = HORIZONS_KEPT + ERASURE_MESSAGES * mirror.erasures
-    horizon = max(mirror.horizon, mirror.position - changes_kept - own_messages)
-    due = pruned == mirror.horizon and horizon - mirror.horizon >= max(1, changes_kept // 10)
+    horizon = max(
+        mirror.horizon,
+        retention.prunable(mirror.position - own_messages, bucket.names.stream),
+    )
+    due_from = max(1, retention.kept.changes // 10)
+    due = pruned == mirror.horizon and horizon - mirror.horizon >= due_from
     if due or pruned > mirror.pruned:
         await _announce(bucket, HorizonRecord(horizon if due else mirror.horizon, pruned, now))
     await _forget_ids(bucket, now)

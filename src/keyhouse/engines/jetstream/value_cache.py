@@ -19,7 +19,8 @@ class ValueCache:
         self._values: OrderedDict[int, bytes] = OrderedDict()
 
     def put(self, sequence: int, value: bytes) -> None:
-        self.drop(sequence)
+        if sequence in self._values:
+            return
         self._bytes += len(value) + _ENTRY_BYTES
         self._values[sequence] = value
         while self._bytes > self._bytes_max and self._values:

@@ -41,12 +41,11 @@ from keyhouse.engines.jetstream.message import (
     BATCH_ID,
     BATCH_SEQUENCE,
     EXPECTED,
+    MESSAGES_MAX,
     Entry,
     Message,
-    entry,
 )
 from keyhouse.engines.jetstream.pending import (
-    MESSAGES_MAX,
     OWN_ERRORS,
     Applied,
     CheckFailed,
@@ -291,10 +290,7 @@ class JetstreamWriter(TaskCommitQueue[JetstreamWrite]):
     def _succeed(self, plan: _Plan, sequence: int) -> None:
         for number, message in enumerate(plan.messages, sequence - len(plan.messages) + 1):
             if (row_key := message.row_key) is not None:
-                self._recent[row_key] = (
-                    entry(number, message.headers),
-                    message.value[:COUNTER_BYTES],
-                )
+                self._recent[row_key] = (message.entry(number), message.value[:COUNTER_BYTES])
         if (identity := _identity(plan.write)) is not None:
             self._cache_id(identity, sequence, self._clock.now())
         plan.write.stage(sequence)

@@ -24,6 +24,7 @@ from keyhouse.engines.postgres.snapshot import (
 )
 from keyhouse.engines.postgres.sql import statements
 from keyhouse.engines.postgres.writer import PostgresWriter
+from keyhouse.engines.retention import Kept, Retention
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.url import split_layout
 from keyhouse.limits import CHANGES_KEPT
@@ -56,10 +57,10 @@ class PostgresEngine:
 
     capabilities: Final = CAPABILITIES
 
-    def __init__(self, server: Server, layout: Layout, clock: Clock, changes_kept: int) -> None:
+    def __init__(self, server: Server, layout: Layout, clock: Clock, changes_kept: Kept) -> None:
         self.clock = clock
         self.sql = statements(layout)
-        self._changes_kept = changes_kept
+        self._retention = Retention(changes_kept, clock)
         self._closing = False
         self._pace = _new_pace()
         self._pace_until = 0.0
@@ -75,7 +76,7 @@ class PostgresEngine:
         url: str,
         *,
         clock: Clock | None = None,
-        changes_kept: int = CHANGES_KEPT,
+        changes_kept: Kept = CHANGES_KEPT,
         layout: Layout | None = None,
         create: bool = True,
     ) -> "PostgresEngine":
@@ -94,7 +95,8 @@ class PostgresEngine:
 
     async def connect(self) -> None:
         """Connect to the server and its tables, as the first call would."""
-        self.writes.release(await self.writes.acquire())
+        for pool in (self.writes, self.reads):
+            pool.release(await pool.acquire())
 
     async def read(
         self, space: str, keys: Sequence[str], *, bytes_max: int | None = None
@@ -140,7 +142,8 @@ class PostgresEngine:
             elapsed = perf_counter() - started
             await asyncio.sleep(pace.next(elapsed, elapsed, int(self.writer.busy)))
         self._pace_until = perf_counter() + PACE_KEPT_SECONDS
-        await self._prune(self.sql.prune, self._changes_kept)
+        (newest,) = await self._fetchrow(self.sql.newest)
+        await self._prune(self.sql.prune, self._retention.prunable(newest))
         await self._prune(self.sql.forget, ids_expired_at(self.clock.now()))
         return swept
 

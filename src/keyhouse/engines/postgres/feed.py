@@ -14,7 +14,7 @@ A space is woken by four sources:
   run one after the other (16 connections reached a quarter of the commits). The notification's own
   transaction does not wait for the disk, because the change is already durable;
 - a poll of the heads once a second, because a process may die between commit and NOTIFY;
-- a new listening connection, because notifications may have been lost meanwhile.
+- a new listening connection (see `listener`), because notifications may have been lost meanwhile.
 """
 
 import asyncio
@@ -28,21 +28,14 @@ import msgspec
 from keyhouse.clock import Clock
 from keyhouse.engine import CaughtUp, Change, Span
 from keyhouse.engines.postgres.connection import Connection
-from keyhouse.engines.postgres.error_map import DRIVER
+from keyhouse.engines.postgres.listener import Listener, listener_of
 from keyhouse.engines.postgres.pool import Pool
-from keyhouse.engines.postgres.server import close_quietly
 from keyhouse.engines.postgres.sql import Statements
 from keyhouse.engines.watch_loop import LogPage, watch_log, without_expired
 from keyhouse.errors import ClosedError, KeyhouseError
 
-POLL_SECONDS: Final = 1.0
-"""Delay until a watch sees a commit whose process died before it could notify."""
-
 NOTIFY_SECONDS: Final = 0.02
 """Interval between notifications of one process: commits in between share one."""
-
-RETRY_SECONDS: Final = 0.25
-"""Delay between attempts to reach an unavailable server."""
 
 PAYLOAD_BYTES_MAX: Final = 7_900
 """The server's limit is 8,000. A longer list of spaces is replaced by null: all spaces."""
@@ -118,11 +111,15 @@ class Feed:
         self._sql = sql
         self._token = secrets.token_hex(8)
         self._watched: dict[str, _WatchedSpace] = {}
-        self._listener: asyncio.Task[None] | None = None
+        self._listener: Listener | None = None
+        self._channel: str | None = None
         self._unannounced: set[str] = set()
         self._announcer: asyncio.Task[None] | None = None
         self._closed = False
-        self.listening = False
+
+    @property
+    def listening(self) -> bool:
+        return self._channel is not None
 
     def changes(
         self, space: str, span: Span, since: int | None, caught_up: CaughtUp | None = None
@@ -144,8 +141,7 @@ class Feed:
         if self._announcer is not None:
             await asyncio.wait([self._announcer])
         if self._listener is not None:
-            self._listener.cancel()
-            await asyncio.wait([self._listener])
+            await self._listener.leave(self)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -154,7 +150,8 @@ class Feed:
     def join(self, space: str) -> _WatchedSpace:
         self._check_open()
         if self._listener is None:
-            self._listener = asyncio.ensure_future(self._listen())
+            self._listener = listener_of(self._pool.server)
+            self._listener.join(self)
         watched = self._watched.setdefault(space, _WatchedSpace())
         watched.watches += 1
         return watched
@@ -235,39 +232,21 @@ class Feed:
             if space in self._watched:
                 self._watched[space].wake()
 
-    async def _listen(self) -> None:
-        while True:
-            try:
-                connection = await self._pool.open_another()
-            except ClosedError:
-                return
-            except KeyhouseError:
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
-            try:
-                await self._listen_on(connection)
-            except DRIVER:
-                pass
-            finally:
-                self.listening = False
-                await close_quietly(connection)
-            await asyncio.sleep(RETRY_SECONDS)
+    async def poll(self, connection: Connection) -> None:
+        if self._channel is None:
+            channel: str = await connection.fetchval(self._sql.channel)
+            await connection.add_listener(channel, self._on_notification)
+            self._channel = channel
+            self._wake_all()
+        elif self._watched:
+            for space, head in await connection.fetch(self._sql.heads, list(self._watched)):
+                if space in self._watched and self._watched[space].seen < head:
+                    self._watched[space].wake()
 
-    async def _listen_on(self, connection: Connection) -> None:
-        """Listen and poll until the connection is lost."""
-        lost = asyncio.Event()
-        await connection.execute("SET application_name = 'keyhouse watch'")
-        connection.add_termination_listener(lambda _: lost.set())
-        await connection.add_listener(
-            await connection.fetchval(self._sql.channel), self._on_notification
-        )
-        self.listening = True
-        self._wake_all()
-        while not lost.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(POLL_SECONDS):
-                    await lost.wait()
-            if not lost.is_set():
-                for space, head in await connection.fetch(self._sql.heads, list(self._watched)):
-                    if space in self._watched and self._watched[space].seen < head:
-                        self._watched[space].wake()
+    async def stop_listening(self, connection: Connection) -> None:
+        if self._channel is not None:
+            await connection.remove_listener(self._channel, self._on_notification)
+            self._channel = None
+
+    def lose(self) -> None:
+        self._channel = None

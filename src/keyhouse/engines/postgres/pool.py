@@ -4,7 +4,8 @@ Theory of operation
 -------------------
 A server has few connections, and a process may open an engine for each of its systems. So the
 connections belong to a `SharedPool`, one for reads and one for writes, which the engines of an
-event loop on the same URL share; an engine's `Pool` is its part of it. Connections are opened on
+event loop on the same URL share; an engine's `Pool` is its part of it. One more connection listens
+for all of them (see `listener`). Connections are opened on
 demand, the last used is reused first, and a connection is prepared for the tables of an engine when
 that engine uses it first.
 
@@ -12,7 +13,9 @@ that engine uses it first.
 |-----------------------------------------------|-------------------------------------------------|
 | nobody needed a connection for `IDLE_SECONDS` | closes it, but keeps one                        |
 | the server is out of connections              | works with those it has, and tries again after  |
-|                                               | `GROW_SECONDS`; with none, the call fails       |
+|                                               | `GROW_SECONDS`; with none, tries again every    |
+|                                               | `RETRY_SECONDS`, and a call fails after         |
+|                                               | `WAIT_SECONDS`                                  |
 | a connection is lost                          | closes all idle ones: they may be lost too      |
 | the last engine is closed                     | closes all                                      |
 """
@@ -40,6 +43,8 @@ LOCK_WAITS: Final = 4
 
 IDLE_SECONDS: Final = 60.0
 GROW_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 0.25
+WAIT_SECONDS: Final = 2.0
 
 Kind = Literal["reads", "writes"]
 Result = TypeVar("Result")
@@ -74,17 +79,21 @@ class SharedPool:
                 self._held += 1
                 return connection
             del self._prepared[connection]
+        deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
         while True:
             try:
                 connection = await self._take(server)
             except UnavailableError as error:
-                if not (self._held or self.idle) or not is_out_of_connections(error):
+                if not is_out_of_connections(error):
                     self._slots.release()
                     raise
                 self._missing += 1  # the slot stays taken
-                if self._growing is None:
-                    self._growing = _call_later(GROW_SECONDS, self.grow)
-                await self._slots.acquire()
+                self._grow_later()
+                try:
+                    async with asyncio.timeout_at(None if self._has_any else deadline):
+                        await self._slots.acquire()
+                except TimeoutError:
+                    raise error from None
             except BaseException:
                 self._slots.release()
                 raise
@@ -124,11 +133,23 @@ class SharedPool:
             self._trimming = _call_later(IDLE_SECONDS, self.trim)
 
     def grow(self) -> None:
-        """Try again to open connections that the server did not have."""
+        """Let callers try again to open connections that the server did not have: one caller, if
+        there is none to share."""
         self._growing = None
-        for _ in range(self._missing):
+        for _ in range(self._missing if self._has_any else min(1, self._missing)):
+            self._missing -= 1
             self._slots.release()
-        self._missing = 0
+        if self._missing:
+            self._grow_later()
+
+    def _grow_later(self) -> None:
+        if self._growing is None:
+            seconds = GROW_SECONDS if self._has_any else RETRY_SECONDS
+            self._growing = _call_later(seconds, self.grow)
+
+    @property
+    def _has_any(self) -> bool:
+        return bool(self._held or self.idle)
 
     async def close(self) -> None:
         for timer in (self._trimming, self._growing):
@@ -186,6 +207,10 @@ class Pool:
         self._finished = asyncio.Event()
 
     @property
+    def server(self) -> Server:
+        return self._server
+
+    @property
     def server_name(self) -> str:
         return self._server.name
 
@@ -196,8 +221,9 @@ class Pool:
             pools = _shared.setdefault(asyncio.get_running_loop(), {})
             self._pool = pools.get(self._key)
             if self._pool is None:
-                readers = max(1, min(READERS, self._server.connections // 2))
-                size = readers if self._key[2] == "reads" else self._server.connections - readers
+                both = self._server.connections - 1
+                readers = max(1, min(READERS, both // 2))
+                size = readers if self._key[2] == "reads" else both - readers
                 self._pool = pools[self._key] = SharedPool(size)
             self._pool.engines += 1
         return self._pool

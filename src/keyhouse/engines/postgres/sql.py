@@ -36,7 +36,8 @@ class Statements(NamedTuple):
     window: str  # space, after, commits, bytes
     channel: str
     notify: str  # payload
-    prune: str  # kept, limit
+    newest: str
+    prune: str  # last id, limit
     forget: str  # forgotten, limit
     erase: tuple[str, ...]  # rows: space, limit, kept; others: space, limit
     vacuum: tuple[str, ...]
@@ -66,9 +67,10 @@ def statements(layout: Layout) -> Statements:
         channel=f"SELECT {_channel(n)}",
         notify=f"""SELECT set_config('synchronous_commit', 'off', true),
             pg_notify({_channel(n)}, $1)""",
+        newest=f"SELECT coalesce(max(id), 0) FROM {n.changes}",
         prune=f"""WITH old AS (
                 SELECT c.id FROM {n.changes} c
-                WHERE c.id <= (SELECT max(id) FROM {n.changes}) - $1::bigint
+                WHERE c.id <= $1::bigint
                 ORDER BY c.id LIMIT $2 FOR UPDATE SKIP LOCKED
             ), gone AS (
                 DELETE FROM {n.changes} c USING old WHERE c.id = old.id

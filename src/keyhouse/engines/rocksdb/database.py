@@ -140,20 +140,18 @@ class Database:
             self.failed = translate_sync_error(error, self.folder)
             raise self.failed from error
 
-    def compact(self, prefix: bytes | None = None) -> None:
-        """Write all rows to new files, without the deleted ones, and drop the log.
-
-        With a `prefix`, only the files of rows whose keys begin with it.
+    def compact(self, prefix: bytes, *, rows_only: bool) -> None:
+        """Write the rows whose keys begin with `prefix` to new files, without the deleted ones, and
+        all that is kept beside the rows, unless `rows_only`; drop the log.
         """
         compaction = CompactOptions()
         compaction.set_bottommost_level_compaction(BottommostLevelCompaction.force())
         try:
             for handle in self._handles.values():
                 handle.flush(True)
-                if prefix is None:
+                if handle is not self.rows and not rows_only:
                     handle.compact_range(None, None, compaction)
-            if prefix is not None:
-                self.rows.compact_range(prefix, prefix[:-1] + b"\1", compaction)
+            self.rows.compact_range(prefix, prefix[:-1] + b"\1", compaction)
         except Exception as error:
             raise translate(error, self.folder) from error
 

@@ -14,12 +14,13 @@ from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, CaughtUp, Change, Page, Row, Span
 from keyhouse.engines.commit_queue import Answer
 from keyhouse.engines.pace import PAUSE_SECONDS_MAX, Pace
+from keyhouse.engines.retention import Kept, Retention
 from keyhouse.engines.rocksdb.database import Database
 from keyhouse.engines.rocksdb.feed import Feed
 from keyhouse.engines.rocksdb.snapshot import Snapshot
 from keyhouse.engines.rocksdb.transaction import RocksdbTransaction, SweepResult
 from keyhouse.engines.rocksdb.writer import RocksdbWriter
-from keyhouse.engines.thread_commit_queue import ThreadWork, TransactionWrite
+from keyhouse.engines.thread_commit_queue import TransactionWrite
 from keyhouse.limits import CHANGES_KEPT
 
 SWEEP_ROWS_MAX: Final = 500
@@ -50,10 +51,10 @@ class RocksdbEngine:
 
     capabilities: Final = CAPABILITIES
 
-    def __init__(self, database: Database, clock: Clock, changes_kept: int) -> None:
+    def __init__(self, database: Database, clock: Clock, changes_kept: Kept) -> None:
         self.clock = clock
         self._folder = database.folder
-        self._changes_kept = changes_kept
+        self._retention = Retention(changes_kept, clock)
         self.feed = Feed(database, clock)
         self.view = self.feed.view
         self.writer = RocksdbWriter(database, self.view, clock, committed=self.feed.offer)
@@ -64,7 +65,7 @@ class RocksdbEngine:
         path: str | os.PathLike[str],
         *,
         clock: Clock | None = None,
-        changes_kept: int = CHANGES_KEPT,
+        changes_kept: Kept = CHANGES_KEPT,
     ) -> "RocksdbEngine":
         """Open or create the folder; its parent must exist. Raises LockedError if it is open
         already.
@@ -128,10 +129,11 @@ class RocksdbEngine:
         )
 
     async def _prune(self) -> bool:
-        kept = self._changes_kept
-        return await self.writer.submit(
-            TransactionWrite(lambda transaction: transaction.prune(kept, PRUNE_ROWS), alone=True)
-        )
+        def prune(transaction: RocksdbTransaction) -> bool:
+            last = self._retention.prunable(transaction.revision)
+            return transaction.prune(last, PRUNE_ROWS)
+
+        return await self.writer.submit(TransactionWrite(prune, alone=True))
 
     async def forget(self, space: str, *, last: str | None = None) -> None:
         await self._erase_rows(space, last)
@@ -141,10 +143,10 @@ class RocksdbEngine:
         due: bytes | None = b""
         while due is not None:
             due = await self._alone(partial(_forget_expiries, space, due))
-        await self.writer.submit(ThreadWork(lambda _: self.writer.compact()))
+        await self.writer.compact(space)
         if last is not None:
             await self._erase_rows(space, None)
-            await self.writer.submit(ThreadWork(lambda _: self.writer.compact(space)))
+            await self.writer.compact(space, rows_only=True)
 
     async def _erase_rows(self, space: str, kept: str | None) -> None:
         while await self._alone(lambda transaction: transaction.forget(space, FORGET_ROWS, kept)):

@@ -149,12 +149,12 @@ class RocksdbTransaction:
             self._record(swept, encode_keys(swept))
         return SweepResult(count, len(due_keys) == examined)
 
-    def prune(self, kept: int, examined: int) -> bool:
-        """Delete the changes beyond the newest `kept`, and up to `examined` expired batch ids.
+    def prune(self, last: int, examined: int) -> bool:
+        """Delete the changes up to `last` but the newest, and up to `examined` expired batch ids.
 
         Return True if more may be left.
         """
-        oldest = self.revision - max(kept, 1) + 1
+        oldest = min(last, self.revision - 1) + 1
         if oldest > self.oldest:
             self.batch.delete_range(number(self.oldest), number(oldest), self._families[CHANGES])
             self.oldest = oldest

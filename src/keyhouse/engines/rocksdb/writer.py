@@ -5,8 +5,10 @@ sync that makes it durable runs on the writer's thread. A write stall, in which 
 writes until it has flushed or compacted, is waited for on the thread.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from keyhouse.clock import Clock
@@ -43,6 +45,7 @@ class RocksdbWriter(ThreadCommitQueue):
         self._committed = committed
         self._in_flight: RocksdbTransaction | None = None  # written, not known to be durable
         self._unannounced: Commits = []
+        self._compactions: set[asyncio.Future[None]] = set()
 
     def _closed_error(self) -> KeyhouseError:
         return ClosedError(CLOSED, folder=self.database.folder)
@@ -52,7 +55,14 @@ class RocksdbWriter(ThreadCommitQueue):
 
     def recover(self) -> None:
         """Reopen the database after a failure. On the loop, so that no read interferes."""
-        if self.database.failed is not None or not self.database.is_open:
+        failed = self.database.failed
+        if failed is not None and self._compactions:
+            raise UnavailableError(
+                "A write failed, and the folder is reopened when an erasure ends; try again.",
+                folder=self.database.folder,
+                detail=str(failed),
+            )
+        if failed is not None or not self.database.is_open:
             self._view.reopen()
 
     def execute(self, group: TransactionGroup) -> bool:
@@ -106,9 +116,18 @@ class RocksdbWriter(ThreadCommitQueue):
             commits, self._unannounced = self._unannounced, []
             self._committed(commits)
 
-    def compact(self, space: str | None = None) -> None:
-        """Rewrite all files, or those of a space's rows, without deleted rows. On the thread."""
-        self.database.compact(None if space is None else prefix_of(space))
+    async def compact(self, space: str, *, rows_only: bool = False) -> None:
+        """Rewrite the files that may have deleted rows of a space, while others commit."""
+        compact = partial(self.database.compact, prefix_of(space), rows_only=rows_only)
+        work = asyncio.ensure_future(asyncio.to_thread(compact))
+        self._compactions.add(work)
+        work.add_done_callback(self._compactions.discard)
+        await asyncio.shield(work)  # a thread cannot be cancelled
+
+    async def stop(self) -> None:
+        await super().stop()
+        if self._compactions:
+            await asyncio.wait(self._compactions)
 
     def _close_files(self) -> None:
         self.database.close()

@@ -9,6 +9,7 @@ from functools import partial
 from importlib.util import find_spec
 
 from keyhouse.advice.install import install_line
+from keyhouse.engines.retention import split_changes_kept
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.script import Dialect, downgrade_script, upgrade_script
 from keyhouse.engines.sql.url import split_layout, sqlite_file
@@ -40,7 +41,7 @@ def downgrade(url: str, to: str = "base") -> None:
 
 def _migrate(url: str, script: Callable[[Layout, Dialect, str | None], str]) -> str | None:
     """Run a script on the tables, with the engine's driver; return the version found."""
-    bare, named = split_layout(url)
+    bare, named = split_layout(split_changes_kept(url)[0])
     if find_spec("alembic") is None:
         raise ImportError(f"Table migrations need Alembic: {install_line('migrations')}")
     match url.partition(":")[0]:

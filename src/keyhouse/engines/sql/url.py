@@ -1,11 +1,15 @@
 """Parses the parts of SQL engine URLs that drivers do not: the layout, and SQLite's file."""
 
+from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
 from keyhouse.engines.sql.layout import Layout, layout_of
 from keyhouse.errors import UsageError
 
-__all__ = ["split_layout", "split_parameter", "sqlite_file"]
+CHANGES_PARAMETERS: Final = ("changes_kept", "changes_seconds")
+"""Parameters of every engine's URL: see `engines.retention`."""
+
+__all__ = ["CHANGES_PARAMETERS", "split_layout", "split_parameter", "sqlite_file"]
 
 
 def split_layout(url: str) -> tuple[str, Layout | None]:
@@ -31,11 +35,17 @@ def split_parameter(url: str, name: str) -> tuple[str, list[str]]:
 
 def sqlite_file(url: str) -> str:
     """Return the file of a `sqlite:` URL, after `split_layout`."""
+    for name in CHANGES_PARAMETERS:
+        url, _ = split_parameter(url, name)
     path = url.partition(":")[2].removeprefix("///")
     if path == ":memory:":
         raise UsageError("Invalid SQLite URL: for a store in memory write memory:", url=url)
     if not path or path.startswith("//"):
         raise UsageError("Invalid SQLite URL; write sqlite:file.db", url=url)
     if "?" in path:
-        raise UsageError("Unknown setting in the SQLite URL; the only one is ?layout=NAME", url=url)
+        raise UsageError(
+            "Unknown setting in the SQLite URL; it has only layout=, changes_kept= and"
+            " changes_seconds=.",
+            url=url,
+        )
     return path

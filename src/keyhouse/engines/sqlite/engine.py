@@ -17,6 +17,7 @@ import apsw
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, CaughtUp, Change, Page, Row, Span
 from keyhouse.engines.pace import PAUSE_SECONDS_MAX, Pace
+from keyhouse.engines.retention import Kept, Retention
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sqlite.connections import open_reader, open_writer
 from keyhouse.engines.sqlite.feed import Feed
@@ -68,12 +69,12 @@ class SqliteEngine:
         reader: apsw.Connection,
         sql: Statements,
         clock: Clock,
-        changes_kept: int,
+        changes_kept: Kept,
     ) -> None:
         self.clock = clock
         self._path = writer.filename
         self.sql = sql
-        self._changes_kept = changes_kept
+        self._retention = Retention(changes_kept, clock)
         self._pace = _new_pace(SWEEP_ROWS_BUSY)
         self._swept_at = -1
         """The newest revision after the last sweep, whose pace the next one keeps if it is the same
@@ -90,7 +91,7 @@ class SqliteEngine:
         path: str | os.PathLike[str],
         *,
         clock: Clock | None = None,
-        changes_kept: int = CHANGES_KEPT,
+        changes_kept: Kept = CHANGES_KEPT,
         layout: Layout | None = None,
         create: bool = True,
     ) -> "SqliteEngine":
@@ -139,7 +140,7 @@ class SqliteEngine:
         if self.reader.revision() != self._swept_at:
             self._pace = _new_pace(SWEEP_ROWS_BUSY)
         swept = await self._in_steps(self._pace, SqliteTransaction.sweep, limit)
-        last = self.reader.revision() - self._changes_kept  # what others add meanwhile is kept
+        last = self._retention.prunable(self.reader.revision())  # what others add meanwhile is kept
 
         def prune(transaction: SqliteTransaction, rows: int) -> int:
             return transaction.prune(last, rows)

@@ -16,9 +16,9 @@ from typing import Final
 import apsw
 
 from keyhouse.engine import Add, Batch, Check, Put, sum_of
+from keyhouse.engines.batch_plan import ids_expired_at
 from keyhouse.engines.sqlite.change_log import encode
 from keyhouse.engines.sqlite.sql import Statements
-from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 
 REJECTED_VALUE = (
     ArithmeticError,
@@ -123,7 +123,7 @@ class SqliteTransaction:
         """
         before = self._cursor.connection.total_changes()
         self._cursor.execute(self._sql.prune, (last, limit))
-        self._cursor.execute(self._sql.delete_ids, (self._ids_expired_at(), limit))
+        self._cursor.execute(self._sql.delete_ids, (ids_expired_at(self.now), limit))
         count = self._cursor.connection.total_changes() - before
         self.wrote = self.wrote or count > 0
         return count
@@ -150,12 +150,9 @@ class SqliteTransaction:
 
     def _applied(self, space: str, batch_id: str) -> int | None:
         revision: int | None = self._cursor.execute(
-            self._sql.applied, (space, batch_id, self._ids_expired_at())
+            self._sql.applied, (space, batch_id, ids_expired_at(self.now))
         ).get
         return revision
-
-    def _ids_expired_at(self) -> int:
-        return self.now - BATCH_ID_KEPT_SECONDS * 1_000
 
     def _checks_hold(self, space: str, checks: Sequence[Check]) -> bool:
         execute, state, now = self._cursor.execute, self._sql.state, self.now

@@ -32,11 +32,11 @@ def field_docs(segments: Mapping[str, Segment]) -> dict[str, str]:
 
 def filter_docs(rows: Iterable[Mapping[str, Segment]]) -> dict[str, str]:
     """Return the texts of the filters of a list by the key fields of these rows."""
-    found: dict[str, str] = {}
+    docs: dict[str, str] = {}
     for segments in rows:
         for name, segment in segments.items():
-            found[name] = f"Only those whose `{name}` is this: {segment.description}."
-            found[f"{name}.from"] = f"Only those whose `{name}` is this or greater (inclusive)."
-            found[f"{name}.to"] = f"Only those whose `{name}` is less than this (exclusive)."
-            found[f"{name}.prefix"] = f"Only those whose `{name}` starts with this text."
-    return found
+            docs[name] = f"Only those whose `{name}` is this: {segment.description}."
+            docs[f"{name}.from"] = f"Only those whose `{name}` is this or greater (inclusive)."
+            docs[f"{name}.to"] = f"Only those whose `{name}` is less than this (exclusive)."
+            docs[f"{name}.prefix"] = f"Only those whose `{name}` starts with this text."
+    return docs

@@ -66,16 +66,16 @@ class BulkDelete:
     async def records(self, span: Span) -> AsyncIterator[tuple[Row, KeyMatch]]:
         """Yield the records of the span that would be deleted: all but the store's own rows."""
         async for row in rows(self._engine, self._space, span):
-            if (found := self._record(row.key)) is not None:
-                yield row, found
+            if (match := self._record(row.key)) is not None:
+                yield row, match
 
     def _record(self, key: str) -> KeyMatch | None:
         """Return the declaration of a record's key; None for any other, and for the store's own
         rows."""
-        found = self._schema.find(key)
-        if found is None or not found.is_record or found.record.declared in self._meta:
+        match = self._schema.find(key)
+        if match is None or not match.is_record or match.record.declared in self._meta:
             return None
-        return found
+        return match
 
     async def run(self, span: Span) -> BulkDeleteResult:
         """Delete the records of the span, with their derived rows and all that belongs to them.
@@ -92,14 +92,14 @@ class BulkDelete:
         return await self._run(self._named(keys), linked=True)
 
     async def _found(self, span: Span) -> AsyncGenerator[FoundKey, None]:
-        async for row, found in self.records(span):
-            yield row.key, found
+        async for row, match in self.records(span):
+            yield row.key, match
 
     async def _named(self, keys: AsyncIterable[str]) -> AsyncGenerator[FoundKey, None]:
         async for key in keys:
-            if (found := self._record(key)) is None:
+            if (match := self._record(key)) is None:
                 raise UsageError("The key is not that of a record.", key=key)
-            yield key, found
+            yield key, match
 
     async def _run(
         self, records: AsyncGenerator[FoundKey, None], *, linked: bool
@@ -135,23 +135,23 @@ class BulkDelete:
             return 0
 
         by_store: dict[Store, list[RecordKey]] = {}
-        for key, found in pending:
-            store = self._store(found)
+        for key, match in pending:
+            store = self._store(match)
             fields = {
                 name: value
-                for name, value in found.fields.items()
+                for name, value in match.fields.items()
                 if name not in store.binding.values
             }
-            record_key = RecordKey(key, found.record.declared, fields)
+            record_key = RecordKey(key, match.record.declared, fields)
             by_store.setdefault(store, []).append(record_key)
         for store, group in by_store.items():
             result.records += await delete_group(store, group, count_unreadable, linked=linked)
             self._report(result.records)
 
-    def _store(self, found: KeyMatch) -> Store:
+    def _store(self, match: KeyMatch) -> Store:
         """Return the store with the settings that this key has."""
         fixed = tuple(
-            (name, value) for name, value in found.fields.items() if name in self._schema.fixed
+            (name, value) for name, value in match.fields.items() if name in self._schema.fixed
         )
         if fixed not in self._stores:
             settings: dict[str, Any] = dict(fixed)

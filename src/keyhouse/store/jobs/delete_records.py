@@ -86,12 +86,12 @@ def _has_dependents(binding: BoundSchema, record: Record[Any]) -> bool:
 async def delete_rows(engine: Engine, space: str, rows: AsyncGenerator[Row, None]) -> bool:
     """Delete rows as they are; return whether there were any. A group of which one has changed
     stays: the next pass finds it again."""
-    found = False
+    is_found = False
     limit = min(GROUP_RECORDS, engine.capabilities.commit_rows_max)
     async for group in grouped(rows, limit):
-        found = True
+        is_found = True
         await delete_unchanged(engine, space, group)
-    return found
+    return is_found
 
 
 async def delete_unchanged(engine: Engine, space: str, rows: Iterable[Row | None]) -> None:
@@ -130,11 +130,11 @@ async def clear(
         return 1
 
     for _ in range(PASSES_MAX):
-        found = False
+        is_found = False
         groups = grouped(_rows(store), GROUP_RECORDS, lambda each: len(each[0].value))
         async with aclosing(groups):
             async for group in groups:
-                found = True
+                is_found = True
                 records = [
                     RecordKey(row.key, match.record.declared, match.fields)
                     for row, match in group
@@ -144,7 +144,7 @@ async def clear(
                 report(deleted)
                 if records_max is not None and deleted >= records_max:
                     return deleted, False
-        if not found:
+        if not is_found:
             return deleted, True
         # rows that no record has any more: counts, and rows of unreadable records
         derived = (row async for row, match in _rows(store) if not match.is_record)

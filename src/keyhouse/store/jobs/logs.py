@@ -124,8 +124,8 @@ async def streams(
     bound = store.binding.record(record)
     names = bound.template.fields if whole else bound.template.fields[:-1]
     span = bound.template.span(fields)
-    while found := await rows_of(store, span, 1, bound.template.split):
-        stream = dict(zip(names, found[0][1], strict=False))
+    while first := await rows_of(store, span, 1, bound.template.split):
+        stream = dict(zip(names, first[0][1], strict=False))
         yield stream
         stop = bound.template.span(stream).stop
         if stop is None:
@@ -137,11 +137,11 @@ async def rows_of(
     store: Store, span: Span, limit: int, split: Any, *, reverse: bool = False
 ) -> list[tuple[Row, KeyValues]]:
     """Return up to `limit` rows that match the template, with the values of their keys."""
-    found: list[tuple[Row, KeyValues]] = []
-    while len(found) < limit:
+    matching: list[tuple[Row, KeyValues]] = []
+    while len(matching) < limit:
         page = await store.engine.scan(store.space, span, limit=limit, reverse=reverse)
-        found += [(row, values) for row in page.rows if (values := split(row.key)) is not None]
+        matching += [(row, values) for row in page.rows if (values := split(row.key)) is not None]
         if not page.more:
             break
         span = span.before(page.rows[-1].key) if reverse else span.after(page.rows[-1].key)
-    return found[:limit]
+    return matching[:limit]

@@ -146,16 +146,16 @@ async def version(store: Store) -> int:
     if store.schema.meta is None:
         await store.guard.check_newer()
         return 0
-    found = await store.get(store.schema.meta.version) or 0
-    if found > store.schema.version:
+    stored = await store.get(store.schema.meta.version) or 0
+    if stored > store.schema.version:
         raise NewerError(
             "The store was migrated by newer code: use the newer program. If this is not the schema"
             " of the space, open its own file or space.",
             space=store.space,
-            found=found,
+            found=stored,
             known=store.schema.version,
         )
-    return found
+    return stored
 
 
 @checked(UsageError)

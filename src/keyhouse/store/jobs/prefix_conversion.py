@@ -126,13 +126,13 @@ async def _commit(
         check_key(key)
     there = await engine.read(space, keys) if keys else []
     puts, deletes, checks, conflicts = [], [], [], []
-    for row, key, found in zip(rows, keys, there, strict=True):
-        if found is not None and (found.value, found.expires) != (row.value, row.expires):
+    for row, key, stored in zip(rows, keys, there, strict=True):
+        if stored is not None and (stored.value, stored.expires) != (row.value, row.expires):
             conflicts.append(row.key)
             continue
         checks += [
             Check(row.key, row.revision),
-            Check(key, None if found is None else found.revision),
+            Check(key, None if stored is None else stored.revision),
         ]
         puts.append(Put(key, row.value, row.expires))
         deletes.append(row.key)

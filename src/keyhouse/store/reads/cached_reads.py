@@ -1,6 +1,6 @@
 """Results that are computed from records, and reused while those records stay as they are."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from keyhouse.engine import FOREIGN_REVISION, Check, Row
@@ -10,6 +10,7 @@ from keyhouse.store.writes.transaction import Transaction
 
 __all__ = ["CachedReads"]
 
+K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
 
 _RESULTS_MAX = 1_000
@@ -32,8 +33,8 @@ class _Cached(NamedTuple, Generic[R]):
     result: R
 
 
-class CachedReads(Generic[R]):
-    """A cache of what `read` returns for a name, such as the caller of a session.
+class CachedReads(Generic[K, R]):
+    """A cache of what `read` returns for a name: a text, such as a session's, or several ids.
 
     `read` takes the name and a transaction, and reads records by key in it; it decides by nothing
     else. Every `get` reads the rows of these records again, by one call of the engine, and compares
@@ -56,7 +57,7 @@ class CachedReads(Generic[R]):
     def __init__(
         self,
         store: Store,
-        read: Callable[[str, Transaction], Awaitable[R | None]],
+        read: Callable[[K, Transaction], Awaitable[R | None]],
         *,
         results_max: int = _RESULTS_MAX,
     ) -> None:
@@ -64,12 +65,12 @@ class CachedReads(Generic[R]):
         self._read = read
         self._results_max = results_max
         self._row_bytes = 0
-        self._cached: dict[str, _Cached[R]] = {}
+        self._cached: dict[K, _Cached[R]] = {}
 
     def __len__(self) -> int:
         return len(self._cached)
 
-    async def get(self, name: str) -> R | None:
+    async def get(self, name: K) -> R | None:
         """Return what `read` returns now."""
         store, cached = self._store, self._cached.get(name)
         if cached is not None and (
@@ -80,7 +81,7 @@ class CachedReads(Generic[R]):
                 return cached.result
         return await self._computed(name, Transaction(store))
 
-    async def get_in(self, tx: Transaction, name: str) -> R | None:
+    async def get_in(self, tx: Transaction, name: K) -> R | None:
         """Return what `read` returns, for a transaction that has read nothing yet: as it was last,
         which the commit checks. An attempt that follows a lost race, or an error, reads; so does
         one that has written a record of the result."""
@@ -93,7 +94,7 @@ class CachedReads(Generic[R]):
             return cached.result
         return await self._computed(name, tx)
 
-    async def _computed(self, name: str, tx: Transaction) -> R | None:
+    async def _computed(self, name: K, tx: Transaction) -> R | None:
         self._drop(name)
         rows = tx.rows
         is_unused, assumed = not rows.stored and not rows.pending, rows.assumed
@@ -104,7 +105,7 @@ class CachedReads(Generic[R]):
         return result
 
     def _keep(
-        self, name: str, rows: Mapping[str, Row | None], live_until: int | None, result: R
+        self, name: K, rows: Mapping[str, Row | None], live_until: int | None, result: R
     ) -> None:
         checks = {
             key: Check(key, None if row is None else row.revision) for key, row in rows.items()
@@ -121,6 +122,6 @@ class CachedReads(Generic[R]):
         self._row_bytes += row_bytes
         self._cached[name] = _Cached([*checks], revisions, checks, live_until, row_bytes, result)
 
-    def _drop(self, name: str) -> None:
+    def _drop(self, name: K) -> None:
         if (cached := self._cached.pop(name, None)) is not None:
             self._row_bytes -= cached.row_bytes

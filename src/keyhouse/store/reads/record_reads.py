@@ -29,7 +29,7 @@ from keyhouse.schema import (
     Summary,
 )
 from keyhouse.store.arguments import lookup_key
-from keyhouse.store.entry import Entry, Event, RecordPage, UsagePage, live_entry
+from keyhouse.store.entry import Entry, Event, RecordPage, UsagePage, entry_of, live_entry
 from keyhouse.store.reads.raw_rows import RawRows
 from keyhouse.store.reads.record_scan import RecordScan
 from keyhouse.store.reads.record_watch import WatchedRecord, check_watch_start, watch_records
@@ -116,7 +116,10 @@ class RecordReads(RawRows):
         )
         if row is None:
             return None
-        return live_entry(bound, row, key_values(bound, key, fields), self._now())
+        entry = entry_of(bound, row, key_values(bound, key, fields))
+        if bound.expires_by_field and not bound.is_live(entry.record, key, self._now()):
+            return None
+        return entry
 
     async def lookup(
         self,

@@ -43,7 +43,7 @@ class UnreadableRows:
         """Take a row that was just met; raises its error if the caller chose that."""
         if self._on_unreadable == "raise":
             raise error
-        found = UnreadableRow(row, error)
-        self.rows.append(found)
+        unreadable = UnreadableRow(row, error)
+        self.rows.append(unreadable)
         if callable(self._on_unreadable):
-            self._on_unreadable(found)
+            self._on_unreadable(unreadable)

@@ -73,26 +73,26 @@ def _has_room(derived: object, value: bytes, count: int = 0) -> bool:
 
 
 async def refill_lists(
-    store: Store, found: TruncatedLists, on_rows: OnRows
+    store: Store, lists: TruncatedLists, on_rows: OnRows
 ) -> AsyncIterator[Finding]:
     """Complete truncated lists; yield a finding for each that is complete."""
-    while found.lists:
-        async for finding in _refill(store, found.lists, on_rows):
+    while lists.lists:
+        async for finding in _refill(store, lists.lists, on_rows):
             yield finding
-        if found.rest is None:
+        if lists.rest is None:
             return
-        found = await _lists_from(store, found.rest, on_rows)
+        lists = await _lists_from(store, lists.rest, on_rows)
 
 
 async def _lists_from(store: Store, key: str, on_rows: OnRows) -> TruncatedLists:
-    found = TruncatedLists()
+    lists = TruncatedLists()
     async with aclosing(_counted(store.row_scan(Span(key)), on_rows)) as rows:
         async for row in rows:
             if (match := store.find(row.key)) is not None:
-                found.add(match, row)
-            if found.rest is not None:
+                lists.add(match, row)
+            if lists.rest is not None:
                 break
-    return found
+    return lists
 
 
 async def _counted(items: AsyncGenerator[T, None], on_rows: OnRows) -> AsyncGenerator[T, None]:
@@ -157,9 +157,9 @@ async def _owners(
     return owners
 
 
-def _rows(derived: BoundSummary, found: KeyMatch, key: str, value: bytes) -> dict[str, Any]:
+def _rows(derived: BoundSummary, match: KeyMatch, key: str, value: bytes) -> dict[str, Any]:
     try:
-        return derived.rows(found.record.decode(value, key), found.values)
+        return derived.rows(match.record.decode(value, key), match.values)
     except (DataError, KeyFieldError):
         return {}  # unreadable, which is a separate finding
 

@@ -96,8 +96,8 @@ async def _newest(store: Store, log: Log[Any], stream: Stream) -> object:
     Read after the state: every append writes the state, so an unchanged one means no append.
     """
     template = store.binding.record(log).template
-    found = await rows_of(store, template.span(stream), 1, template.split, reverse=True)
-    return found[0][1][-1] if found else None
+    rows = await rows_of(store, template.span(stream), 1, template.split, reverse=True)
+    return rows[0][1][-1] if rows else None
 
 
 def _is_position(log: Log[Any], text: str) -> bool:

@@ -214,10 +214,10 @@ class LinkGuard(msgspec.Struct, eq=False):
         seen: set[str] = set()
         for declared, span in link.spans(owner):
             async for rows in self._pages(span):
-                found = [each for row in rows if (each := _dependent(link, declared, row))]
+                dependents = [each for row in rows if (each := _dependent(link, declared, row))]
                 if link.by:
-                    await self.rows.read([key for key, _ in found])
-                for key, values in found:
+                    await self.rows.read([key for key, _ in dependents])
+                for key, values in dependents:
                     if key not in seen and (
                         not link.by or await self._is_linked(link, key, values, owner)
                     ):
@@ -440,12 +440,12 @@ class LinkGuard(msgspec.Struct, eq=False):
             for link in self.binding.links(removal.record).dependents:
                 if link.owns:
                     continue
-                async for found, _ in self.dependents(link, removal.values):
+                async for dependent, _ in self.dependents(link, removal.values):
                     raise LinkError(
                         "The record is still referred to:"
                         " change or delete what refers to it first.",
                         key=key,
-                        example=found,
+                        example=dependent,
                         record=link.child.name,
                     )
 

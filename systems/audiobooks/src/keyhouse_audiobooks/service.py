@@ -22,7 +22,7 @@ async def build(context: ServiceContext, settings: AudiobooksSettings) -> Servic
     clock, folder = context.engine.clock, context.data / SYSTEM.name
     schema = library_schema(tenants=settings.tenants, sealed=settings.key_ring is not None)
     key = settings.device_key or load_or_create_secret(context.data, SYSTEM.name, kind="device")
-    guard = login_guard(clock, key.encode())
+    guard = login_guard(clock, key.encode(), context.engine if context.is_shared else None)
     runtime = ServiceRuntime(
         SYSTEM.with_schemas((schema,)),
         context,
@@ -54,7 +54,7 @@ async def build(context: ServiceContext, settings: AudiobooksSettings) -> Servic
         routes=routes(libraries),
         auth=SessionAuth(libraries.session, cookie=COOKIE.name, bearer=True, clock=clock),
         rates=runtime.rates,
-        address_rates=page_rates(clock),
+        address_rates=page_rates(clock, context.shared_limit("addresses")),
         tasks=libraries.tasks,
         error_format=LIBRARY_ERRORS,
         secrets={"device_key": key.encode()},

@@ -86,8 +86,8 @@ class History(HttpClient):
         }
         body |= {} if state is None else {"state": state}
         body |= {} if ext is None else {"ext": dict(ext)}
-        found = self.request("PUT", self._asset(asset), json=body)
-        return msgspec.json.decode(found.content, type=StoredViewing)
+        answer = self.request("PUT", self._asset(asset), json=body)
+        return msgspec.json.decode(answer.content, type=StoredViewing)
 
     def send(self, events: Sequence[Mapping[str, Any]]) -> list[EventOutcome]:
         """Store up to 100 viewings, each as the body of a PUT with its `assetId`."""
@@ -115,8 +115,8 @@ class History(HttpClient):
     def show_summary(self, show: str, *, seasons: Sequence[str] = ()) -> ShowSummary:
         """Return the current entry of a show, and its counts."""
         path = f"{self._at}/facets/show/{quote(show, safe='')}/all"
-        found = self.request("GET", path, params={"limit": 1, **_seasons(seasons)})
-        return msgspec.json.decode(found.content, type=ShowSummary)
+        answer = self.request("GET", path, params={"limit": 1, **_seasons(seasons)})
+        return msgspec.json.decode(answer.content, type=ShowSummary)
 
     def sport(
         self,

@@ -98,14 +98,14 @@ async def newest_entries(
     """Return a page of all entries, or of those in one state."""
     tag = f"asset/{kind}"
     after = _decode_cursor(tag, cursor)
-    found: list[FoundEntry] = []
+    entries: list[FoundEntry] = []
     positions = _newest_positions(store, _STATES_OF[kind], limit + 1, after)
     async with aclosing(positions):
         async for chunk in positions:
-            found += await _read_listed(store, kind, chunk)
-            if len(found) > limit:
+            entries += await _read_listed(store, kind, chunk)
+            if len(entries) > limit:
                 break
-    return _page(tag, found, limit)
+    return _page(tag, entries, limit)
 
 
 async def by_assets(
@@ -117,8 +117,8 @@ async def by_assets(
     tag = f"assets/{kind}"
     after = _decode_cursor(tag, cursor)
     addresses = [(state, asset) for asset in dict.fromkeys(assets) for state in STATES]
-    found = _chosen(await _read(store, addresses), kind)
-    return _page(tag, _after(found, after), limit)
+    entries = _chosen(await _read(store, addresses), kind)
+    return _page(tag, _after(entries, after), limit)
 
 
 async def by_show(
@@ -134,9 +134,9 @@ async def by_show(
     tag = f"show/{kind}"
     after = _decode_cursor(tag, cursor)
     paths: list[Parts] = [(show, season) for season in seasons] if seasons else [(show,)]
-    found = await _at_paths(store, BY_HIERARCHY, paths)
-    page = _counted_page(tag, found, kind, after, limit)
-    return msgspec.structs.replace(page, current=_current(found))
+    entries = await _at_paths(store, BY_HIERARCHY, paths)
+    page = _counted_page(tag, entries, kind, after, limit)
+    return msgspec.structs.replace(page, current=_current(entries))
 
 
 async def by_sport(
@@ -155,22 +155,22 @@ async def by_sport(
     if team is not None and series is None:
         raise UsageError("A team belongs to a series: name the series, too.", team=team)
     if series is None:
-        found = await _at_paths(store, BY_SPORT, [(sport,)])
+        entries = await _at_paths(store, BY_SPORT, [(sport,)])
     elif team is None:
-        found = await _at_paths(store, BY_SPORT, [(sport, series)])
+        entries = await _at_paths(store, BY_SPORT, [(sport, series)])
     else:
-        found = await _of_team(store, sport, series, team)
-    return _counted_page(tag, found, kind, after, limit)
+        entries = await _of_team(store, sport, series, team)
+    return _counted_page(tag, entries, kind, after, limit)
 
 
-def _current(found: list[FoundEntry]) -> FoundEntry | None:
+def _current(entries: list[FoundEntry]) -> FoundEntry | None:
     """Return the newest entry; of those of one time, the first in progress."""
 
     def order(each: FoundEntry) -> tuple[int, bool]:
         moment, _, state = each.position
         return (-moment, state == COMPLETED)
 
-    return min(found, key=order, default=None)
+    return min(entries, key=order, default=None)
 
 
 async def _of_team(store: Store, sport: str, series: str, team: str) -> list[FoundEntry]:
@@ -184,14 +184,14 @@ async def _of_team(store: Store, sport: str, series: str, team: str) -> list[Fou
     if row is None:
         return []
     if listed.is_truncated(row.value):
-        found = await _at_paths(store, BY_SPORT, [(sport, series)])
+        entries = await _at_paths(store, BY_SPORT, [(sport, series)])
     else:
         assets = listed.members(row.value)
-        found = await _read(store, [(state, asset) for asset in assets for state in STATES])
+        entries = await _read(store, [(state, asset) for asset in assets for state in STATES])
     wanted = (sport, series)
     return [
         each
-        for each in found
+        for each in entries
         if (each.entry.ext.get("sport"), each.entry.ext.get("series-id")) == wanted
         and team in teams(each.entry.ext)
     ]
@@ -215,9 +215,9 @@ async def _at_paths(store: Store, index: Index, paths: Iterable[Parts]) -> list[
 
 
 def _counted_page(
-    tag: str, found: list[FoundEntry], kind: FacetType, after: Position | None, limit: int
+    tag: str, entries: list[FoundEntry], kind: FacetType, after: Position | None, limit: int
 ) -> FacetPage:
-    chosen = _chosen(found, kind)
+    chosen = _chosen(entries, kind)
     in_progress = sum(each.entry.attr.state == IN_PROGRESS for each in chosen)
     page = _page(tag, _after(chosen, after), limit)
     return msgspec.structs.replace(
@@ -225,10 +225,10 @@ def _counted_page(
     )
 
 
-def _chosen(found: list[FoundEntry], kind: FacetType) -> list[FoundEntry]:
+def _chosen(entries: list[FoundEntry], kind: FacetType) -> list[FoundEntry]:
     """Return the entries of the facet, newest first; of both entries of an asset, the newer one."""
     states = _STATES_OF[kind]
-    chosen = [each for each in found if each.entry.attr.state in states]
+    chosen = [each for each in entries if each.entry.attr.state in states]
     if kind != "all":
         return chosen
     newest: dict[str, FoundEntry] = {}
@@ -317,13 +317,13 @@ async def _read_listed(
     if kind == "all":
         completed = [asset for _, asset, state in positions if state == COMPLETED]
         addresses += [(IN_PROGRESS, asset) for asset in completed]
-    found = {each.position: each for each in await _read(store, addresses)}
+    by_position = {each.position: each for each in await _read(store, addresses)}
     if kind == "all":
-        again = {asset for _, asset, state in found if state == IN_PROGRESS}
+        again = {asset for _, asset, state in by_position if state == IN_PROGRESS}
     return [
-        found[each]
+        by_position[each]
         for each in positions
-        if each in found and not (each[2] == COMPLETED and each[1] in again)
+        if each in by_position and not (each[2] == COMPLETED and each[1] in again)
     ]
 
 
@@ -339,18 +339,18 @@ async def _read(
             keys.append(record.template.build({"state": state, "asset": asset}))
         except KeyFieldError:  # no entry has such an id
             continue
-    found: dict[str, FoundEntry] = {}
+    entries: dict[str, FoundEntry] = {}
     async with aclosing(store.rows_in_pages(list(dict.fromkeys(keys)))) as pages:
         async for rows in pages:
             for row in rows:
                 if row is None:
                     continue
                 try:
-                    found[row.key] = _found(record.decode, row)
+                    entries[row.key] = _found(record.decode, row)
                 except DataError:
                     if not skips_unreadable:
                         raise
-    return sorted(found.values(), key=lambda each: each.order)
+    return sorted(entries.values(), key=lambda each: each.order)
 
 
 def _found(decode: Callable[[bytes, str], HistoryEntry], row: Row) -> FoundEntry:
@@ -358,20 +358,20 @@ def _found(decode: Callable[[bytes, str], HistoryEntry], row: Row) -> FoundEntry
     return FoundEntry((moment_of(entry), entry.attr.asset_id, entry.attr.state), entry, row.value)
 
 
-def _after(found: list[FoundEntry], position: Position | None) -> list[FoundEntry]:
+def _after(entries: list[FoundEntry], position: Position | None) -> list[FoundEntry]:
     if position is None:
-        return found
-    return [each for each in found if each.order > _order(position)]
+        return entries
+    return [each for each in entries if each.order > _order(position)]
 
 
-def _page(tag: str, found: list[FoundEntry], limit: int) -> FacetPage:
+def _page(tag: str, entries: list[FoundEntry], limit: int) -> FacetPage:
     """Cut a page off the entries that follow; there is a cursor if some are left."""
     size = 0
-    for count, each in enumerate(found):
+    for count, each in enumerate(entries):
         if count == limit or (count and size + len(each.value) > PAGE_BYTES_MAX):
-            return FacetPage(found[:count], _encode_cursor(tag, found[count - 1].position))
+            return FacetPage(entries[:count], _encode_cursor(tag, entries[count - 1].position))
         size += len(each.value)
-    return FacetPage(found)
+    return FacetPage(entries)
 
 
 def _encode_cursor(tag: str, position: Position) -> str:
@@ -383,10 +383,10 @@ def _decode_cursor(tag: str, cursor: str | None) -> Position | None:
         return None
     data = decode_cursor(cursor)
     try:
-        found, moment, asset, state = msgspec.json.decode(data, type=tuple[str, int, str, State])
+        tag_sent, moment, asset, state = msgspec.json.decode(data, type=tuple[str, int, str, State])
         ENTRY.template.build({"state": state, "asset": asset})
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyFieldError):
         raise invalid_cursor(cursor) from None
-    if found != tag or not 0 <= moment <= MOMENT_MAX:
+    if tag_sent != tag or not 0 <= moment <= MOMENT_MAX:
         raise invalid_cursor(cursor)
     return moment, asset, state

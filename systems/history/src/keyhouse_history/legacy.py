@@ -97,8 +97,8 @@ def _events(entry: _Entry, completed_percent: float) -> list[ViewingEvent]:
 
 def _seconds(attr: Mapping[str, Any], name: str) -> int | float:
     value = attr.get(name)
-    if isinstance(value, str) and (found := _DURATION.fullmatch(value)) and any(found.groups()):
-        parts = zip(found.groups(), _SECONDS, strict=True)
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value)) and any(match.groups()):
+        parts = zip(match.groups(), _SECONDS, strict=True)
         total = sum((float(part or 0) * seconds for part, seconds in parts), 0.0)
         value = int(total) if total.is_integer() else total
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -64,9 +64,9 @@ class HistoryHandlers:
         self, profile: ProfileName, asset: AssetId, body: messages.ViewingBody, caller: Caller
     ) -> messages.EventReply:
         """Store a viewing of an asset, by the rules for events in any order."""
-        found = self._profile(profile, caller, WRITE)
+        history = self._profile(profile, caller, WRITE)
         check_asset(asset)
-        stored = await store_events(found, [self._event(asset, body)])
+        stored = await store_events(history, [self._event(asset, body)])
         entry = msgspec.Raw(_encode(stored.entry))
         return messages.EventReply(entry, stored.applied, _stored(stored))
 
@@ -74,7 +74,7 @@ class HistoryHandlers:
         self, profile: ProfileName, body: messages.EventsBody, caller: Caller
     ) -> messages.EventsReply:
         """Store many viewings, each by itself: one that is invalid does not stop the others."""
-        found = self._profile(profile, caller, WRITE)
+        history = self._profile(profile, caller, WRITE)
         results: list[messages.EventResult | None] = []
         valid: list[tuple[int, int, ViewingEvent]] = []
         for number, plain in enumerate(body.events):
@@ -85,7 +85,7 @@ class HistoryHandlers:
             except KeyhouseError as error:
                 results.append(_failure(plain, error))
         for _, number, event in sorted(valid, key=lambda each: each[:2]):
-            results[number] = await _result(found, event, body.events[number])
+            results[number] = await _result(history, event, body.events[number])
         done = [each for each in results if each is not None]
         return messages.EventsReply(
             done,
@@ -159,12 +159,12 @@ class HistoryHandlers:
 
     async def delete(self, profile: ProfileName, asset: AssetId, caller: Caller) -> None:
         """Delete the entries of an asset. Succeeds if there are none."""
-        found = self._profile(profile, caller, WRITE)
+        history = self._profile(profile, caller, WRITE)
         try:
             check_asset(asset)
         except KeyFieldError:
             return  # no entry can have it
-        await delete_asset(found, asset)
+        await delete_asset(history, asset)
 
     async def forget(self, profile: ProfileName, caller: Caller) -> None:
         """Erase the whole profile, also from the log of changes. Succeeds if there is nothing.
@@ -263,7 +263,7 @@ def routes(runtime: ServiceRuntime[Profile], settings: HistorySettings) -> Mappi
     on = HistoryHandlers(runtime, settings)
     entry, example = messages.ENTRY_EXAMPLE, messages.EVENT_EXAMPLE
     stored = ResponseSpec(type=messages.EventReply, example={"entry": entry, "applied": True})
-    found = ResponseSpec(type=messages.AssetReply, example={"entries": [entry]})
+    entries = ResponseSpec(type=messages.AssetReply, example={"entries": [entry]})
     denied = [ScopeError, KeyFieldError]
     writes = [*denied, UsageError, DocumentError, LimitError, QuotaError, ConflictError]
     pages = [*denied, UsageError, CursorError]
@@ -287,7 +287,7 @@ def routes(runtime: ServiceRuntime[Profile], settings: HistorySettings) -> Mappi
         "get": api.get(
             "/assets/{asset}",
             on.get,
-            replies={200: found},
+            replies={200: entries},
             problems=[*denied, NotFoundError],
         ),
         "assets": api.get("/facets/asset/{type}", on.assets, problems=pages),

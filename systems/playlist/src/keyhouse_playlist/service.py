@@ -131,7 +131,7 @@ async def build(context: ServiceContext, settings: PlaylistSettings) -> ServiceS
         },
         auth=sessions.auth,
         rates=runtime.rates,
-        address_rates=rate_limiter(settings, stores.clock),
+        address_rates=rate_limiter(settings, stores.clock, context.shared_limit("addresses")),
         endpoints=commands.endpoints(),
         tasks=[
             prepare,

@@ -38,10 +38,10 @@ class PluginRemote(Remote):
         self.storage = storage
 
     async def get(self, key: str) -> RemoteRow | None:
-        found = await self.storage.found(key)
-        if found is None:
+        stored = await self.storage.found(key)
+        if stored is None:
             return None
-        return RemoteRow(key, msgspec.json.encode(found.value), found.revision)
+        return RemoteRow(key, msgspec.json.encode(stored.value), stored.revision)
 
     async def rows(
         self, prefix: str, *, reverse: bool, keys_only: bool
@@ -55,8 +55,8 @@ class PluginRemote(Remote):
             for key in await self.storage.keys(prefix):
                 yield RemoteRow(key)
             return
-        async for found in self.storage.items(prefix):
-            yield RemoteRow(found.key, msgspec.json.encode(found.value), found.revision)
+        async for item in self.storage.items(prefix):
+            yield RemoteRow(item.key, msgspec.json.encode(item.value), item.revision)
 
     async def count(self, prefix: str) -> int:
         return await self.storage.count(prefix)

@@ -104,10 +104,10 @@ class Streamkit(HttpClient):
         """Apply all operations, or none, and return their results: see `Create`, `Update` and
         `Delete`."""
         body = {"operations": msgspec.to_builtins(operations)}
-        found: list[dict[str, Any]] = self.request(
+        results: list[dict[str, Any]] = self.request(
             "POST", f"/configs/{_record(kind).name}:batch", json=body
         ).json()["results"]
-        return found
+        return results
 
     def record_scene(self, name: str) -> SceneActivity:
         """Count a switch to a scene."""

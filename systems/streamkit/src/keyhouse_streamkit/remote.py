@@ -107,8 +107,8 @@ class ConfigRemote(ListedRemote[Streamkit]):
 
 def _find_config(key: str) -> tuple[Record[Any], str] | None:
     """Return the record and id of a config's key; None for a scene's."""
-    found = find_record(key)
-    return None if found is None or found[0] is SCENE_ACTIVITY else (found[0], found[2])
+    match = find_record(key)
+    return None if match is None or match[0] is SCENE_ACTIVITY else (match[0], match[2])
 
 
 def _require_config(key: str) -> tuple[Record[Any], str]:
@@ -118,8 +118,8 @@ def _require_config(key: str) -> tuple[Record[Any], str]:
     return config
 
 
-def _row(key: str, record: Record[Any], found: FetchedConfig[Any]) -> RemoteRow:
-    return RemoteRow(key, record.json.encode(found.value), int(found.etag.strip('"')), None)
+def _row(key: str, record: Record[Any], config: FetchedConfig[Any]) -> RemoteRow:
+    return RemoteRow(key, record.json.encode(config.value), int(config.etag.strip('"')), None)
 
 
 def _etag(revision: int) -> str:

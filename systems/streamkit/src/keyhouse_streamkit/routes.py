@@ -155,7 +155,7 @@ def routes(runtime: ServiceRuntime[Customer]) -> Mapping[str, Route]:
         headers={"Location": "Address of the config.", **tag},
     )
     replaced = ResponseSpec(type=messages.SavedReply, example=saved, headers=tag)
-    found = ResponseSpec(type=messages.ConfigJson, example=CONFIG_EXAMPLE, headers=tag)
+    config = ResponseSpec(type=messages.ConfigJson, example=CONFIG_EXAMPLE, headers=tag)
     exported = ResponseSpec(type=list[Item], about="One entry for each config and each scene.")
     write_errors = [QuotaError, KeyFieldError]
     quota = runtime.quota.bytes
@@ -183,7 +183,7 @@ def routes(runtime: ServiceRuntime[Customer]) -> Mapping[str, Route]:
             "/configs/{type}/{id}",
             on.get,
             scope=READ,
-            replies={200: found},
+            replies={200: config},
             problems=[NotFoundError],
         ),
         "replace": api.put(

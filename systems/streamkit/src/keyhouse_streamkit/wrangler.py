@@ -94,10 +94,8 @@ def _parse(entry: Item, now: int, at: int | str) -> ImportEntry:
     try:
         value = record.json.parse(_text(entry))
         for name, named in fields.items():
-            if (found := getattr(value, name)) != named:
-                raise RecordError(
-                    "The id in the value differs from the id in the key.", value=found
-                )
+            if (text := getattr(value, name)) != named:
+                raise RecordError("The id in the value differs from the id in the key.", value=text)
         expires = None
         if record is SCENE_ACTIVITY:
             value, expires = _scene(value, now)
@@ -112,10 +110,10 @@ def _parse(entry: Item, now: int, at: int | str) -> ImportEntry:
 
 def _address(key: str, at: int | str) -> tuple[str, Record[Any], dict[str, str]]:
     """Return the customer, the record, and its id or scene name by the name of the field."""
-    found = find_record(key)
-    if found is None:
+    match = find_record(key)
+    if match is None:
         raise RecordError("The key is not one of Streamkit's.", entry=at, key=key)
-    record, customer, identifier = found
+    record, customer, identifier = match
     return customer, record, {record.template.fields[-1]: identifier}
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import asdict, replace
 from keyhouse.advice import nearest
 from keyhouse.auth import StoredSession
 from keyhouse.clock import Clock
+from keyhouse.engine import Engine
 from keyhouse.errors import (
     AccessError,
     ConflictError,
@@ -60,9 +61,9 @@ DEVICE_COOKIE: Final = "audiobooks_device"
 """The cookie of a device from which a user has signed in."""
 
 
-def login_guard(clock: Clock, key: bytes) -> LoginGuard:
+def login_guard(clock: Clock, key: bytes, shared: Engine | None = None) -> LoginGuard:
     """15 failures of an address in 15 minutes are rejected; an account is slowed down after 5.
-    `key` signs the cookies of devices."""
+    `key` signs the cookies of devices; processes share failures on the engine `shared`."""
     return LoginGuard(
         account_attempts=5,
         account_delay_seconds=0.1,
@@ -71,6 +72,7 @@ def login_guard(clock: Clock, key: bytes) -> LoginGuard:
         address_delay_seconds=900.0,
         clock=clock,
         known=KnownClients(cookie=DEVICE_COOKIE, key=key, clock=clock),
+        shared=shared,
     )
 
 
@@ -211,7 +213,7 @@ class Accounts:
         )
         if user is None or not check.is_valid:
             raise TokenError("The user name or the password is wrong.")
-        self._guard.succeeded(account, client, device)
+        await self._guard.succeeded(account, client, device)
         new = self.sessions.new(self._remembered_hours if remember else None)
         session = Session(
             id=new.id,
@@ -242,7 +244,7 @@ class Accounts:
         return COOKIE.set(new, client, root), device
 
     async def _sleep_before(self, account: str, client: ClientAddress, device: str) -> None:
-        seconds = self._guard.check(account, client, device)
+        seconds = await self._guard.check(account, client, device)
         if seconds > 0:
             await self._sleep(seconds)
 
@@ -286,7 +288,7 @@ class Accounts:
         )
         if not check.is_valid:
             raise AccessError("The current password is wrong.")
-        self._guard.succeeded(account, client, source)
+        await self._guard.succeeded(account, client, source)
         await self._set_password(user.id, new)
         await self.sessions.end_all(user_id=user.id, except_for=member.device)
 

@@ -117,17 +117,17 @@ class Books:
         start = offset_cursor(query.cursor, query.offset)
         if searched is not None:
             rows = await self.store.get_many(BOOK, [{"id": id} for id in searched])
-            found = [book for book in rows if book is not None and is_listed(book)]
+            books = [book for book in rows if book is not None and is_listed(book)]
         else:
-            found = await self._matching(filters[0] if filters else _ALL)
+            books = await self._matching(filters[0] if filters else _ALL)
             filters = [each for each in filters if each is not filters[0] or each.is_partial]
-        found = [book for book in found if all(each.accepts(book) for each in filters)]
+        books = [book for book in books if all(each.accepts(book) for each in filters)]
         if query.sort_by is not None or searched is None:
-            found = await self._sort(found, query)
-        shown = await self.show_all(found[start : start + limit])
+            books = await self._sort(books, query)
+        shown = await self.show_all(books[start : start + limit])
         following = start + limit
-        cursor = f"@{following}" if following < len(found) else None
-        return items(shown, total=len(found), cursor=cursor)
+        cursor = f"@{following}" if following < len(books) else None
+        return items(shown, total=len(books), cursor=cursor)
 
     async def _matching(self, chosen: "_Filter") -> list[Book]:
         entries = self.store.scan(BOOK, by=chosen.index, prefix=chosen.prefix, **chosen.fields)
@@ -180,8 +180,8 @@ class Books:
 
     async def neighbours(self, book: Book) -> tuple[Book | None, Book | None]:
         """Return the books before and after one in its series."""
-        found = [] if book.series_id is None else await self.in_series(book.series_id)
-        for before, each, after in zip([None, *found], found, [*found[1:], None], strict=False):
+        books = [] if book.series_id is None else await self.in_series(book.series_id)
+        for before, each, after in zip([None, *books], books, [*books[1:], None], strict=False):
             if each.id == book.id:
                 return before, after
         return None, None
@@ -308,9 +308,9 @@ _ALL: Final = _Filter(BOOKS_BY_TITLE, lambda book: True, sorted_by="title")
 
 
 def _filters(query: BookQuery) -> list[_Filter]:
-    found: list[_Filter] = []
+    filters: list[_Filter] = []
     if query.isbn is not None:
-        found.append(_isbn_filter(query.isbn))
+        filters.append(_isbn_filter(query.isbn))
     for name, index, order in (
         ("work_id", BOOKS_BY_WORK, ""),
         ("series_id", BOOKS_BY_SERIES, "series_position"),
@@ -318,14 +318,14 @@ def _filters(query: BookQuery) -> list[_Filter]:
     ):
         value = getattr(query, name)
         if value is not None:
-            found.append(_Filter(index, _equals(name, value), {name: value}, sorted_by=order))
+            filters.append(_Filter(index, _equals(name, value), {name: value}, sorted_by=order))
     for name, index in (("tag", BOOKS_BY_TAG), ("genre", BOOKS_BY_GENRE)):
         value = getattr(query, name)
         if value is not None:
-            found.append(_Filter(index, _includes(f"{name}s", value), {name: value}))
+            filters.append(_Filter(index, _includes(f"{name}s", value), {name: value}))
     if query.title_prefix is not None:
         start = normal(query.title_prefix)
-        found.append(
+        filters.append(
             _Filter(
                 BOOKS_BY_TITLE,
                 lambda book: book.normalized_title.startswith(start),
@@ -334,7 +334,7 @@ def _filters(query: BookQuery) -> list[_Filter]:
                 is_partial=len(start) > _WHOLE_TITLE_CHARS,
             )
         )
-    return found
+    return filters
 
 
 def _equals(name: str, value: str) -> Callable[[Book], bool]:

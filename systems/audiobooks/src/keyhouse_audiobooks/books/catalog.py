@@ -116,9 +116,9 @@ class BookCatalog:
 
     async def author_in(self, tx: Transaction, name: str) -> tuple[str, bool]:
         """Find or create an author in a transaction; return its id, and whether it is new."""
-        found = await tx.lookup(AUTHOR, AUTHOR_BY_NAME, normalized_name=name)
-        if found is not None:
-            return found.record.id, False
+        entry = await tx.lookup(AUTHOR, AUTHOR_BY_NAME, normalized_name=name)
+        if entry is not None:
+            return entry.record.id, False
         author = Author(id=self.library.new_id(), name=name)
         await tx.put(AUTHOR, author, expect=None)
         return author.id, True
@@ -129,11 +129,11 @@ class BookCatalog:
     async def series_in(
         self, tx: Transaction, name: str, author_id: str | None
     ) -> tuple[str, bool]:
-        found = await tx.lookup(
+        entry = await tx.lookup(
             SERIES, SERIES_BY_NAME_AND_AUTHOR, normalized_name=name, author_id=author_id
         )
-        if found is not None:
-            return found.record.id, False
+        if entry is not None:
+            return entry.record.id, False
         series = Series(id=self.library.new_id(), name=name, author_id=author_id)
         await tx.put(SERIES, series, expect=None)
         return series.id, True
@@ -157,9 +157,9 @@ class BookCatalog:
         series_id: str | None = None,
         alt_titles: list[str] | None = None,
     ) -> tuple[str, bool]:
-        found = await tx.lookup(WORK, WORK_BY_TITLE, normalized_title=title, author_id=author_id)
-        if found is not None:
-            return found.record.id, False
+        entry = await tx.lookup(WORK, WORK_BY_TITLE, normalized_title=title, author_id=author_id)
+        if entry is not None:
+            return entry.record.id, False
         made = Work(
             id=self.library.new_id(),
             title=title,
@@ -220,13 +220,13 @@ class BookCatalog:
         """Change one reference, if it still is the one that was found."""
 
         async def work(tx: Transaction) -> None:
-            found = await tx.get(record, id=id)
-            if found is None or getattr(found, member) != before:
+            value = await tx.get(record, id=id)
+            if value is None or getattr(value, member) != before:
                 return
             if member == "work_id":
-                await join_work(tx, found, after)
+                await join_work(tx, value, after)
             else:
-                await tx.put(record, replace(found, **{member: after}))
+                await tx.put(record, replace(value, **{member: after}))
 
         await self.store.transact(work)
 

@@ -29,12 +29,12 @@ SEGMENTS_MEMBER = "segments"
 async def read_segments(tx: Transaction, book_id: str) -> list[Segment]:
     """Return all segments of a book: the active ones in order, then the others."""
     durations = await tx.get(DURATION_MAP, book_id=book_id)
-    found = [
+    segments = [
         segment
         for span in (durations.segments if durations is not None else ())
         if (segment := await tx.get(SEGMENT, id=span.id)) is not None
     ]
-    return sorted(found, key=lambda each: (not each.active, each.track_number))
+    return sorted(segments, key=lambda each: (not each.active, each.track_number))
 
 
 async def segments_of(store: Store, book_id: str) -> list[Segment]:
@@ -54,12 +54,12 @@ async def write_segments(tx: Transaction, book_id: str, segments: Sequence[Segme
     inactive = [each for each in segments if not each.active]
     written = inactive + numbered
     stored = await _stored(tx, written)
-    for each, found in zip(written, stored, strict=True):
-        moves = found is not None and each.active and found.track_number != each.track_number
-        if found is not None and moves and found.active:
-            await tx.put(SEGMENT, replace(found, active=False))
-    for each, found in zip(written, stored, strict=True):
-        if found != each:
+    for each, old in zip(written, stored, strict=True):
+        moves = old is not None and each.active and old.track_number != each.track_number
+        if old is not None and moves and old.active:
+            await tx.put(SEGMENT, replace(old, active=False))
+    for each, old in zip(written, stored, strict=True):
+        if old != each:
             await tx.put(SEGMENT, each)
     durations = duration_map(numbered, inactive, before)
     if durations != before:

@@ -173,10 +173,10 @@ def read_tags(path: Path, file: BinaryIO | None = None) -> AudioTags:
     """Read a file, which may be open. Raises BrokenFileError if it is empty or not audio."""
     try:
         with nullcontext(file) if file is not None else path.open("rb") as opened:
-            found: Any = _opened(path, opened)
-            duration = 0.0 if found is None else _duration(found, opened)
-        if found is not None and duration > 0:
-            return _tags_of(path, found, duration)
+            media: Any = _opened(path, opened)
+            duration = 0.0 if media is None else _duration(media, opened)
+        if media is not None and duration > 0:
+            return _tags_of(path, media, duration)
     except MemoryError:
         raise BrokenFileError("needs more memory than the tags of a file may") from None
     except Exception as error:  # damaged files raise errors of many types
@@ -184,12 +184,12 @@ def read_tags(path: Path, file: BinaryIO | None = None) -> AudioTags:
     raise BrokenFileError("not an audio file, or without any audio")
 
 
-def _duration(found: Any, file: BinaryIO) -> float:
+def _duration(media: Any, file: BinaryIO) -> float:
     """Return the length in seconds. The header of a WAV file that was cut off, or written as a
     stream, has another one than its bytes: those count."""
-    length = float(getattr(found.info, "length", 0.0) or 0.0)
-    bits = float(getattr(found.info, "bitrate", 0.0) or 0.0)
-    if isinstance(found, WAVE) and bits:
+    length = float(getattr(media.info, "length", 0.0) or 0.0)
+    bits = float(getattr(media.info, "bitrate", 0.0) or 0.0)
+    if isinstance(media, WAVE) and bits:
         return min(length, 8 * file.seek(0, os.SEEK_END) / bits)
     return length
 
@@ -267,32 +267,32 @@ _EXTENSIONS: Final[Mapping[Any, tuple[str, ...]]] = {
 """Of a format, the usual one first."""
 
 
-def _format(path: Path, found: Any) -> str:
+def _format(path: Path, media: Any) -> str:
     """Return the format of a file, by its content: the name may be that of another one."""
     named = path.suffix.lstrip(".").casefold()
     for kind, extensions in _EXTENSIONS.items():
-        if isinstance(found, kind):
+        if isinstance(media, kind):
             return named if named in extensions else extensions[0]
     return named if named in _OGG_EXTENSIONS else _OGG_EXTENSIONS[0]
 
 
-def _tags_of(path: Path, found: Any, duration: float) -> AudioTags:
-    tags = _by_name(found.tags)
+def _tags_of(path: Path, media: Any, duration: float) -> AudioTags:
+    tags = _by_name(media.tags)
     known = _NAMES_BY_TYPE.get(_type_of(tags), _NAMES)
     texts = {
         name: text if name == "description" else _line(text)
         for name, text in ((name, _first(tags, names)) for name, names in known.items())
     }
-    cover, cover_type = _cover(found, tags)
+    cover, cover_type = _cover(media, tags)
     return AudioTags(
         duration_seconds=round(duration, 3),
-        format=_format(path, found),
+        format=_format(path, media),
         series_part=_number(texts["series_part"]),
         track=_integer(texts["track"]),
         disc=_integer(texts["disc"]),
         year=_year(texts["year"]),
         genres=[part.strip() for part in re.split(r"[;/,]", texts["genre"]) if part.strip()],
-        chapters=_chapters(found, tags, duration),
+        chapters=_chapters(media, tags, duration),
         cover=cover,
         cover_type=cover_type,
         **{name: texts[name] for name in _TEXTS},
@@ -303,10 +303,10 @@ def _by_name(tags: Any) -> Any:
     """Return tags that are found by their names. Vorbis comments are a list of pairs."""
     if not hasattr(tags, "vendor"):
         return tags or {}
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for name, value in tags:
-        found.setdefault(name.lower(), []).append(value)
-    return found
+        values.setdefault(name.lower(), []).append(value)
+    return values
 
 
 def _type_of(tags: Any) -> str:
@@ -365,8 +365,8 @@ def _year(text: str) -> int | None:
     return None if match is None else int(match[0])
 
 
-def _chapters(found: Any, tags: Any, duration: float) -> list[Chapter]:
-    starts = sorted(_chapter_starts(found, tags))[:_CHAPTERS_MAX]
+def _chapters(media: Any, tags: Any, duration: float) -> list[Chapter]:
+    starts = sorted(_chapter_starts(media, tags))[:_CHAPTERS_MAX]
     starts = [(start, title) for start, title in starts if 0 <= start < duration]
     ends = [*(start for start, _ in starts[1:]), duration][: len(starts)]
     return [
@@ -379,9 +379,9 @@ def _chapters(found: Any, tags: Any, duration: float) -> list[Chapter]:
     ]
 
 
-def _chapter_starts(found: Any, tags: Any) -> Iterable[tuple[float, str]]:
-    if getattr(found, "chapters", None):  # MP4
-        yield from ((float(each.start), _text(each.title)) for each in found.chapters)
+def _chapter_starts(media: Any, tags: Any) -> Iterable[tuple[float, str]]:
+    if getattr(media, "chapters", None):  # MP4
+        yield from ((float(each.start), _text(each.title)) for each in media.chapters)
     elif hasattr(tags, "getall"):  # ID3
         for frame in tags.getall("CHAP"):
             yield frame.start_time / 1_000, _text(frame.sub_frames.get("TIT2"))
@@ -394,8 +394,8 @@ def _chapter_starts(found: Any, tags: Any) -> Iterable[tuple[float, str]]:
                     yield start, _first(tags, (f"chapter{match[1]}name",))
 
 
-def _cover(found: Any, tags: Any) -> tuple[bytes, str]:
-    pictures: list[Any] = list(getattr(found, "pictures", None) or ())
+def _cover(media: Any, tags: Any) -> tuple[bytes, str]:
+    pictures: list[Any] = list(getattr(media, "pictures", None) or ())
     if type(tags) is dict:
         pictures += _vorbis_pictures(tags.get("metadata_block_picture", ()))
     if hasattr(tags, "getall"):

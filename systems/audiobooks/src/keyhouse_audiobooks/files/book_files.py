@@ -82,9 +82,9 @@ class BookFiles:
 
     async def _root(self, root: Path) -> FileRoot:
         """Return a root to serve files from; it may be there later than the service."""
-        found = self._roots.get(root)
-        if found is None:
+        opened = self._roots.get(root)
+        if opened is None:
             if not await self._library.run(root.is_dir):
                 raise NotFoundError("The folder of the library does not exist: is it mounted?")
-            found = self._roots[root] = FileRoot(root, run=self._library.run)
-        return found
+            opened = self._roots[root] = FileRoot(root, run=self._library.run)
+        return opened

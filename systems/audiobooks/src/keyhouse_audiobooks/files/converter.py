@@ -44,10 +44,10 @@ _CODECS: Final = {
 
 def require_ffmpeg() -> str:
     """Return the path of ffmpeg. Raises NoConverterError (501) if it is not on the PATH."""
-    found = shutil.which("ffmpeg")
-    if found is None:
+    program = shutil.which("ffmpeg")
+    if program is None:
         raise NoConverterError("This needs ffmpeg on the PATH of the service.")
-    return found
+    return program
 
 
 async def convert(
@@ -111,12 +111,12 @@ async def _check_duration(draft: Path, expected: float, roots: Sequence[Path]) -
     leaves out files that it cannot read."""
     status = draft.lstat()
     file = await read_one(FoundFile(str(draft), status.st_size, status.st_mtime_ns), roots)
-    found = 0 if file.tags is None else file.tags.duration_seconds
-    if abs(found - expected) > MERGE_TOLERANCE * expected:
+    seconds = 0 if file.tags is None else file.tags.duration_seconds
+    if abs(seconds - expected) > MERGE_TOLERANCE * expected:
         raise RecordError(
             "ffmpeg could not convert all files: scan the library, and see which are broken.",
             expected=expected,
-            found=found,
+            found=seconds,
         )
 
 

@@ -151,7 +151,7 @@ class ScannedFolders:
         return os.path.splitext(path)[0]
 
     def _holds_one_book(self, folder: str) -> bool:
-        found = self._is_book.get(folder)
-        if found is None:
-            found = self._is_book[folder] = is_book_folder(folder, self._names.get(folder, ()))
-        return found
+        is_book = self._is_book.get(folder)
+        if is_book is None:
+            is_book = self._is_book[folder] = is_book_folder(folder, self._names.get(folder, ()))
+        return is_book

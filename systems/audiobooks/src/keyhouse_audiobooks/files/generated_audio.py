@@ -205,13 +205,13 @@ def _flac_frame(number: int, samples: int) -> bytes:
 
 
 def _crc(content: bytes, bits: int, polynomial: int) -> int:
-    found, top = 0, 1 << (bits - 1)
+    checksum, top = 0, 1 << (bits - 1)
     for byte in content:
-        found ^= byte << (bits - 8)
+        checksum ^= byte << (bits - 8)
         for _ in range(8):
-            found = (found << 1) ^ (polynomial if found & top else 0)
-        found &= (1 << bits) - 1
-    return found
+            checksum = (checksum << 1) ^ (polynomial if checksum & top else 0)
+        checksum &= (1 << bits) - 1
+    return checksum
 
 
 def _write_ogg(path: Path, seconds: float, *, is_opus: bool) -> None:

@@ -122,9 +122,9 @@ class Merger:
         fits = 3 * len(progress) < self._store.engine.capabilities.commit_rows_max // 2
 
         async def work(tx: Transaction) -> None:
-            found = await tx.get(SEGMENT, id=segment.id)
-            if found is not None and found.book_id != book_id:
-                await take_out(tx, found)
+            stored = await tx.get(SEGMENT, id=segment.id)
+            if stored is not None and stored.book_id != book_id:
+                await take_out(tx, stored)
             others = [each for each in await read_segments(tx, book_id) if each.id != segment.id]
             old = [_superseded(each, segment.id) for each in others]
             await write_segments(tx, book_id, [segment, *old])

@@ -101,7 +101,7 @@ class Listener:
         listened = {"user_id": member.subject, "book_id": book_id}
 
         async def work(tx: Transaction) -> tuple[Transaction, Progress]:
-            played = await self._played.get_in(tx, f"{book_id}/{body.segment_id}")
+            played = await self._played.get_in(tx, (book_id, body.segment_id))
             assert played is not None  # it raises for what is absent
             watermark = tx.binding.keys((WATERMARK, listened))
             [before] = await tx.get_each((PROGRESS, listened), ahead=watermark)
@@ -118,8 +118,8 @@ class Listener:
                 created_at=at,
                 device=member.device,
             )
-            found = {"book": played.book, "durations": durations, "progress": before}
-            folded = await append_folded(tx, PLAYBACK, event, found)
+            read = {"book": played.book, "durations": durations, "progress": before}
+            folded = await append_folded(tx, PLAYBACK, event, read)
             if place is not None:
                 [(_, progress, _)] = folded.puts
             else:  # it moved nothing
@@ -198,10 +198,10 @@ class Listener:
     async def states(self, user_id: str) -> list[PlaybackState]:
         """Return the states of all books that the listener has opened or marked, the last played
         first."""
-        found = [entry.record async for entry in self.store.scan(PROGRESS, user_id=user_id)]
+        rows = [entry.record async for entry in self.store.scan(PROGRESS, user_id=user_id)]
         entries = self.store.scan(WATERMARK, user_id=user_id)
         marks = {entry.fields["book_id"]: entry async for entry in entries}
-        states = [_state_of(progress, marks.get(progress.book_id)) for progress in found]
+        states = [_state_of(progress, marks.get(progress.book_id)) for progress in rows]
         states.sort(key=lambda state: (state.last_activity_at or "", state.book_id), reverse=True)
         return states
 
@@ -228,15 +228,15 @@ class Listener:
 
     async def of_status(self, user_id: str, wanted: Status) -> list[PlaybackState]:
         states = await self.states(user_id)
-        found = [state for state in states if state.status == wanted]
+        chosen = [state for state in states if state.status == wanted]
         if wanted == "unstarted":
             known = {state.book_id for state in states}
-            found += [
+            chosen += [
                 PlaybackState(user_id=user_id, book_id=entry.record.id)
                 async for entry in self.store.scan(BOOK, by=BOOKS_BY_TITLE)
                 if entry.record.id not in known
             ]
-        return found
+        return chosen
 
     async def next_in_series(self, user_id: str) -> list[str]:
         """Return the next book of each series with a finished one: the lowest position above the
@@ -249,14 +249,14 @@ class Listener:
             if book is not None and book.series_id and book.series_position is not None:
                 last = highest.get(book.series_id, book.series_position)
                 highest[book.series_id] = max(last, book.series_position)
-        found: list[str] = []
+        ids: list[str] = []
         for series_id, position in highest.items():
             for book in await self.books.in_series(series_id):
                 if book.series_position is not None and book.series_position > position:
                     if book.id not in states or states[book.id].status == "unstarted":
-                        found.append(book.id)
+                        ids.append(book.id)
                     break
-        return found
+        return ids
 
     # Bookmarks
 
@@ -366,9 +366,9 @@ def placed_progress(progress: Progress, durations: DurationMap) -> Progress:
     return replace(progress, percent_complete=percent)
 
 
-async def _read_played(name: str, tx: Transaction) -> PlayedSegment:
+async def _read_played(ids: tuple[str, str], tx: Transaction) -> PlayedSegment:
     """Return what is played, by the ids of a book and a segment; NotFoundError if one is absent."""
-    book_id, _, segment_id = name.partition("/")
+    book_id, segment_id = ids
     book, durations, segment = await tx.get_each(
         (BOOK, {"id": book_id}),
         (DURATION_MAP, {"book_id": book_id}),

@@ -36,7 +36,7 @@ class Playlists:
         """Return the member's playlists, and those of all."""
         own = self.store.scan(PLAYLIST, by=PLAYLISTS_OF_USER, user_id=member.subject)
         shared = self.store.scan(PLAYLIST, by=SHARED_PLAYLISTS)
-        return [entry.record for found in (own, shared) async for entry in found]
+        return [entry.record for entries in (own, shared) async for entry in entries]
 
     async def holding(self, book_id: str) -> set[str]:
         """Return the ids of the playlists of all users that have a book."""
@@ -92,9 +92,9 @@ class Playlists:
         await self.changeable(member, id)
 
         async def work(tx: Transaction) -> None:
-            found = await tx.get(PLAYLIST, id=id)
-            if found is not None:
-                await tx.put(PLAYLIST, replace(found, name=name))
+            playlist = await tx.get(PLAYLIST, id=id)
+            if playlist is not None:
+                await tx.put(PLAYLIST, replace(playlist, name=name))
 
         await self._transact(work)
         return await self.show(await self.get(member, id))

@@ -24,10 +24,10 @@ class Preferences:
         return [ShownPreference(each.fields["key"], each.record) async for each in entries]
 
     async def get(self, user_id: str, key: str) -> Any:
-        found = await self._store.entry(PREFERENCE, user_id=user_id, key=key)
-        if found is None:
+        entry = await self._store.entry(PREFERENCE, user_id=user_id, key=key)
+        if entry is None:
             raise NotFoundError("There is no such preference.", key=key)
-        return found.record
+        return entry.record
 
     async def put(self, user_id: str, key: str, value: Any) -> None:
         if len(json.encode(value)) > PREFERENCE_BYTES_MAX:

@@ -95,8 +95,8 @@ class ListeningHandlers:
 
     async def bookmarks(self, id: Id, query: PageQuery, caller: Member) -> Data[Items[Bookmark]]:
         """List the listener's bookmarks of a book."""
-        found = await self._library(caller).listener.bookmarks(caller.subject, id)
-        return Data(page_of(found, query))
+        marks = await self._library(caller).listener.bookmarks(caller.subject, id)
+        return Data(page_of(marks, query))
 
     async def add_bookmark(
         self, id: Id, body: messages.BookmarkBody, caller: Member
@@ -127,8 +127,8 @@ class ListeningHandlers:
         self, query: PageQuery, caller: Member
     ) -> Data[Items[messages.ShownPreference]]:
         """List the listener's preferences."""
-        found = await self._library(caller).preferences.all(caller.subject)
-        return Data(page_of(found, query))
+        preferences = await self._library(caller).preferences.all(caller.subject)
+        return Data(page_of(preferences, query))
 
     async def preference(self, key: str, caller: Member) -> Data[Any]:
         """Return a preference: any JSON value."""

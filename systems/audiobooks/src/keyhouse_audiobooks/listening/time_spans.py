@@ -35,12 +35,12 @@ def joined(
     later = len(spans)
     while later and spans[later - 1][0] > start - apart:
         later -= 1  # none, if the new one is the newest
-    found = list(spans[:later])
+    merged = list(spans[:later])
     for first, last in sorted([(start, end), *spans[later:]]):
-        if found and first - found[-1][1] < apart:
-            found[-1] = found[-1][0], max(found[-1][1], last)
+        if merged and first - merged[-1][1] < apart:
+            merged[-1] = merged[-1][0], max(merged[-1][1], last)
         else:
-            found.append((first, last))
-    while len(found) > spans_max:
-        found[:2] = [(found[0][0], found[1][1])]
-    return found
+            merged.append((first, last))
+    while len(merged) > spans_max:
+        merged[:2] = [(merged[0][0], merged[1][1])]
+    return merged

@@ -145,20 +145,20 @@ class AdministrationPages:
     async def operations(self, caller: Member) -> OperationsPage:
         """The operations, the newest first, and forms that start one."""
         library = self._library(caller)
-        found = (await library.operations.list(PageQuery(limit=LISTED))).items
-        names = await library.accounts.names({each.created_by for each in found})
-        return OperationsPage(found, names, _roots(library), library.maintenance.pattern)
+        operations = (await library.operations.list(PageQuery(limit=LISTED))).items
+        names = await library.accounts.names({each.created_by for each in operations})
+        return OperationsPage(operations, names, _roots(library), library.maintenance.pattern)
 
     async def operation(self, id: str, caller: Member) -> OperationPage:
         """One operation with its log."""
         library = self._library(caller)
-        found = await library.operations.get(id)
-        names = await library.accounts.names({found.created_by})
+        operation = await library.operations.get(id)
+        names = await library.accounts.names({operation.created_by})
         return OperationPage(
-            found,
-            names.get(found.created_by, found.created_by),
+            operation,
+            names.get(operation.created_by, operation.created_by),
             (await library.operations.lines(id, limit=LINES)).items,
-            found.status in ("pending", "running"),
+            operation.status in ("pending", "running"),
         )
 
     async def scan(self, form: ScanForm, caller: Member) -> Redirect:
@@ -233,8 +233,8 @@ class AdministrationPages:
 
     async def bin(self, caller: Member) -> BinPage:
         """The books in the bin."""
-        found = await self._library(caller).books.binned(PageQuery(limit=LISTED))
-        return BinPage(found.items, found.total or 0)
+        books = await self._library(caller).books.binned(PageQuery(limit=LISTED))
+        return BinPage(books.items, books.total or 0)
 
     async def empty(self, form: BinForm, caller: Member) -> Redirect:
         """Restore a book, or delete it for good."""

@@ -97,16 +97,16 @@ class BookPages:
 
 def chapters(segments: Sequence[ShownSegment]) -> list[ChapterLine]:
     """Return the chapters of a book. A file without any is one chapter."""
-    found: list[ChapterLine] = []
+    chapters: list[ChapterLine] = []
     for number, segment in enumerate(segments, 1):
         start, duration = segment.offset_start, segment.duration_seconds
         marks = segment.chapters or []
         if not marks:
             title = segment.title or f"Part {number}"
-            found.append(ChapterLine(title, start, start + duration, 0))
+            chapters.append(ChapterLine(title, start, start + duration, 0))
         for mark, following in zip(marks, [*marks[1:], None], strict=False):
             end = duration if following is None else following.start_seconds
-            found.append(ChapterLine(mark.title, start + mark.start_seconds, start + end, 0))
-    for number, each in enumerate(found, 1):
+            chapters.append(ChapterLine(mark.title, start + mark.start_seconds, start + end, 0))
+    for number, each in enumerate(chapters, 1):
         each.number = number
-    return found
+    return chapters

@@ -153,33 +153,33 @@ def _links(catalog: BookCatalog, form: BookForm, before: BookForm) -> Links:
     checked(BookNames, **{name: value for name, value in given.items() if value})
 
     async def links(tx: Transaction, book: Book) -> Json:
-        found: Json = {}
+        ids: Json = {}
         if normal(author) != normal(before.author):
-            found["author_id"] = (await catalog.author_in(tx, author))[0] if author else None
+            ids["author_id"] = (await catalog.author_in(tx, author))[0] if author else None
         if normal(series) != normal(before.series):
-            owner = found.get("author_id", book.author_id)
-            found["series_id"] = (await catalog.series_in(tx, series, owner))[0] if series else None
-        return found
+            owner = ids.get("author_id", book.author_id)
+            ids["series_id"] = (await catalog.series_in(tx, series, owner))[0] if series else None
+        return ids
 
     return links
 
 
 def _changes(form: BookForm, before: BookForm) -> Json:
     """Return the members of a form that differ, as the API takes them."""
-    found: Json = {}
+    changes: Json = {}
     for name in ("title", "description", *_TEXTS):
         value = getattr(form, name).replace("\r\n", "\n").strip()
         if value != getattr(before, name).strip():
-            found[name] = value if value or name in ("title", "description") else None
+            changes[name] = value if value or name in ("title", "description") else None
     for name, kind in (("series_position", float), ("published_year", int)):
         value = getattr(form, name).strip()
         if value != getattr(before, name):
-            found[name] = _number(value, kind) if value else None
+            changes[name] = _number(value, kind) if value else None
     for name in ("tags", "genres"):
         lines = _lines(getattr(form, name))
         if lines != _lines(getattr(before, name)):
-            found[name] = lines
-    return found
+            changes[name] = lines
+    return changes
 
 
 def _number(text: str, kind: Callable[[str], float]) -> float | str:

@@ -74,9 +74,9 @@ class PlaylistPages:
     async def all(self, caller: Member) -> PlaylistsPage:
         """The playlists of the listener, and those of all."""
         playlists = self._library(caller).playlists
-        found = await playlists.visible(caller)
-        counts = {each.id: len(each.book_ids) for each in await playlists.show_all(found)}
-        return PlaylistsPage(_lines(found, caller), counts, is_owned(caller, None))
+        visible = await playlists.visible(caller)
+        counts = {each.id: len(each.book_ids) for each in await playlists.show_all(visible)}
+        return PlaylistsPage(_lines(visible, caller), counts, is_owned(caller, None))
 
     async def one(self, id: str, caller: Member) -> PlaylistPage:
         """A playlist: its books in order."""
@@ -153,9 +153,9 @@ async def playlists_of_book(library: ServedLibrary, caller: Member, book_id: str
     )
 
 
-def _lines(found: Sequence[Playlist], caller: Member) -> list[PlaylistLine]:
+def _lines(playlists: Sequence[Playlist], caller: Member) -> list[PlaylistLine]:
     """Return playlists by name, a member's own first."""
-    lines = [_line(each, caller) for each in found]
+    lines = [_line(each, caller) for each in playlists]
     return sorted(lines, key=lambda line: (line.is_shared, line.name.casefold(), line.id))
 
 

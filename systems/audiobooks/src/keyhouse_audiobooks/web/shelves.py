@@ -124,10 +124,10 @@ class Shelves:
             cursor=query.cursor or None,
             limit=PAGE,
         )
-        found = await library.books.page(asked)
-        total = (found.total or None) if query.tag else await library.books.count()
-        cards = await library.listener.shelve(caller.subject, found.items)
-        return ShelfPage(query, cards, found.cursor or "", total)
+        page = await library.books.page(asked)
+        total = (page.total or None) if query.tag else await library.books.count()
+        cards = await library.listener.shelve(caller.subject, page.items)
+        return ShelfPage(query, cards, page.cursor or "", total)
 
     async def authors(self, query: NameQueryOfPage, caller: Member) -> NamePage:
         """The authors by name."""
@@ -170,9 +170,9 @@ class Shelves:
             return FoundPage("", [])
         ids = await library.search.books(words)
         asked = BookQuery(limit=PAGE, cursor=query.cursor or None)
-        found = await library.books.page(asked, ids)
-        cards = await library.listener.shelve(caller.subject, found.items)
-        return FoundPage(words, cards, found.total or 0, found.cursor or "")
+        page = await library.books.page(asked, ids)
+        cards = await library.listener.shelve(caller.subject, page.items)
+        return FoundPage(words, cards, page.total or 0, page.cursor or "")
 
     def routes(self, frame: LibraryFrame) -> list[Route]:
         return [

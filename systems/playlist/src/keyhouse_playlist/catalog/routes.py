@@ -28,9 +28,9 @@ class CatalogHandlers:
     ) -> messages.SearchReply:
         """Search titles and categories: every word must match, the last one also as the start of a
         word. Without words: all items."""
-        found = await self._catalog.search(query)
-        facets = UNSET if found.facets is None else messages.Facets(found.facets)
-        return messages.SearchReply(found.snapshot_id, found.total, found.items, facets)
+        result = await self._catalog.search(query)
+        facets = UNSET if result.facets is None else messages.Facets(result.facets)
+        return messages.SearchReply(result.snapshot_id, result.total, result.items, facets)
 
     async def categories(self, caller: ChannelMember) -> messages.Categories:
         """List the categories."""
@@ -38,10 +38,10 @@ class CatalogHandlers:
 
     async def item(self, id: ItemId, caller: ChannelMember) -> CatalogItem:
         """Return one item."""
-        found = await self._catalog.get(id)
-        if found is None:
+        item = await self._catalog.get(id)
+        if item is None:
             raise NotFoundError("The catalog has no such item.", video_id=id)
-        return found
+        return item
 
 
 def catalog_routes(catalog: CatalogAccess) -> Mapping[str, Route]:

@@ -90,11 +90,11 @@ class ChannelEvents:
 
     async def _state(self) -> list[tuple[str, object]]:
         try:
-            found: list[tuple[str, object]] = [("nowplaying", await self._channel.now_playing())]
-            found.append(("queue", await self._channel.queue()))
+            events: list[tuple[str, object]] = [("nowplaying", await self._channel.now_playing())]
+            events.append(("queue", await self._channel.queue()))
         except KeyhouseError:
             return [("nowplaying", None)]
-        return found
+        return events
 
     async def _running_push(self) -> list[tuple[str, object]]:
         try:

@@ -67,15 +67,15 @@ class ChannelHandlers:
         self, query: messages.StatisticsQuery, caller: ChannelMember
     ) -> messages.CountedItems:
         """List the items with most plays in the last days (UTC), today included."""
-        found = await self._statistics.top_played(query.window_days, query.limit)
-        return messages.CountedItems(found)
+        lines = await self._statistics.top_played(query.window_days, query.limit)
+        return messages.CountedItems(lines)
 
     async def top_liked(
         self, query: messages.StatisticsQuery, caller: ChannelMember
     ) -> messages.CountedItems:
         """List the items with most likes in the last days (UTC), today included."""
-        found = await self._statistics.top_liked(query.window_days, query.limit)
-        return messages.CountedItems(found)
+        lines = await self._statistics.top_liked(query.window_days, query.limit)
+        return messages.CountedItems(lines)
 
     async def current(self, caller: ChannelMember) -> messages.CurrentStatistics:
         """Return the current item with its plays and likes."""

@@ -167,9 +167,9 @@ class ChannelStatistics:
         return [
             CountedItem(
                 video_id,
-                found.title if (found := known.get(video_id)) else None,
+                item.title if (item := known.get(video_id)) else None,
                 count,
-                found.thumbnail_url if found else None,
+                item.thumbnail_url if item else None,
             )
             for video_id, count in best
         ]

@@ -39,8 +39,8 @@ class PlaylistHandlers:
         if query.mine and not caller.username:
             return messages.PlaylistList(0, [])
         mine = caller if query.mine else None
-        found = await self._playlists.listed(created_by=mine, search=query.search)
-        return messages.PlaylistList(len(found), found)
+        summaries = await self._playlists.listed(created_by=mine, search=query.search)
+        return messages.PlaylistList(len(summaries), summaries)
 
     async def create(
         self, body: messages.CreateBody, caller: ChannelMember

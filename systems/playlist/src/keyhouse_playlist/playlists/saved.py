@@ -67,11 +67,11 @@ class SavedPlaylists:
         self, *, created_by: ChannelMember | None, search: str
     ) -> list[PlaylistSummary]:
         """Return the playlists, the one that was changed last first."""
-        found = await self._summaries.all()
+        summaries = await self._summaries.all()
         wanted = fold(search.strip())
         chosen = [
             each
-            for each in found
+            for each in summaries
             if wanted in fold(each.name)
             and (created_by is None or created_by.is_named(each.created_by))
         ]
@@ -99,13 +99,13 @@ class SavedPlaylists:
         known = await self._catalog.get_many([item.video_id for item in stored.items])
         shown = []
         for item in items if isinstance(items, list) else ():
-            found = known.get(item.get("video_id", "")) if isinstance(item, dict) else None
-            if found is not None:
+            entry = known.get(item.get("video_id", "")) if isinstance(item, dict) else None
+            if entry is not None:
                 item = {
                     **item,
-                    "title": found.title,
-                    "duration_seconds": found.duration_seconds,
-                    "thumbnail_url": found.thumbnail_url,
+                    "title": entry.title,
+                    "duration_seconds": entry.duration_seconds,
+                    "thumbnail_url": entry.thumbnail_url,
                 }
             elif isinstance(item, dict):
                 item = printable_item(item)
@@ -226,8 +226,8 @@ class SavedPlaylists:
         known = await self._catalog.get_many([item.video_id for item in items])
         stored = []
         for item in items:
-            found = known.get(item.video_id)
-            if found is None:
+            entry = known.get(item.video_id)
+            if entry is None:
                 stored.append(
                     PlaylistItem(
                         video_id=item.video_id,
@@ -240,11 +240,11 @@ class SavedPlaylists:
             stored.append(
                 PlaylistItem(
                     video_id=item.video_id,
-                    title=found.title,
+                    title=entry.title,
                     duration_seconds=(
-                        UNSET if found.duration_seconds is None else found.duration_seconds
+                        UNSET if entry.duration_seconds is None else entry.duration_seconds
                     ),
-                    categories=found.categories or UNSET,
+                    categories=entry.categories or UNSET,
                 )
             )
         return stored

@@ -93,11 +93,11 @@ class Workbench:
 
     async def show(self, query: WorkbenchQuery, caller: ChannelMember) -> dict[str, Any]:
         """The catalog and the working list."""
-        found = await self._catalog.search(
+        result = await self._catalog.search(
             CatalogQuery(query.q, query.category, PAGE_ITEMS, query.offset, facets=True)
         )
         shown = await self._open(query.open, caller, query.start)
-        return {"catalog": _view(query, found), "list": shown}
+        return {"catalog": _view(query, result), "list": shown}
 
     async def step(
         self, form: StepForm, headers: PageHeaders, caller: ChannelMember
@@ -159,23 +159,23 @@ def _link(query: WorkbenchQuery, **changes: Any) -> str:
     return PATHS.path(**{name: value or "" for name, value in given.items()})
 
 
-def _view(query: WorkbenchQuery, found: SearchResult) -> CatalogView:
-    counts = dict(found.facets or {})
+def _view(query: WorkbenchQuery, result: SearchResult) -> CatalogView:
+    counts = dict(result.facets or {})
     for name in query.category:
-        counts.setdefault(name, found.total)
+        counts.setdefault(name, result.total)
     ordered = sorted(counts, key=lambda name: (name not in query.category, -counts[name], name))
     facets = [_facet(query, name, counts[name]) for name in ordered]
     shown = max(FACETS_SHOWN, len(query.category))
     before, after = query.offset - PAGE_ITEMS, query.offset + PAGE_ITEMS
     return CatalogView(
         query=query,
-        total=found.total,
-        items=found.items,
+        total=result.total,
+        items=result.items,
         facets=facets[:shown],
         more_facets=facets[shown:],
-        has_catalog=found.snapshot_id is not None,
+        has_catalog=result.snapshot_id is not None,
         previous=_link(query, offset=max(0, before)) if query.offset else "",
-        following=_link(query, offset=after) if after < found.total else "",
+        following=_link(query, offset=after) if after < result.total else "",
     )
 
 

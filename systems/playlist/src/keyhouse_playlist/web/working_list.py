@@ -111,14 +111,14 @@ class WorkingLists:
         first: dict[str, int] = {}
         times: dict[str, int] = {}
         for at, item in enumerate(stored.items):
-            found = known.get(item.video_id, item)
+            entry = known.get(item.video_id, item)
             times[item.video_id] = times.get(item.video_id, 0) + 1
             shown = ListItem(
                 at,
                 f"{item.video_id}.{times[item.video_id]}",
                 item.video_id,
-                found.title or item.video_id,
-                found.duration_seconds,
+                entry.title or item.video_id,
+                entry.duration_seconds,
                 item.video_id in known,
                 first.get(item.video_id),
             )

@@ -149,20 +149,20 @@ def upgrade_file(path: Path) -> None:
 
 def _index_all(connection: apsw.Connection) -> None:
     """Fill our tables from the document's."""
-    found = connection.execute(
+    entries = connection.execute(
         "SELECT video_id, title, categories_json, snapshot_id, created_at FROM catalog_item"
         " ORDER BY video_id"
     ).fetchall()
-    for number, (video_id, title, categories, _, _) in enumerate(found, 1):
+    for number, (video_id, title, categories, _, _) in enumerate(entries, 1):
         _index(connection, number, str(video_id), str(title), msgspec.json.decode(str(categories)))
     _count_facets(connection)
-    newest = max(found, key=lambda row: str(row[4]), default=None)
+    newest = max(entries, key=lambda row: str(row[4]), default=None)
     if newest is not None:
         info = SnapshotInfo(
             snapshot_id=str(newest[3]),
             source="unknown",
             created_at=str(newest[4]),
-            item_count=len(found),
+            item_count=len(entries),
         )
         _set_info(connection, info)
 
@@ -273,10 +273,10 @@ class CatalogWriter:
         remove_file(self.path)
 
     def _check(self) -> None:
-        found = self._connection.execute("SELECT count(*) FROM catalog_entry").fetchone()
+        row = self._connection.execute("SELECT count(*) FROM catalog_entry").fetchone()
         intact = self._connection.pragma("quick_check") == "ok"
         broken = self._connection.execute("PRAGMA foreign_key_check").fetchone()
-        if not intact or broken is not None or found is None or found[0] != self.count:
+        if not intact or broken is not None or row is None or row[0] != self.count:
             raise UnreadableError(
                 "The new catalog is damaged and was not published: check the disk.",
                 file=str(self.path),

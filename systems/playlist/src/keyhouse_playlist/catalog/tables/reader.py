@@ -71,29 +71,29 @@ class CatalogReader:
         with self._connection() as connection:
             ids = _page(connection, matching, limit, offset)
             total = self._total(connection, matching, len(ids), limit, offset)
-            found = {item.video_id: item for item in _items(connection, "video_id", ids)}
+            items = {item.video_id: item for item in _items(connection, "video_id", ids)}
             counted = _facets(connection, matching) if facets else None
-        return SearchResult(self.snapshot_id, total, [found[id] for id in ids], counted)
+        return SearchResult(self.snapshot_id, total, [items[id] for id in ids], counted)
 
     def _total(
         self,
         connection: apsw.Connection,
         matching: "_Matching",
-        found: int,
+        count: int,
         limit: int,
         offset: int,
     ) -> int:
         if not matching.where:
             return 0 if self.info is None else self.info.item_count
-        if found < limit and (found or not offset):
-            return offset + found
+        if count < limit and (count or not offset):
+            return offset + count
         sql = f"SELECT count(*) FROM {matching.tables}{matching.where}"
         return int(_first(connection, sql, matching.bindings))
 
     def categories(self) -> list[str]:
         with self._connection() as connection:
-            found = connection.execute("SELECT category FROM catalog_category ORDER BY category")
-            return [str(category) for (category,) in found]
+            rows = connection.execute("SELECT category FROM catalog_category ORDER BY category")
+            return [str(category) for (category,) in rows]
 
     def get(self, video_id: str) -> CatalogItem | None:
         with self._connection() as connection:
@@ -109,13 +109,13 @@ class CatalogReader:
 
     def _lookup(self, column: str, values: Iterable[str]) -> dict[str, CatalogItem]:
         wanted = list(dict.fromkeys(values))
-        found: dict[str, CatalogItem] = {}
+        items: dict[str, CatalogItem] = {}
         with self._connection() as connection:
             for start in range(0, len(wanted), _LOOKUPS_AT_ONCE):
                 some = wanted[start : start + _LOOKUPS_AT_ONCE]
                 for item in _items(connection, column, some):
-                    found.setdefault(getattr(item, column), item)
-        return found
+                    items.setdefault(getattr(item, column), item)
+        return items
 
     def durations(self) -> dict[str, int | None]:
         """Return the duration of every item; read once."""
@@ -188,10 +188,10 @@ class MediaCatalog:
 
     def _current(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self.path)
+            state = os.stat(self.path)
         except FileNotFoundError:
             return None
-        return found.st_ino, found.st_mtime_ns
+        return state.st_ino, state.st_mtime_ns
 
 
 class _Matching(NamedTuple):
@@ -261,5 +261,5 @@ def _items(
 
 
 def _first(connection: apsw.Connection, sql: str, bindings: Sequence[str]) -> Any:
-    found = connection.execute(sql, bindings).fetchone()
-    return None if found is None else found[0]
+    row = connection.execute(sql, bindings).fetchone()
+    return None if row is None else row[0]

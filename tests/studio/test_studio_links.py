@@ -1,4 +1,4 @@
-"""Saved views, records named like a page, streams of ended sessions, and links in a preview."""
+"""Records named like a page, streams of ended sessions, and links in a preview."""
 
 import asyncio
 from pathlib import Path
@@ -25,34 +25,6 @@ TREE = Record(Thing, "tree:{id}", name="tree")
 OF_OWNER = Index("leaves:{owner}:{id}")
 LEAF = Record(Thing, "leaf:{id}", OF_OWNER, name="tree.json", belongs_to=Owner(TREE, by=OF_OWNER))
 FOREST = Schema("forest", TREE, LEAF, space=Space("a forest"), doc="Trees own leaves.")
-
-
-def test_a_view_is_saved_listed_and_deleted_only_by_its_operator(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with library(tmp_path) as served:
-            await fill(served.store)
-            async with served.signed_in("studio:read") as client:
-                path = f"{MAIN}/book?q=author%3Dlem"
-                form = {"action": "save", "name": "By Lem", "path": path}
-                assert (await client.post("/studio/views", data=form)).headers["location"] == path
-                landing = (await client.get("/studio/index.json")).json()
-                assert landing["views"] == [{"operator": "ann", "name": "By Lem", "path": path}]
-                assert "By Lem" in (await client.get(f"{MAIN}/book")).text
-                assert "By Lem" not in (await client.get(f"{MAIN}/shelf")).text
-                for bad in (
-                    {"name": "x", "path": "https://evil.example/"},
-                    {"name": "x", "path": "//evil.example/studio/"},
-                    {"name": "x", "path": "/rosey/"},
-                    {"name": " ", "path": path},
-                    {"name": "x" * 81, "path": path},
-                ):
-                    answer = await client.post("/studio/views", data={"action": "save", **bad})
-                    assert answer.status_code == 400, bad
-                form = {"action": "delete", "name": "By Lem"}
-                assert (await client.post("/studio/views", data=form)).status_code == 303
-                assert (await client.get("/studio/index.json")).json()["views"] == []
-
-    asyncio.run(main())
 
 
 def test_records_with_the_name_of_a_page_are_reached_by_their_links(tmp_path: Path) -> None:
