@@ -17,9 +17,9 @@ from keyhouse.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from keyhouse.service.background_operations import OperationKind
+from keyhouse.service.background_operations import BackgroundOperations, OperationKind
 from keyhouse.service.limits import OPERATION_ATTEMPTS_MAX
-from keyhouse.store import Store
+from keyhouse.store import Store, Transaction
 from keyhouse.testing.faults import FaultyEngine, Killed, die, fail, meanwhile
 from keyhouse_audiobooks.schema import OPERATION, OPERATION_LOG
 from tests.serve.support.serve_process import environment
@@ -118,6 +118,30 @@ def test_a_runner_that_stalled_commits_nothing_after_another_took_over() -> None
 
     clock = ManualClock()
     run(scenario, MemoryEngine(clock))
+
+
+def test_a_runner_takes_over_when_a_lease_expires_and_not_at_its_next_look() -> None:
+    """The work of a killed runner waited for its lease of 60 seconds, then for the next look."""
+
+    async def scenario(engine: Engine) -> None:
+        store = store_on(engine)
+        kinds = {"count": OperationKind(run=count, resumes=True)}
+        other = BackgroundOperations(store, RECORDS, kinds, name="counting", poll_seconds=3_600)
+        id = await other.submit("count", 2)
+        await store.transact(partial(_own, id, store.engine.clock.now() + 400))
+        async with running(other):
+            await other.wait(id, poll_seconds=0.01)
+        assert await lines(store, id) == ["counted 0", "counted 1", "done"]
+
+    run(scenario)
+
+
+async def _own(id: str, lease_until: int, tx: Transaction) -> None:
+    """Take an operation over as a process that is killed before it renews its lease."""
+    operation = await tx.get(RECORDS.run, id=id)
+    assert operation is not None
+    operation.owner, operation.lease_until = "killed", lease_until
+    await tx.put(RECORDS.run, operation)
 
 
 # Shutdown

@@ -40,8 +40,9 @@ from keyhouse.store.jobs.lease import LEASE_MS, SpaceLease
 
 __all__ = ["SharedTask"]
 
-RETRY_SECONDS: Final = 5.0
-"""Pause after the row could not be read or written."""
+RETRY_SECONDS: Final = 2.0
+RETRY_SECONDS_MAX: Final = 300.0
+"""Backoff after the row could not be read or written: doubled each time, up to this."""
 
 STOP_SECONDS: Final = 2.0
 """Timeout for ending the lease at shutdown; else it expires."""
@@ -93,12 +94,13 @@ class SharedTask:
             while True:
                 await asyncio.sleep(await work())
         self._first_run = _time() + self._delay
+        backoff = RETRY_SECONDS
         while True:
             try:
-                pause = await self.look(work)
+                pause, backoff = await self.look(work), RETRY_SECONDS
             except KeyhouseError as error:
                 self._log.task_failed(self._name, error)
-                pause = RETRY_SECONDS
+                pause, backoff = backoff, min(2 * backoff, RETRY_SECONDS_MAX)
             await asyncio.sleep(pause)
 
     async def look(self, work: Work) -> float:
