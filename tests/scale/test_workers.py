@@ -377,7 +377,7 @@ def test_a_stop_drains_all_workers(tmp_path: Path) -> None:
 
 def test_a_tenant_has_its_rate_once_and_not_once_per_worker(tmp_path: Path) -> None:
     async def story() -> None:
-        limits = {
+        limits: dict[str, Any] = {
             "KEYHOUSE_RECIPES_RATE_PER_SECOND": "0.001",
             "KEYHOUSE_RECIPES_RATE_BURST": str(ROUNDS),
         }
