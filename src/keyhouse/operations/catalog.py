@@ -193,9 +193,11 @@ class ServedRecord:
         }
         return {name: msgspec.to_builtins(others.get(name, name)) for name in self.segments}
 
-    def of_texts(self, texts: Mapping[str, str]) -> Fields:
+    def of_texts(self, texts: Fields) -> Fields:
         """Return key fields that were sent as text."""
         plain, segments = self._plain_fields, self.segments
+        if len(plain) == len(segments):
+            return texts
         return {
             name: text if name in plain else field_of_text(name, segments[name], text)
             for name, text in texts.items()

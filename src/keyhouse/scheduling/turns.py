@@ -256,7 +256,8 @@ class Turns(Generic[W]):
         ready, deadline = self._ready, perf_counter() + self._seconds
         while ready and self._left and self.running < self._places and perf_counter() <= deadline:
             line = ready.popleft()
-            work, size = line.waiting.popleft()
+            waiting = line.waiting
+            work, size = waiting.popleft()
             line.bytes -= size
             self.waiting -= 1
             self._bytes -= size
@@ -269,7 +270,7 @@ class Turns(Generic[W]):
             if not self._start(line, work):
                 self.running -= 1
                 line.running -= 1
-            if line.waiting and line.running < self._share:
+            if waiting and line.running < self._share:
                 ready.append(line)
             else:
                 line.is_ready = False

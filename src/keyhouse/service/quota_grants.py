@@ -16,7 +16,8 @@ looking at the row again. This always holds, for all processes together:
   writes of this process (`usage`), and includes an unknown part of those of others. So it takes
   nothing from their grants, and from `grown` only what had been reported when it started. A process
   whose grant is older than the count then reports what it has spent, which may count twice until
-  the next count, but not what it has freed.
+  the next count, but not what it has freed; nor does any process what was freed by a commit that
+  the count may have seen (`count_revision`).
 - A grant *expires*, also that of a process that has died: then all of it counts as grown, until the
   next count. Its process stops using it some seconds earlier, by which clocks may differ.
 
@@ -66,6 +67,11 @@ class Count(Protocol):
     size: Size
     seconds: float
 
+    @property
+    def revision(self) -> int:
+        """The newest revision that it has seen."""
+        ...
+
 
 class _Grant(msgspec.Struct):
     size: Size
@@ -76,6 +82,7 @@ class _Row(msgspec.Struct):
     counted: Size
     counted_at: int
     count_id: str
+    count_revision: int
     count_seconds: float
     grown: Size = EMPTY
     freed: Size = EMPTY
@@ -99,8 +106,8 @@ class _Row(msgspec.Struct):
 class _Extension(NamedTuple):
     """A new grant of this process, and what it has reported. `error`: the growth does not fit."""
 
+    row: _Row
     grant: _Grant
-    count_id: str
     spent: Size
     freed: Size
     error: QuotaError | None
@@ -127,7 +134,7 @@ class QuotaGrants:
         self._process = secrets.token_hex(8)
         self._granted = self._spent = self._freed = EMPTY
         self._usable_until = 0
-        self._count_id = ""
+        self._count_id, self._count_revision = "", 0
         self._lock = asyncio.Lock()
 
     async def require(self, growth: Size) -> None:
@@ -139,11 +146,13 @@ class QuotaGrants:
                 if not self._covers(growth, is_locked=True):
                     await self._extend(growth)
 
-    def settle(self, change: Size) -> None:
-        """Note a commit that has changed what is stored by so much."""
+    def settle(self, change: Size, revision: int) -> None:
+        """Note a commit that has changed what is stored by so much. What it has freed is left to
+        the count if that may have seen it."""
         change = self._quota.limited(change)
         self._spent += change.growth
-        self._freed += change.shrinkage
+        if revision > self._count_revision:
+            self._freed += change.shrinkage
 
     def _covers(self, growth: Size, *, is_locked: bool = False) -> bool:
         if growth == EMPTY:
@@ -212,7 +221,7 @@ class QuotaGrants:
         if row is not None and (start is None or row.count_id != start.count_id):
             return self._extended(row, growth, freed)
         now, size = self._engine.clock.now(), self._quota.limited(count.size)
-        counted = _Row(size, started, secrets.token_hex(8), count.seconds)
+        counted = _Row(size, started, secrets.token_hex(8), count.revision, count.seconds)
         if row is not None and start is not None:
             row.expire_grants(now)
             row.grants.pop(self._process, None)
@@ -231,7 +240,7 @@ class QuotaGrants:
         else:
             size += self._more(used + size)
         row.grants[self._process] = _Grant(size, now + 1_000 * GRANT_SECONDS)
-        return _Extension(row.grants[self._process], row.count_id, self._spent, freed, error)
+        return _Extension(row, row.grants[self._process], self._spent, freed, error)
 
     def _more(self, used: Size) -> Size:
         """Return how much is granted beyond what is needed: nothing near the quota."""
@@ -246,7 +255,8 @@ class QuotaGrants:
     def _use(self, extension: _Extension) -> None:
         self._granted = extension.grant.size
         self._usable_until = extension.grant.until - 1_000 * GRANT_MARGIN_SECONDS
-        self._count_id = extension.count_id
+        self._count_id = extension.row.count_id
+        self._count_revision = extension.row.count_revision
         self._spent -= extension.spent
         self._freed -= extension.freed
         if extension.error is not None:

@@ -79,6 +79,11 @@ class _Count:
         self._throughs: list[str] = []
         self._revisions: list[int] = []
 
+    @property
+    def revision(self) -> int:
+        """The newest revision of a page."""
+        return max(self._revisions, default=0)
+
     def add_page(self, page: UsagePage) -> None:
         self.size += Size(page.keys, page.bytes)
         if page.through is not None:
@@ -242,7 +247,7 @@ class Usage:
                 self._count.apply(settled)
         if self._grants is not None:
             change = sum((delta.size for delta in deltas), EMPTY)
-            self._grants.settle(change if revision else change.growth)
+            self._grants.settle(change if revision else change.growth, revision)
 
     async def _refresh(self, age_seconds_max: float) -> bool:
         """Count again if the count is older than this; return whether it was counted."""

@@ -97,7 +97,7 @@ def test_spaces_lists_a_bucket_of_the_prefix_that_another_program_filled(tmp_pat
     run(tmp_path, scenario)
 
 
-def test_a_subject_that_is_not_utf_8_is_no_row(tmp_path: Path) -> None:
+def test_a_subject_that_is_not_utf_8_is_not_a_row(tmp_path: Path) -> None:
     """The client dropped such a message. The consumer's numbers had a gap, so the feed started
     again, and met the message again: the bucket could not be read until it was purged."""
 

@@ -22,7 +22,7 @@ ITEM: Record[Any] = Record(Any, Template("{key}", key=TextSegment(chars_max=100)
 SCHEMA = Schema("items", ITEM, space=Space("a tenant"))
 
 
-class Worker:
+class WorkerProcess:
     """One process. `start` starts a command, `result` waits for its result."""
 
     def __init__(self, context: Any, folder: Path, number: int) -> None:
@@ -49,10 +49,10 @@ class Worker:
 
 
 @contextmanager
-def workers(folder: Path, count: int) -> Iterator[list[Worker]]:
+def workers(folder: Path, count: int) -> Iterator[list[WorkerProcess]]:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    running = [Worker(context, folder, number) for number in range(count)]
+    running = [WorkerProcess(context, folder, number) for number in range(count)]
     try:
         yield running
     finally:
@@ -60,7 +60,7 @@ def workers(folder: Path, count: int) -> Iterator[list[Worker]]:
             each.kill()
 
 
-def all_run(running: list[Worker], command: str, *arguments: Any) -> list[Any]:
+def all_run(running: list[WorkerProcess], command: str, *arguments: Any) -> list[Any]:
     """Run a command in all processes at once."""
     for each in running:
         each.start(command, *arguments)

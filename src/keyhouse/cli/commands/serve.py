@@ -140,12 +140,12 @@ def restart(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Replace the workers of a running keyhouse serve, one after the other.
+    """Replace the workers of a running keyhouse serve.
 
-    A new worker serves before the former one finishes its requests and ends, so that no request
-    fails. The workers run the version and the settings with which keyhouse serve was started: to
-    change these, stop it and start it again. Exits with 1 if a new worker does not start; the
-    former ones continue.
+    They are replaced one after the other: a new worker serves before the former one finishes
+    its requests and ends, so that no request fails. The workers run the version and the
+    settings with which keyhouse serve was started: to change these, stop it and start it again.
+    Exits with 1 if a new worker does not start; the former ones continue.
     """
     from keyhouse.cli.target import serve_settings
     from keyhouse.serve.data_dir import holder_of
