@@ -21,7 +21,7 @@ from systems.streamkit.tests.support.service import app_of, token
 from tests.support import engine_openers
 
 SOURCE_FOLDERS = [str(path) for path in Path(__file__).parents[2].glob("**/src")]
-GET_FILES_MAX = 24
+GET_FILES_MAX = 23
 SET_FILES_MAX = 33
 POSITION_FILES_MAX = 58
 FOLLOWER = ("follower", "raw_rows", "work_turns", "watch_loop", "watcher", "keyhouse/keys/key")

@@ -192,12 +192,16 @@ class SqliteTransaction:
     def _write(self, space: str, puts: Sequence[Put], deletes: tuple[str, ...], size: int) -> int:
         """Write rows as one commit, and return its revision."""
         revision, stamp = self.revision + 1, self._stamp
-        keys = [put.key for put in puts]
-        rows: list[PutRow] = (
-            [(space, put.key, revision, put.expires, put.value) for put in puts]
-            if stamp is None
-            else [(space, put.key, revision, put.expires, put.value, stamp) for put in puts]
-        )
+        rows: list[PutRow] = []
+        keys = []
+        for put in puts:
+            key = put.key
+            keys.append(key)
+            rows.append(
+                (space, key, revision, put.expires, put.value)
+                if stamp is None
+                else (space, key, revision, put.expires, put.value, stamp)
+            )
         if self._checked or self._summed:
             self._forget_known(space, (*keys, *deletes))
         inline = self._sql.inline_bytes_max
@@ -212,8 +216,9 @@ class SqliteTransaction:
     def _forget_known(self, space: str, written: Iterable[str]) -> None:
         for known in (self._checked.get(space), self._summed.get(space)):
             if known:
-                for key in known.keys() & written:
-                    del known[key]
+                for key in written:
+                    if key in known:
+                        del known[key]
 
     def _gather(
         self, space: str, keys: list[str], rows: list[PutRow], deletes: tuple[str, ...]

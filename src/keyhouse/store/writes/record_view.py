@@ -101,5 +101,4 @@ class RecordView(msgspec.Struct, eq=False):
 
 def key_values(bound: BoundRecord[Any], key: str, fields: dict[str, Any]) -> KeyValues:
     """Return the values of a key's fields, as a read of the key gives them."""
-    template = bound.template
-    return template.normalize(key, tuple(map(fields.__getitem__, template.fields)))
+    return bound.template.normalize(key, tuple([fields[name] for name in bound.template.fields]))
