@@ -16,7 +16,7 @@ WATCH = {"record": "recipe"}
 
 
 def test_a_tenant_has_its_limits_once(tmp_path: Path) -> None:
-    """Each worker had limits of its own: a quota of 100 keys let 300 be stored in three."""
+    """Each worker counted by itself: a quota of 100 keys let 300 be stored in three."""
 
     async def story() -> None:
         limits: dict[str, Any] = {

@@ -147,8 +147,8 @@ class QuotaGrants:
                     await self._extend(growth)
 
     def settle(self, change: Size, revision: int) -> None:
-        """Note a commit that has changed what is stored by so much. What it has freed is left to
-        the count if that may have seen it."""
+        """Note a commit that has changed what is stored by so much. If the count may have seen it,
+        it has freed nothing more."""
         change = self._quota.limited(change)
         self._spent += change.growth
         if revision > self._count_revision:
