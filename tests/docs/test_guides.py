@@ -150,16 +150,24 @@ assert sent == ["Nobody has points yet.", "Ada has 1.", "Wait a minute.", "<@7>:
 """
 
 
-def test_the_compose_file_names_settings_that_exist() -> None:
+def test_the_compose_files_name_settings_that_exist() -> None:
     import yaml  # type: ignore[import-untyped]
 
+    from keyhouse.auth import JwtSettings
     from keyhouse.settings.settings import ServerSettings
 
-    [text] = blocks((DOCS / "guides" / "compose.md").read_text(), "yaml")
-    services = yaml.safe_load(text)["services"]
-    for name in services["keyhouse"]["environment"]:
-        assert name.removeprefix("KEYHOUSE_").lower() in ServerSettings.__struct_fields__
-    assert set(services["keyhouse"]["depends_on"]) <= set(services)
+    known = {
+        *ServerSettings.__struct_fields__,
+        *(f"clips_{name}" for name in JwtSettings.__struct_fields__),
+    }
+    for text in blocks((DOCS / "guides" / "compose.md").read_text(), "yaml"):
+        services = yaml.safe_load(text)["services"]
+        served = [each for each in services.values() if "keyhouse serve" in each.get("command", "")]
+        assert served
+        for service in served:
+            named = {name.removeprefix("KEYHOUSE_").lower() for name in service["environment"]}
+            assert named <= known
+            assert set(service["depends_on"]) <= set(services)
 
 
 def test_the_proxy_guide_names_settings_that_exist() -> None:

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from keyhouse import ManualClock
 from keyhouse.engine import Engine
+from keyhouse.service.host import ServiceHost
 from keyhouse.service.registry import load_service
 from keyhouse.service.secret_ids import SecretIds, secret_id
 from keyhouse.service.spec import ServiceContext
@@ -26,7 +27,12 @@ async def ids_of(system: str, engine: Engine, data: Path, **settings: Any) -> Se
     """Build a service and return the part that compares its secrets."""
     data.mkdir(exist_ok=True)
     context = ServiceContext(
-        engine=engine, data=data, metrics=CollectorRegistry(), settings=settings, name=system
+        engine=engine,
+        data=data,
+        metrics=CollectorRegistry(),
+        settings=settings,
+        name=system,
+        host=ServiceHost(shares_engines=True),
     )
     built = load_service(system)(context)
     spec = await built if asyncio.iscoroutine(built) else built

@@ -44,9 +44,11 @@ class Recovery:
         *,
         seconds: float = RECOVERY_SECONDS,
         worker: Worker = ALONE,
+        is_shared: bool = True,
     ) -> None:
         self._name = name
         self._worker = worker
+        self._is_shared = is_shared
         self._keyspaces = [each for each in keyspaces if can_be_interrupted(each.schema)]
         self._log = log
         self._seconds = seconds
@@ -63,6 +65,7 @@ class Recovery:
                 self._seconds,
                 self._log,
                 delay=self._seconds,
+                is_shared=self._is_shared,
             )
             await task.run(self._turn)
 

@@ -55,13 +55,16 @@ class SharedRuntime:
         self.engine = context.engine
         self._host = context.host
         self._worker = context.worker
+        self.is_shared = context.is_shared
         self.metrics = metrics = metrics or OperationMetrics(system.name)
         context.metrics.register(metrics)
         self.log = log or OperationLog(system.name, settings.slow_seconds)
         self.quota = quota or Quota()
         self.key_ring = read_key_ring(key_ring, system.schemas, table=system.name)
         self.rates = rate_limiter(settings, context.engine.clock, context.shared_limit("rates"))
-        self.sweeper = Sweeper(self.engine, settings.sweep_seconds, metrics, self.log)
+        self.sweeper = Sweeper(
+            self.engine, settings.sweep_seconds, metrics, self.log, is_shared=self.is_shared
+        )
 
     @cached_property
     def bus(self) -> Bus:
@@ -94,9 +97,13 @@ class SharedRuntime:
             ],
         )
         name = ":".join([self.system.name, *fixed.values()])
-        recovery = Recovery(name, parts["keyspaces"], self.log, worker=self._worker)
+        recovery = Recovery(
+            name, parts["keyspaces"], self.log, worker=self._worker, is_shared=self.is_shared
+        )
         ids = {key: secret_id(each) for key, each in self._secrets(parts, secrets).items()}
-        secret_ids = SecretIds(self.engine, name, ids, worker=self._worker)
+        secret_ids = SecretIds(
+            self.engine, name, ids if self.is_shared else {}, worker=self._worker
+        )
         parts.setdefault("figures", OperatorFigures(self.metrics, self.log, self.quota, self.rates))
         return ServiceSpec(
             name=self.system.name,
@@ -133,7 +140,12 @@ class ServiceRuntime(SharedRuntime, Generic[T]):
         self.settings = settings
         self.tenants: Tenants[T] = Tenants(lambda name: tenant(name, self.engine, self.quota))
         self.usage_scan = UsageScan(
-            system.schemas[0], self.engine, self.tenants.cached, self.metrics, self.log
+            system.schemas[0],
+            self.engine,
+            self.tenants.cached,
+            self.metrics,
+            self.log,
+            is_shared=self.is_shared,
         )
 
     def spec(

@@ -20,8 +20,8 @@ know another.
     lost the lease         stops
 
 So a run costs two writes, and each other process one read. The times are those of the engine's
-clock: a row whose times no run can have written, because a clock was wrong, counts as due. An
-engine that one process alone can open has no row.
+clock: a row whose times no run can have written, because a clock was wrong, counts as due. A
+process that alone serves its engine writes no row.
 """
 
 import asyncio
@@ -62,7 +62,8 @@ class SharedTask:
     """`seconds` is the longest interval between two runs. `export` returns the result of a run in
     JSON's types, and `adopt` takes over that of another process. `lease_seconds` is the time after
     which the run of a process that was killed is repeated. While there is no row, a process waits
-    for `delay` seconds before it runs the task."""
+    for `delay` seconds before it runs the task. `is_shared` is False in a process that alone serves
+    the engine."""
 
     def __init__(
         self,
@@ -73,6 +74,7 @@ class SharedTask:
         *,
         delay: float = 0.0,
         lease_seconds: float = LEASE_MS / 1_000,
+        is_shared: bool = True,
         export: Callable[[], Any] = lambda: None,
         adopt: Callable[[Any], None] = lambda result: None,
     ) -> None:
@@ -81,6 +83,7 @@ class SharedTask:
         self._interval_ms = round(1_000 * seconds)
         self._log = log
         self._delay = delay
+        self._is_shared = is_shared and engine.capabilities.shared
         self._first_run = -inf
         self._lease_seconds = lease_seconds
         self._export = export
@@ -89,7 +92,7 @@ class SharedTask:
 
     async def run(self, work: Work) -> None:
         """Run the task whenever this process gets its turn, until cancelled."""
-        if not self._engine.capabilities.shared:
+        if not self._is_shared:
             await asyncio.sleep(self._delay)
             while True:
                 await asyncio.sleep(await work())

@@ -40,6 +40,7 @@ class Sweeper:
         log: OperationLog,
         *,
         rows_max: int = SWEEP_ROWS_MAX,
+        is_shared: bool = True,
         timer: Clock | None = None,
     ) -> None:
         self._engine = engine
@@ -47,6 +48,7 @@ class Sweeper:
         self._metrics = metrics
         self._log = log
         self._rows_max = rows_max
+        self._is_shared = is_shared
         self._timer = timer or monotonic(engine.clock)
         self._offset = engine.clock.now() - self._timer.now()
         self._hold_until = self._timer.now()
@@ -55,7 +57,14 @@ class Sweeper:
         """Sweep at every interval until cancelled, in one of the processes of the engine; return at
         once if the interval is 0."""
         if self._seconds:
-            task = SharedTask(self._engine, "sweep", self._seconds, self._log, delay=self._seconds)
+            task = SharedTask(
+                self._engine,
+                "sweep",
+                self._seconds,
+                self._log,
+                delay=self._seconds,
+                is_shared=self._is_shared,
+            )
             await task.run(self._turn)
 
     async def _turn(self) -> float:

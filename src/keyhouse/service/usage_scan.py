@@ -29,12 +29,15 @@ class UsageScan:
         cached: Callable[[str], Tenant | None],
         metrics: OperationMetrics,
         log: OperationLog,
+        *,
+        is_shared: bool = True,
     ) -> None:
         self._schema = schema
         self._engine = engine
         self._cached = cached
         self._metrics = metrics
         self._log = log
+        self._is_shared = is_shared
         self.counted_at: int | None = None
         """When the last scan finished, by the engine's clock."""
 
@@ -51,6 +54,7 @@ class UsageScan:
                 f"usage:{self._schema.name}",
                 seconds,
                 self._log,
+                is_shared=self._is_shared,
                 export=self._metrics.export_stored,
                 adopt=self._metrics.adopt_stored,
             ).run(scan)

@@ -83,14 +83,16 @@ class Studio:
             tokens = jwt_auth(
                 settings, data, system=NAME, tenant_pattern=OPERATOR_PATTERN, clock=engine.clock
             )
-        ids = {} if tokens is None or tokens.secret is None else {"jwt_secret": tokens.secret}
+        is_shared = host is not None and host.shares(engine)
+        ids = {}
+        if is_shared and tokens is not None and tokens.secret is not None:
+            ids["jwt_secret"] = tokens.secret
         self._secrets = SecretIds(
             engine, NAME, {name: secret_id(each) for name, each in ids.items()}
         )
         self.sessions = Sessions(store, tokens, hours=settings.session_hours)
         self.pages = PageRoutes()
         self.journal = Journal(store, catalog)
-        is_shared = host is not None and host.shares(engine)
         guard = LoginGuard(shared=engine if is_shared else None)
         self._login = Login(self.pages, self.sessions, self.journal, guard)
         self._overview = Overview(catalog, readiness)

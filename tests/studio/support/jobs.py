@@ -16,8 +16,7 @@ from tests.support.polling import until
 @asynccontextmanager
 async def running_jobs(served: Library) -> AsyncIterator[None]:
     """Run the tasks of the Studio, as the server does."""
-    [task] = served.studio.spec().tasks
-    started = asyncio.ensure_future(task())
+    started = asyncio.gather(*(task() for task in served.studio.spec().tasks))
     try:
         yield
     finally:

@@ -72,10 +72,13 @@ class ServedLibrary(Library):
         guard: LoginGuard,
         log: OperationLog,
         worker: Worker,
+        *,
+        is_shared: bool,
         **options: Any,
     ) -> None:
         self._log = log
         self._worker = worker
+        self._is_shared = is_shared
         is_first = name == settings.library
         super().__init__(
             name,
@@ -115,7 +118,13 @@ class ServedLibrary(Library):
 
     @property
     def tasks(self) -> Sequence[Callable[[], Awaitable[None]]]:
-        pruning = SharedTask(self.store.engine, f"prune:{self.name}", DAY_SECONDS, self._log)
+        pruning = SharedTask(
+            self.store.engine,
+            f"prune:{self.name}",
+            DAY_SECONDS,
+            self._log,
+            is_shared=self._is_shared,
+        )
         tasks: list[Callable[[], Awaitable[None]]] = [
             self.search.index.run,
             self.operations.background.run,

@@ -35,6 +35,7 @@ async def build(context: ServiceContext, settings: AudiobooksSettings) -> Servic
             guard,
             runtime.log,
             context.worker,
+            is_shared=context.is_shared,
             schema=schema,
             key_ring=runtime.key_ring,
             run=context.run_blocking,

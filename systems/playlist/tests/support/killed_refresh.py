@@ -96,7 +96,7 @@ def check(folder: Path) -> None:
             for path in folder.glob("catalog-*.sqlite3"):
                 os.utime(path, (0, 0))  # an hour later
             await parts.refresh.prepare()
-            assert [path.name for path in folder.glob("catalog*")] == ["catalog.sqlite3"]
+            assert [path.name for path in folder.glob("catalog*.sqlite3*")] == ["catalog.sqlite3"]
         await refreshed(folder, NEW)
 
     asyncio.run(look())
