@@ -48,6 +48,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in a background job (`nohup make test &`). Programs that tests start would inherit it, and
     # a test that sends them Ctrl-C would wait forever.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    # Under `nohup`, a program of a test would not stop when the test closes its terminal. This
+    # process goes on with a handler, which programs do not inherit.
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 ORDER = os.environ.get("TEST_ORDER", "")
 if ORDER and not ORDER.isdecimal():

@@ -303,7 +303,7 @@ def test_an_item_is_dragged_and_two_members_see_the_same_channel(tmp_path: Path)
             titles = await rows.locator(".title").all_inner_texts()
             assert [each[-3:] for each in titles] == ["E01", "E03", "E02"]
             await first.get_by_role("button", name="Push", exact=True).click()
-            await second.get_by_text("Pushed: 3 added.").wait_for()
+            await second.get_by_text("Pushed: 3 items added.").wait_for()
             await expect(second.locator("#queue .items > li")).to_have_count(7)
             await visit.robot.play()
             await second.get_by_role("button", name="Like").click()

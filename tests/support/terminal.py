@@ -46,7 +46,10 @@ def on_terminal(
         output = _talk(terminal, list(typed))
         if typed and typed[-1][1] == HANG_UP:
             opened.close()
-        status = process.wait(_SECONDS_MAX)
+        try:
+            status = process.wait(_SECONDS_MAX)
+        finally:
+            process.kill()
     assert status == code, f"exit code {status}\n{output}"
     return output.replace("\r\n", "\n")
 

@@ -57,10 +57,12 @@ function pushed(push) {
   const running = push.status === "running";
   const end = { done: "Pushed", cancelled: "Cancelled", failed: "The push failed" }[push.status];
   const failed = push.failed || [];
+  const count = push.enqueued_count;
   section.hidden = false;
   one("[data-push-text]", section).textContent = running
     ? `Pushing to the channel: ${push.done} of ${push.total}`
-    : `${end}: ${push.enqueued_count} added${failed.length ? `, ${failed.length} not` : ""}.`;
+    : `${end}: ${count} ${count === 1 ? "item" : "items"} added${
+      failed.length ? `, ${failed.length} not` : ""}.`;
   const bar = one("[data-push-bar]", section);
   bar.hidden = !running;
   bar.max = push.total || 1;
