@@ -142,7 +142,8 @@ def test_a_member_tells_the_whole_story_with_the_keyboard_alone(
             await keys.type(visit.service.codes["Bob"].lower())
             await keys.press("Enter")
             await page.get_by_role("heading", name="Catalog").wait_for()
-            # Search.
+            # Search, once the scripts are there.
+            await page.wait_for_load_state()
             await keys.press("/")
             await keys.type("orbit nine s01")
             await page.get_by_text("6 titles").wait_for()

@@ -116,6 +116,7 @@ def test_every_worker_sends_the_events_of_all(running: Workers) -> None:
                 query = {"record": "recipe", "since": revision}
                 sent: list[str] = []
                 async with client.stream("GET", "/watch", params=query) as events:
+                    assert events.status_code == 200, await events.aread()
                     async for line in events.aiter_lines():
                         if line.startswith("data:") and "event-" in line:
                             sent.append(json.loads(line[5:])["fields"]["id"])

@@ -40,6 +40,8 @@ async def test_a_page_changed_by_another_commit_is_read_again() -> None:
 
 @scenario
 async def test_a_page_is_valid_when_another_commit_is_outside_its_range() -> None:
+    """Its revision was that of the process's own last commit: a watch since the page of another
+    process, which had seen more, was rejected as newer than all changes."""
     where = settings()
     async with opened(where) as engine, opened(where) as other:
         await put(engine, "a", "b")

@@ -61,8 +61,9 @@ class Serving:
 
     @property
     def log(self) -> list[dict[str, Any]]:
-        """Return the log lines so far. Every line is JSON."""
-        return [json.loads(line) for line in self.log_path.read_text().splitlines()]
+        """Return the log lines so far, without one that is being written. Every line is JSON."""
+        whole, _, _ = self.log_path.read_text().rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
 
     def get(self, path: str) -> httpx.Response:
         return httpx.get(self.http + path, timeout=10, trust_env=False)

@@ -7,10 +7,9 @@ between. So a page is validated after it is read. Every commit of a space advanc
 2. Query the rows.
 3. Read the head again with a transactional read, which fails while a transaction that advances it
    is being applied.
-4. If the head is unchanged, nothing was committed in between, and the page is at that revision. If
-   it advanced, the log names the keys changed since; if none is in the range that was read, the
-   page is still at the first revision. Otherwise read the page again; after a few attempts, with
-   this process's own commits held back.
+4. The page is at the head of step 3 if nothing of it was committed in between: the head is the
+   first one, or the log names the keys changed since, and none is in the range that was read.
+   Otherwise read the page again; after a few attempts, with this process's own commits held back.
 
 Rows that other programs write, replace or delete do not advance the head. They are read as is.
 
@@ -228,7 +227,7 @@ class Reader:
         newest = await self.head_applied(space)
         if newest != head and not await self._is_unchanged(space, page.scanned, head, newest):
             return None
-        return Page(page.rows[:limit], len(page.rows) > limit, head)
+        return Page(page.rows[:limit], len(page.rows) > limit, newest)
 
     async def _is_applied(
         self, space: str, page: _ScannedRows, disputed: list[str], now: int
