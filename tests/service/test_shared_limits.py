@@ -97,6 +97,14 @@ def test_a_table_is_rebuilt_when_it_is_missing_damaged_or_unused(tmp_path: Path)
         assert sum(all_run([first, second], "requests", "ann", 9, 9)) == 9, "they keep theirs"
 
 
+def test_a_table_has_its_place_on_the_disk_before_it_is_used(tmp_path: Path) -> None:
+    """A worker that wrote to a map with holes was ended by a signal when the disk was full."""
+    table = LimitTable.open(tmp_path, 2)
+    stat = (tmp_path / LIMITS_FILE).stat()
+    assert stat.st_blocks * 512 >= stat.st_size > 0
+    table.close()
+
+
 def test_a_full_bucket_gives_up_what_can_be_spared_first(tmp_path: Path) -> None:
     table = LimitTable.open(tmp_path, 1, buckets=4)
     slots = table.slots("rates")

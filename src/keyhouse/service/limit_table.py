@@ -32,13 +32,14 @@ import mmap
 import os
 import secrets
 import struct
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from keyhouse.errors import UsageError
+from keyhouse.errors import FullError, UsageError
 from keyhouse.service.limits import LIMIT_BUCKETS
 
 __all__ = ["LIMITS_FILE", "LimitSlots", "LimitTable", "Slot"]
@@ -120,7 +121,7 @@ class LimitTable:
         is_used = any(not _is_free(file, column) for column in range(columns))
         if not is_used:
             os.ftruncate(file, 0)
-            os.ftruncate(file, size)
+            _allocate(file, size)
         elif os.fstat(file).st_size != size or not _is_valid(file, columns):
             path.unlink()
             return None
@@ -251,6 +252,20 @@ class LimitSlots:
 def _size(columns: int, buckets: int) -> int:
     slots = buckets * _BUCKET_SLOTS * (_VALUES + columns)
     return 8 * (_HEADER + columns + slots)
+
+
+def _allocate(file: int, size: int) -> None:
+    """Allocate the file whole: a write to a map that finds the disk full would end the process."""
+    os.ftruncate(file, size)
+    if sys.platform == "linux":
+        try:
+            os.posix_fallocate(file, 0, size)
+        except OSError as error:
+            raise FullError(
+                "The table of the workers' limits does not fit into the data folder: free space.",
+                bytes=size,
+                reason=error.strerror,
+            ) from None
 
 
 def _is_valid(file: int, columns: int) -> bool:
